@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalBroker
-from skillhouse.permission import matches
 
 ANSWERING = re.compile(
     r"skillhouse[\s`'\"]+(approvals|policy|trust|resume|enable|keys|up|mcp|config|tools|reload)\b"
@@ -17,6 +16,6 @@ ANSWERING = re.compile(
 
 def approve(state: Path, approval_id: str, answer: Answer = Answer.ONCE) -> Approval:
     """Approve the question of this id in the house whose state is in this directory."""
-    broker = ApprovalBroker(state, matches=matches)
+    broker = ApprovalBroker(state)
     nonce = broker.get(approval_id).request.nonce
     return broker.answer(approval_id, answer, by=OWNER, channel="page", nonce=nonce)

@@ -61,7 +61,7 @@ CONTRACT = {
 }
 """The signatures of DESIGN.md ("Public contract"); a name joins when its room is built."""
 
-ADDED = {"discover": {"clock"}}
+ADDED = {"discover": {"clock"}, "judge_command": {"environment"}}
 """Parameters beyond the contract: keyword-only and with a default, so that its calls hold."""
 
 
@@ -151,10 +151,12 @@ def test_the_face_alone_is_cheap():
 
 
 @pytest.mark.slow
-def test_the_parser_of_command_lines_is_loaded_when_a_line_is_judged():
+def test_the_parser_of_command_lines_is_loaded_when_a_line_needs_a_shell():
     loaded = fresh_modules("import skillhouse; skillhouse.decide; skillhouse.Skillhouse")
     assert not {name for name in loaded if name.startswith("tree_sitter")}
-    judged = fresh_modules("import skillhouse; skillhouse.judge_command('ls')")
+    plain = fresh_modules("import skillhouse; skillhouse.judge_command('ls | head > x')")
+    assert not {name for name in plain if name.startswith("tree_sitter")}
+    judged = fresh_modules("import skillhouse; skillhouse.judge_command('ls $(x)')")
     assert "tree_sitter_bash" in judged
 
 

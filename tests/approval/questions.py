@@ -15,7 +15,6 @@ from skillhouse.approval import (
     canonical,
     content_digest,
 )
-from skillhouse.permission import matches
 
 
 class Clock:
@@ -33,7 +32,6 @@ def broker_at(
 ) -> ApprovalBroker:
     return ApprovalBroker(
         path,
-        matches=matches,
         channels=channels,
         settings=ApprovalSettings(**settings),
         clock=clock or Clock(),
@@ -45,7 +43,7 @@ def question(resource: str = "/w/a.txt", **values: Any) -> ApprovalRequest:
     content = canonical(
         {"tool": "write", "path": resource, **{k: str(v) for k, v in values.items()}}
     )
-    pattern = resource.rpartition("/")[0] + "/*"
+    pattern = resource.rpartition("/")[0] + "/"
     defaults: dict[str, Any] = {
         "tool": "write",
         "agent": "default",
@@ -56,7 +54,7 @@ def question(resource: str = "/w/a.txt", **values: Any) -> ApprovalRequest:
         "reasons": ("writing is asked about",),
         "content": content,
         "content_digest": content_digest(content),
-        "always": (f"write {pattern}",),
+        "always": (f"write {pattern} (files directly in it)",),
         "place": "/w",
         "asked": (Asked(action="write", resource=resource),),
         "patterns": (Pattern(action="write", pattern=pattern),),

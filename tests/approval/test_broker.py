@@ -284,16 +284,17 @@ def test_an_id_is_found_by_its_beginning(tmp_path: Path) -> None:
 def test_an_always_answers_the_open_questions_that_it_covers(tmp_path: Path) -> None:
     broker = broker_at(tmp_path)
     same = broker.open(question("/w/notes/a.txt"))
-    covered = broker.open(question("/w/notes/deep/b.txt"))
+    covered = broker.open(question("/w/notes/b.txt"))
+    deeper = broker.open(question("/w/notes/deep/b.txt"))
     other_user = broker.open(question("/w/notes/c.txt", user="mika"))
     other_place = broker.open(question("/w/d.txt"))
     signs = broker.open(question("/w/notes/e.txt", level="sign"))
     said(broker, same.id, Answer.ALWAYS)
     states = [
         broker.get(found.id).state.value
-        for found in (same, covered, other_user, other_place, signs)
+        for found in (same, covered, deeper, other_user, other_place, signs)
     ]
-    assert states == ["approved", "approved", "open", "open", "open"]
+    assert states == ["approved", "approved", "open", "open", "open", "open"]
     assert broker.get(covered.id).message == f"covered by the answer to {same.id}"
 
 
@@ -310,9 +311,9 @@ def test_a_once_grants_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "lasting", "session"),
     [
-        (Answer.SESSION, [], [("/w/*", "/w")]),
-        (Answer.PROJECT, [("/w/*", "/w")], []),
-        (Answer.ALWAYS, [("/w/*", "")], []),
+        (Answer.SESSION, [], [("/w/", "/w")]),
+        (Answer.PROJECT, [("/w/", "/w")], []),
+        (Answer.ALWAYS, [("/w/", "")], []),
     ],
 )
 @pytest.mark.req("S001-65")

@@ -7,27 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.approval import Grant, GrantStore, grant_patterns, may_last
+from skillhouse.approval import ApprovalError, Grant, GrantStore, Pattern
+from skillhouse.approval.grants import narrowed
+from skillhouse.permission import narrows
 from skillhouse.store import STATE, Store
 from tests.store.databases import at_version
-
-
-@pytest.mark.parametrize(
-    ("action", "resource", "argv", "patterns"),
-    [
-        ("exec", "git status", ["git", "status"], ("git status", "git status *")),
-        ("exec", "git -c x=y status", ["git", "-c", "x=y", "status"], ("git -c x=y status",)),
-        ("exec", "gitk", ["gitk"], ("gitk",)),
-        ("exec", "python run.py", ["python", "run.py"], ("python run.py",)),
-        ("exec", "ls *", ["ls", "*"], ()),
-        ("write", "/w/a/b.txt", [], ("/w/a/*",)),
-        ("skill", "pdf", [], ("pdf",)),
-    ],
-)
-def test_a_lasting_yes_covers_a_subcommand_or_a_directory_and_no_more(
-    action: str, resource: str, argv: list[str], patterns: tuple[str, ...]
-) -> None:
-    assert grant_patterns(action, resource, argv) == patterns
 
 
 def test_grants_are_kept_once_and_can_be_forgotten(tmp_path: Path) -> None:
@@ -63,29 +47,91 @@ def test_grants_of_users_agents_and_places_stand_side_by_side(tmp_path: Path) ->
     assert everywhere.is_for(**{**here, "place": "/elsewhere"})
 
 
-@pytest.mark.parametrize(
-    ("words", "lasts"),
-    [
-        ("git status", True),
-        ("ls -l", True),
-        ("bash -c ls", False),
-        ("python3.11 run.py", False),
-        ("/usr/bin/env FOO=1 ls", False),
-        ("find . -exec rm {} +", False),
-        ("xargs rm", False),
-    ],
-)
-def test_a_shell_line_is_never_allowed_for_good(words: str, lasts: bool) -> None:
-    assert may_last(words.split()) is lasts
+def grants_of_version_0(tmp_path: Path, *grants: tuple[str, str, str]) -> GrantStore:
+    path = tmp_path / "state.sqlite3"
+    with Store(path, at_version(0, STATE)) as store, store.transaction() as connection:
+        for at, (action, pattern, place) in enumerate(grants):
+            connection.execute(
+                "INSERT INTO lasting_grant VALUES (?, ?, ?, ?, '', 'local', 'default', 1, 2)",
+                (f"g{at}", action, pattern, place),
+            )
+    return GrantStore(tmp_path)
 
 
 def test_what_was_granted_before_devices_were_noted_stays(tmp_path: Path) -> None:
-    path = tmp_path / "state.sqlite3"
-    with Store(path, at_version(0, STATE)) as store, store.transaction() as connection:
-        connection.execute(
-            "INSERT INTO lasting_grant VALUES ('g1', 'write', '/w/*', '', '', 'local', 'default', "
-            "1, 2)"
-        )
-    (grant,) = GrantStore(tmp_path).all()
-    assert grant == Grant(action="write", pattern="/w/*", place="")
-    assert (grant.id, grant.granted_ms, grant.expires_ms, grant.device) == ("g1", 1, 2, "")
+    (grant,) = grants_of_version_0(tmp_path, ("skill", "pdf", "/w")).all()
+    assert grant == Grant(action="skill", pattern="pdf", place="/w")
+    assert (grant.id, grant.granted_ms, grant.expires_ms, grant.device) == ("g0", 1, 2, "")
+
+
+def test_older_grants_are_narrowed_to_one_directory_or_ended_and_it_is_said_once(
+    tmp_path: Path,
+) -> None:
+    store = grants_of_version_0(
+        tmp_path,
+        ("write", "/w/sub/*", "/w"),
+        ("write", "/w/sub/deep/*", "/w"),
+        ("read", "/w/sub/*", "/w"),
+        ("write", "/w/*", "/w"),
+        ("write", "/w/sub/*", ""),
+        ("write", "/elsewhere/*", "/w"),
+        ("write", "/was/x/*", "/w"),
+        ("exec", "git push", "/w"),
+        ("exec", "git push *", "/w"),
+        ("fetch", "GET https://x.test", "/w"),
+    )
+    assert [(grant.action, grant.pattern, grant.is_directory) for grant in store.all()] == [
+        ("write", "/w/sub/", True),
+        ("write", "/w/sub/deep/", True),
+        ("fetch", "GET https://x.test", False),
+    ]
+    assert store.take_notice() == (
+        "older standing approvals covered more than was shown: 2 narrowed, 7 ended"
+    )
+    assert store.take_notice() == ""
+
+
+def test_a_state_without_older_grants_has_nothing_to_say(tmp_path: Path) -> None:
+    assert GrantStore(tmp_path).take_notice() == ""
+    assert grants_of_version_0(tmp_path, ("skill", "pdf", "/w")).take_notice() == ""
+
+
+OFFERED = (
+    Pattern(action="exec", pattern="git log *"),
+    Pattern(action="write", pattern="/w/notes/"),
+)
+
+
+@pytest.mark.parametrize(
+    ("offered", "rule", "pattern"),
+    [
+        (OFFERED, "exec git log *", "git log *"),
+        (OFFERED, "exec git log --oneline *", "git log --oneline *"),
+        (OFFERED, "write /w/notes/ (files directly in it)", "/w/notes/"),
+        (OFFERED, "write /w/notes/", "/w/notes/"),
+        (OFFERED, " write /w/notes/a.md ", "/w/notes/a.md"),
+        (OFFERED[1:], "/w/notes/a.md", "/w/notes/a.md"),
+        (OFFERED[:1], "git log", "git log"),
+        (OFFERED, "/w/notes/a.md", ""),
+        (OFFERED, "read /w/notes/a.md", ""),
+        (OFFERED, "write /w/notes/b/a.md", ""),
+        (OFFERED, "write /w/notes/*", ""),
+        (OFFERED, "write /w/notes/..", ""),
+        (OFFERED, "write /w/", ""),
+        (OFFERED, "write /w/notes", ""),
+        (OFFERED, "exec git push *", ""),
+        (OFFERED, "exec *", ""),
+        (OFFERED, "", ""),
+        ((), "exec git log", ""),
+    ],
+)
+def test_a_person_may_narrow_what_is_offered(
+    offered: tuple[Pattern, ...], rule: str, pattern: str
+) -> None:
+    if pattern:
+        (given,) = narrowed(offered, [rule], narrows)
+        assert given.pattern == pattern
+        return
+    with pytest.raises(ApprovalError, match="is not covered by what was offered") as failed:
+        narrowed(offered, [rule], narrows)
+    assert failed.value.code == "too-wide"

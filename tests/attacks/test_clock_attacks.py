@@ -106,7 +106,7 @@ def test_a_clock_that_was_ahead_ends_grants_and_keeps_new_ones_out_of_nothing(
 
 def test_an_approval_that_has_ended_is_not_used_by_an_earlier_clock(tmp_path: Path) -> None:
     hand = Hand()
-    broker = ApprovalBroker(tmp_path, matches=lambda *_: False, clock=lambda: hand.wall)
+    broker = ApprovalBroker(tmp_path, clock=lambda: hand.wall)
     asked = broker.open(question())
     nonce = asked.request.nonce
     broker.answer(asked.id, Answer.ONCE, by="local", channel="cli", nonce=nonce)
@@ -121,7 +121,7 @@ def test_an_approval_that_has_ended_is_not_used_by_an_earlier_clock(tmp_path: Pa
 
 def test_a_question_that_has_ended_is_not_answered_by_an_earlier_clock(tmp_path: Path) -> None:
     hand = Hand()
-    broker = ApprovalBroker(tmp_path, matches=lambda *_: False, clock=lambda: hand.wall)
+    broker = ApprovalBroker(tmp_path, clock=lambda: hand.wall)
     asked = broker.open(question())
     nonce = asked.request.nonce
     for jump in (30 * DAY, 1.0):
@@ -133,7 +133,7 @@ def test_a_question_that_has_ended_is_not_answered_by_an_earlier_clock(tmp_path:
 @pytest.mark.parametrize("jump", [-3_650 * DAY, 3_650 * DAY])
 def test_a_token_holds_for_its_minutes_only(tmp_path: Path, jump: float) -> None:
     hand = Hand()
-    broker = ApprovalBroker(tmp_path, matches=lambda *_: False, clock=lambda: hand.wall)
+    broker = ApprovalBroker(tmp_path, clock=lambda: hand.wall)
     asked = broker.open(question())
     tokens = Tokens(tmp_path, clock=lambda: hand.wall)
     token = tokens.issue(asked, Issuer(user="local"))

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.approval import grant_patterns
 from skillhouse.permission import (
     Effect,
     Layer,
@@ -25,7 +24,9 @@ from skillhouse.permission import (
     judge_command,
     judge_line,
     matches,
+    standing_rule,
 )
+from skillhouse.tools import shown_variables
 from tests.permission.lines import ALLOW, DANGEROUS, vectors
 
 
@@ -131,7 +132,7 @@ NOT_COVERED = [
 
 @pytest.mark.parametrize("line", NOT_COVERED)
 def test_always_for_git_status_covers_nothing_else(line: str) -> None:
-    patterns = grant_patterns("exec", "git status", ("git", "status"))
+    patterns = [standing_rule(("git", "status"))]
     # What a prefix makes of the same yes.
     naive = by_string_prefix(line, ["git*"]) or by_first_word(line, ["git *"])
     grants = Layer(
@@ -178,7 +179,7 @@ def test_ten_thousand_stars_do_not_stop_the_judge() -> None:
     )
     layers = [Layer(name="user", rules=rules)]
     began = time.process_time()
-    verdict = judge_line(f"echo {'a' * 8_000}", LayerRules(layers), PathPolicy())
+    verdict = judge_line(f"ls {'a' * 8_000}", LayerRules(layers), PathPolicy())
     assert verdict.effect is Effect.ASK
     # Some tens of milliseconds; trying every way to share the text between the stars never ends.
     assert time.process_time() - began < 2
@@ -206,3 +207,45 @@ def test_launchers_of_a_generous_list_do_not_run_what_is_not_on_it(tmp_path: Pat
 
 def test_the_text_of_a_resource_keeps_words_apart() -> None:
     assert command_resource(["rm", "a b"]) != command_resource(["rm", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # What is in a variable could be several words, a pattern, an option or a program.
+        *("ls $SPLIT", "ls $STAR", "ls $OPT", "ls $EMPTY", "$PROGRAM a", '"$PROGRAM" a'),
+        *("cat $OUTSIDE", "cat < $OUTSIDE", "ls > $OUTSIDE", 'cat "$SECRET"', "ls $UNSET"),
+        # Assignments that a shell takes back, splits by, or never makes.
+        *("IFS=/; ls $PLAIN", "PLAIN=/etc/passwd; cat $PLAIN", "false && PLAIN=a; cat $PLAIN"),
+        *("PLAIN=a | ls $PLAIN", "(PLAIN=a); ls $PLAIN; (ls)", "PLAIN=a ls $PLAIN; UID=0; ls $UID"),
+        *("export PATH=.; ls", "PATH=.; ls", "export LD_PRELOAD=x; ls", "A=1 export PATH=x; ls"),
+        # Words that another reader takes apart in another way.
+        *('ls $"a"', "ls {fd}>x", "ls 3>x", "ls a=~", "then ls", "cat <<E\n$(touch x)\nE"),
+        # Names that match and were not judged.
+        *("uniq ./*", "uniq a ./*", "head -n ./* a", "cat ./*/../../x", "echo ../*"),
+        # What needs no rule, and does more than to say something.
+        *("echo a > x", "test -f /etc/passwd", "[ -e ~/x ]", "command touch x", "type -p ls"),
+        *("env command touch x", "printf -v PATH x", "cd .. && echo a", "echo $(touch x)"),
+    ],
+)
+def test_words_variables_and_commands_without_a_rule_widen_nothing(line: str) -> None:
+    variables = {
+        "PLAIN": "a/b",
+        "SPLIT": "a -la",
+        "STAR": "./*",
+        "OPT": "-la",
+        "EMPTY": "",
+        "PROGRAM": "touch",
+        "OUTSIDE": "/etc/passwd",
+        "SECRET": ".env",
+    }
+    rules = [*ALLOW, "uniq *", "env *", "head *"]
+    found = judge_command(line, allow=rules, environment=variables)
+    assert found.effect is not Effect.ALLOW
+
+
+def test_a_plan_never_shows_a_variable_with_a_secret_name(tmp_path: Path) -> None:
+    given = {"API_TOKEN": "canary", "DB_PASSWORD": "canary", "EDITOR": "vi", "http_proxy": "canary"}
+    shown = shown_variables(given, tmp_path)
+    assert "canary" not in shown.values()
+    assert (shown["EDITOR"], shown["PWD"]) == ("vi", str(tmp_path))

@@ -347,12 +347,12 @@ def test_each_command_is_a_call_in_the_sandbox(tmp_path: Path, need: Any) -> Non
 @pytest.mark.slow
 def test_an_answer_holds_for_the_command_that_was_asked_about(tmp_path: Path, need: Any) -> None:
     need(anyio.run(detect).level is not SandboxLevel.NONE, "no usable sandbox")
-    write(tmp_path, "fix", body="Said: !`echo hello $0`\n")
+    write(tmp_path, "fix", body="Said: !`basename hello-$0`\n")
     config = configured(make_places(tmp_path))
     with Skillhouse(config, roots=[tmp_path / "skills"], extensions=ON) as house:
         assert "not run: not approved yet" in invoke(house, "fix", "you").content
         (waiting,) = house.approvals.pending()
         answer(house, waiting.id, Answer.ONCE)
         assert "not run: not approved yet" in invoke(house, "fix", "them").content
-        assert '"ok">hello you<' in invoke(house, "fix", "you").content
+        assert '"ok">hello-you<' in invoke(house, "fix", "you").content
         assert "not run: not approved yet" in invoke(house, "fix", "you").content

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
+from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest, ScriptStore
 from skillhouse.audit import AuditLog, read_records, verify_log
 from skillhouse.floor import PathError, confine
 from skillhouse.permission import (
@@ -349,13 +349,14 @@ def asked_and_run(
                 way_out=no_way_out,
                 environment={},
                 decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
+                scripts=ScriptStore(Path(base, "state")),
             )
 
         anyio.run(tool(planned).plan({"command": line}, session).run)
         gate = Gate(
             [tool(recorder)],
             decide=lambda need, _: (Decision(effect=Effect.ASK, layer="default"), need.why),
-            approvals=ApprovalBroker(Path(base, "state"), matches=matches, channels=[person]),
+            approvals=ApprovalBroker(Path(base, "state"), channels=[person]),
             audit=AuditLog(Path(base, "audit.jsonl")),
             workspace_root=str(root),
         )

@@ -536,7 +536,7 @@ def test_what_a_skill_says_about_permissions_changes_no_verdict(tmp_path: Path) 
         '[[rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
     )
     calls: list[tuple[str, dict[str, Any]]] = [
-        ("exec", {"command": "true"}),
+        ("exec", {"command": "ls"}),
         ("write", {"path": "a.txt", "content": "x"}),
         ("write", {"path": str(claimant / "new.txt"), "content": "x"}),
         ("write", {"path": ".git/hooks/pre-commit", "content": "x"}),

@@ -22,7 +22,6 @@ from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingClient
 from skillhouse.frontends.mcp.elicitation import elicitation_for
-from skillhouse.permission import matches
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.services import CallerFields
 from skillhouse.tools import ToolResult
@@ -56,7 +55,7 @@ def state_of(peer: Peer) -> Path:
 
 def question_of(peer: Peer) -> str:
     """Return the id of the latest question."""
-    return ApprovalBroker(state_of(peer), matches=matches).latest(1)[0].id
+    return ApprovalBroker(state_of(peer)).latest(1)[0].id
 
 
 def named(name: str) -> Implementation:
@@ -125,12 +124,12 @@ def test_a_session_answer_is_for_the_connection_that_asked_alone(
 ) -> None:
     async def work() -> None:
         async with two_clients(peer, ways, mode, names) as (origin_digest, other):
-            assert not await wrote(origin_digest)
+            assert not await wrote(origin_digest, "notes/a.txt")
             approve(state_of(peer), question_of(peer), Answer.SESSION)
-            assert not await wrote(other)
-            assert await wrote(origin_digest)
-            assert await wrote(origin_digest, "b.txt")
-            assert not await wrote(other, "c.txt")
+            assert not await wrote(other, "notes/a.txt")
+            assert await wrote(origin_digest, "notes/a.txt")
+            assert await wrote(origin_digest, "notes/b.txt")
+            assert not await wrote(other, "notes/c.txt")
 
     anyio.run(work)
 

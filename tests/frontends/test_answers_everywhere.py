@@ -15,7 +15,6 @@ from skillhouse.approval import Answer, ApprovalBroker
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.permission import matches
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.tools import ToolResult
 from tests.answers import approve
@@ -131,20 +130,20 @@ async def holds(connect: Connect, places: Locations, answer: Answer) -> set[str]
     found = set()
     state = configured(places).state_directory
     # A pattern is a directory: that of another place is none of this one's.
-    shared = str(places.start / "a.txt")
+    shared = str(places.start / "notes/a.txt")
     async with connect(places) as write:
         assert not await write(shared)
-        approve(state, ApprovalBroker(state, matches=matches).latest(1)[0].id, answer)
+        approve(state, ApprovalBroker(state).latest(1)[0].id, answer)
         assert await write(shared)
-        if await write("b.txt"):
+        if await write("notes/b.txt"):
             found.add(SAME)
     async with connect(places) as write:
-        if await write("c.txt"):
+        if await write("notes/c.txt"):
             found.add(NEXT)
     async with connect(other) as write:
         if answer is not Answer.ALWAYS:
-            assert not await write("d.txt")
-    grants = ApprovalBroker(state, matches=matches).grant_store.all()
+            assert not await write("notes/d.txt")
+    grants = ApprovalBroker(state).grant_store.all()
     if any(not grant.place for grant in grants):
         found.add(ELSEWHERE)
     return found

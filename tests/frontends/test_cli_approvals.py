@@ -6,8 +6,10 @@ import io
 import json
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +100,37 @@ def test_a_lasting_yes_is_listed_and_can_be_revoked(
     assert run("approvals", "revoke", grant["id"])[0] == 2
 
 
+def test_a_person_narrows_a_lasting_yes(run: Run, typing: Typing) -> None:
+    found = asked(run)
+    file = f"write {os.getcwd()}/notes/a.txt"
+    code, _, said = typing(
+        "approve", "approvals", "approve", found, "--always", "--rule", "write /*"
+    )
+    assert code == 1
+    assert "is not covered by what was offered" in said
+    code, _, said = typing("approve", "approvals", "approve", found, "--always", "--rule", file)
+    assert code == 0
+    assert f"  rule: {file}" in said
+    (grant,) = json.loads(run("approvals", "grants", "--json")[1])
+    assert f"write {grant['pattern']}" == file
+    assert run("approvals", "approve", found, "--rule", file)[0] == 2
+
+
+def test_an_update_of_standing_approvals_is_said_once(run: Run, place: Path) -> None:
+    found = asked(run)
+    (state,) = place.rglob("state.sqlite3")
+    with closing(sqlite3.connect(state)) as connection, connection:
+        connection.execute("INSERT INTO notice VALUES ('standing-approvals', '2 narrowed')")
+    said = "2 narrowed; `skillhouse approvals grants` lists what holds\n"
+    assert run("approvals", "show", found)[2] == said
+    assert run("approvals", "show", found)[2] == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (("approvals", "show", "zz"), 2, "no approval begins with `zz`"),
-        (("approvals", "revoke", "zz"), 2, "no grants begin with `zz`"),
+        (("approvals", "revoke", "zz"), 2, "no grants or scripts begin with `zz`"),
         (("approvals", "unpair", "zz"), 2, "no device `zz`"),
         (("approvals", "approve"), 2, "id"),
         (("approvals", "lst"), 2, "invalid choice: 'lst'"),
@@ -210,6 +238,14 @@ def test_the_terminal_is_asked_when_another_program_holds_stdin(
     reply, said = anyio.run(Typed(typed).answer, question(), capsys)
     assert reply == Reply(answer=answer, by="local", channel="terminal", message=message)
     assert "path: /w/a.txt" in said
+
+
+def test_a_rule_may_follow_a_lasting_word(capsys: Any) -> None:
+    typed = b"a write /w/a.txt\n"
+    reply, said = anyio.run(Typed(typed).answer, question(), capsys)
+    rules = ("write /w/a.txt",)
+    assert reply == Reply(answer=Answer.ALWAYS, by="local", channel="terminal", rules=rules)
+    assert "a narrower rule may follow" in said
 
 
 def test_a_lasting_word_where_there_is_none_is_taken_as_once(capsys: Any) -> None:

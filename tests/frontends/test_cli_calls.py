@@ -39,7 +39,7 @@ def test_an_allowed_call_prints_its_result_and_is_in_the_log(run: Run, project: 
 def test_a_refused_call_says_which_rule_would_allow_it(run: Run, project: Path) -> None:
     code, out, err = run(*WRITE)
     assert (code, out) == (1, "")
-    rule = f"write {project.resolve()}/notes/*"
+    rule = f"write {project.resolve()}/notes/a.txt"
     assert f"a rule that allows `{rule}` would let it through" in err
     assert json.loads(run(*WRITE, "--json")[1])["status"] == "pending"
 

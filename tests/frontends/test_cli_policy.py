@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from skillhouse.runtime import policy_text, starting_rules
+
 Run = Callable[..., tuple[int, str, str]]
 
 RULES = """
@@ -47,7 +49,7 @@ def test_explain_gives_every_reason(run: Run, place: Path) -> None:
     assert out.startswith("deny  exec git -c a.b=c log; touch x; rm y\n")
     for reason in (
         "rule `exec rm *` of user policy: use the bin",
-        "`git -c a.b=c log`: `git -c` is not one of the sub-commands known as safe",
+        "`git -c a.b=c log`: `-c a.b=c` runs a program or code",
         "no rule covers `touch x`",
     ):
         assert f"  {reason}\n" in out
@@ -92,3 +94,56 @@ def test_lint_names_the_rules_that_have_no_effect(run: Run, place: Path) -> None
         ("user", 3, "rule-allows-all"),
         ("agent", 0, "rule-open-word"),
     ]
+
+
+def test_a_line_by_itself_is_explained_with_what_its_words_mean(run: Run, place: Path) -> None:
+    configure(place, RULES)
+    code, out, _ = run("policy", "explain", "A=1 git -C sub log -n 5 README.md > top.txt")
+    assert code == 0
+    for text in (
+        "    variables   A=1",
+        "    command     log",
+        "    options     -C sub, -n 5",
+        "    works in    sub",
+        "    reads       README.md",
+        "    redirects   1 write",
+        "    rule        user 1: allow exec git *",
+    ):
+        assert text in out
+    assert "    program     git (git 2.39.5" in out
+
+
+def test_explain_names_what_no_wildcard_covers(run: Run, place: Path) -> None:
+    configure(place, RULES)
+    code, out, _ = run("policy", "explain", "git push && timeout 5 python3 x.py", "--json")
+    first, second = json.loads(out)["commands"]
+    assert (code, first["effect"], first["pattern"]) == (0, "ask", None)
+    assert first["hazards"] == ["`git push` sends to another place"]
+    assert (second["program"], second["starts"]["scripts"]) == ("timeout", [["x.py"]])
+
+
+def test_init_shows_adds_and_never_overwrites(run: Run, place: Path) -> None:
+    file = place / "home/.config/skillhouse/config.toml"
+    code, out, _ = run("policy", "init", "careful", "--stdout")
+    assert (code, file.exists()) == (0, False)
+    assert out == policy_text("careful")
+    assert run("policy", "init", "careful")[0] == 2
+    assert not file.exists()
+    configure(place, "cache = true\n")
+    code, out, _ = run("policy", "init", "developer", "--write")
+    assert code == 0
+    assert (
+        out == f"added {len(starting_rules('developer'))} rules of the policy developer to {file}\n"
+    )
+    assert file.read_text() == f"cache = true\n\n{policy_text('developer')}"
+    assert file.stat().st_mode & 0o777 == 0o600
+    code, _, err = run("policy", "init", "locked", "--write")
+    assert code == 2
+    assert "there are rules already, and nothing is overwritten" in err
+    assert run("policy", "explain", "git status")[0] == 0
+
+
+def test_init_adds_nothing_for_a_coding_agent(run: Run, place: Path, monkeypatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    assert run("policy", "init", "developer", "--write")[0] == 1
+    assert not (place / "home/.config/skillhouse/config.toml").exists()

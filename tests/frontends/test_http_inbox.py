@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.approval import Answer, ApprovalState, signed_headers
+from skillhouse.approval import Answer, ApprovalState, Pattern, signed_headers
 from skillhouse.approval.webhook import secret_bytes
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.app import make_app
@@ -73,6 +73,30 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
     assert again.status_code == 409
     assert "was used already" in again.text
     assert (tmp_path / "project/a.txt").read_text() == "text"
+
+
+def test_a_lasting_yes_is_narrowed_on_the_page(house: Skillhouse, client: TestClient) -> None:
+    opened = house.approvals.open(question("/w/notes/a.txt"))
+    page = client.get(f"/approvals/{opened.id}").text
+    assert "A standing approval would allow write /w/notes/ (files directly in it)" in page
+    assert ">\nwrite /w/notes/ (files directly in it)</textarea>" in page
+    for rules, status in (("", 400), ("write /w/*", 409), ("write /w/notes/a.txt\r\n", 303)):
+        form = form_of(client, opened.id, "always", rules=rules)
+        answered = client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
+        assert answered.status_code == status
+    assert [grant.pattern for grant in house.approvals.grant_store.all()] == ["/w/notes/a.txt"]
+
+
+def test_rules_that_a_field_would_change_are_not_edited(
+    house: Skillhouse, client: TestClient
+) -> None:
+    pattern = Pattern(action="write", pattern="/w/n\u202eo/")
+    odd = question(patterns=(pattern,), always=(pattern.text,))
+    opened = house.approvals.open(odd)
+    assert "<textarea" not in client.get(f"/approvals/{opened.id}").text
+    form = form_of(client, opened.id, "always")
+    assert client.post(f"/approvals/{opened.id}", data=form, headers=OURS).status_code == 303
+    assert [grant.pattern for grant in house.approvals.grant_store.all()] == [pattern.pattern]
 
 
 def test_a_no_takes_its_words_along(house: Skillhouse, client: TestClient) -> None:

@@ -176,8 +176,8 @@ def test_paths_are_followed_where_the_directory_is_known(tmp_path: Path) -> None
         ("timeout *", "timeout 5 touch x", "ask"),
         ("/opt/tool *", "/opt/tool x", "allow"),
         ("git bisect *", "git bisect start", "allow"),
-        ("git *", "git bisect start", "ask"),
-        ("echo '*'", "echo a", "ask"),
+        ("git *", "git bisect run x", "ask"),
+        ("ls '*'", "ls a", "ask"),
     ],
 )
 def test_a_rule_covers_what_it_names(rule: str, line: str, effect: str) -> None:

@@ -27,6 +27,10 @@ def rule(effect: Effect, pattern: str, action: str = "exec") -> Rule:
     return Rule(effect=effect, action=action, pattern=pattern)
 
 
+def unbound(effect: Effect, pattern: str) -> Rule:
+    return Rule(effect=effect, action="exec", pattern=pattern, unbound=True)
+
+
 def codes(
     *rules: Rule, match: Literal["last", "first"] = "last", trusted: bool = True
 ) -> list[str]:
@@ -47,6 +51,9 @@ def codes(
         ((rule(ASK, "ls *"), rule(ASK, "*", "*")), ["0:rule-unreachable"]),
         ((rule(ALLOW, "ls*"),), ["0:rule-open-word"]),
         ((rule(DENY, "ls*"),), []),
+        ((unbound(ALLOW, "make *"),), ["0:rule-unbound"]),
+        ((unbound(ASK, "make *"),), []),
+        ((rule(ALLOW, "x", "script"),), ["0:rule-no-effect"]),
         ((rule(ALLOW, "x", "shell"),), ["0:rule-no-effect"]),
         ((rule(DENY, "x", "shell"),), []),
         ((rule(ALLOW, "ls", "exce"),), ["0:rule-unknown-action"]),

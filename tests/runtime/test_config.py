@@ -100,6 +100,24 @@ def test_roots_of_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
             "`git*` matches its counterexample `gitk`",
             "",
         ),
+        *(
+            (
+                f'rules = [{{effect="{effect}", action="{action}", pattern="x", unbound=true}}]\n',
+                'rule 1: `unbound` is for rules with effect "allow" of "exec" only',
+                "",
+            )
+            for effect, action in (("deny", "exec"), ("ask", "exec"), ("allow", "*"))
+        ),
+        (
+            '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "x"\nunbound = 1\n',
+            "wrong value",
+            "",
+        ),
+        (
+            '[[agents.a.rules]]\neffect = "ask"\naction = "exec"\npattern = "x"\nunbound = true\n',
+            "rule 1: `unbound`",
+            "",
+        ),
     ],
 )
 def test_a_faulty_file_is_an_error_that_names_the_place(

@@ -57,6 +57,17 @@ def run(plan: Any, place: Path) -> subprocess.CompletedProcess[bytes]:
         "echo x > /dev/null; cat < /dev/null",
         "echo to-the-pipe | cat < /dev/stdin",
         "echo x > /dev/stdout",
+        "command -v ls cd if nope",
+        "command -v nope",
+        "type ls cd if nope 2>/dev/null",
+        "ls > /dev/null; type ls",
+        "X=one.md; cat $X",
+        "export LC_ALL=C; sh -c 'echo $LC_ALL'",
+        "cat <<< 'a  b'",
+        "cat <<E\n  a\nE",
+        "cat 0<one.md",
+        "echo 'a'\\* b\\\nc",
+        "[ -f one.md ] && test ! -d one.md && echo file",
     ],
 )
 def test_a_plan_does_what_bash_does(line: str, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_new_file_has_the_newest_version_and_the_mark_of_its_schema(
 
 def test_a_state_of_version_0_1_0_moves_forward_and_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "state.sqlite3"
-    grant = ("0a", "exec", "git status", "/home/mika", "", "local", "default", 1, 2)
+    grant = ("0a", "skill", "pdf", "/home/mika", "", "local", "default", 1, 2)
     with Store(path, at_version(0, STATE)) as store, store.transaction() as connection:
         connection.execute("INSERT INTO lasting_grant VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", grant)
     assert number(path, "PRAGMA user_version") == 24

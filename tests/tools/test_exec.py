@@ -240,8 +240,8 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own(tmp_path: Path) -> None:
         (asked,) = person.asked
         assert asked.always == (
             "exec touch made",
-            "exec cat",
-            f"write {tmp_path}/project/*",
+            "exec cat *",
+            f"write {tmp_path}/project/out.txt",
         )
         record = read_records(house.audit_log.path, limit=1)[0].record
         assert [(p.action, p.resource, p.effect) for p in record.permissions] == [
@@ -307,6 +307,7 @@ def test_a_wildcard_does_not_cover_what_it_cannot_have_meant(tmp_path: Path) -> 
         (tmp_path / "project/exact.py").write_text("print('exact')\n")
         (tmp_path / "project/a.txt").write_text("a\n")
         calls: list[tuple[dict[str, Any], list[str]]] = [
+            ({"command": "python3 exact.py"}, ["script"]),
             ({"command": "python3 exact.py"}, []),
             ({"command": "sort -r a.txt"}, []),
             ({"command": "python3", "params": ["-c", "print(1)"]}, ["exec-once"]),

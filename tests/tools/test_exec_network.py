@@ -13,13 +13,14 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.approval import Unattended
+from skillhouse.approval import Answer, Channel, Unattended
 from skillhouse.audit import read_records, verify_log
 from skillhouse.net import Route
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import NetSettings, Network, SecretSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
 from tests.runtime.places import make_places
+from tests.tools.houses import Person
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
@@ -91,7 +92,14 @@ def pages() -> Iterator[Pages]:
         thread.join()
 
 
-def net_house(tmp_path: Path, port: int, *rules: Rule, **net: Any) -> Skillhouse:
+def net_house(
+    tmp_path: Path,
+    port: int,
+    *rules: Rule,
+    allowing: Rule = ALLOW_EXEC,
+    person: Channel | None = None,
+    **net: Any,
+) -> Skillhouse:
     """Return a house that may reach shop.test, which is on loopback."""
 
     async def resolve(host: str, _: int) -> list[str]:
@@ -101,8 +109,8 @@ def net_house(tmp_path: Path, port: int, *rules: Rule, **net: Any) -> Skillhouse
     settings = {"hosts": (f"http://shop.test:{port}",), "private": ("127.0.0.1/32",)} | net
     house = Skillhouse(
         configured(make_places(tmp_path)),
-        channel=Unattended(),
-        layers=(Layer(name="user", rules=(ALLOW_EXEC, *rules)),),
+        channel=person or Unattended(),
+        layers=(Layer(name="user", rules=(allowing, *rules)),),
         net=NetSettings(**settings),
     )
     house.services.network = Network(house.config, route=Route(resolve=resolve))
@@ -201,3 +209,19 @@ def test_a_line_of_which_one_program_may_reach_the_network_says_that_it_is_withh
         # What has no grant at all is as before, and so is what has one whole.
         for alone in ("cat a.txt", f"curl -s http://shop.test:{pages.server_port}/a"):
             assert "withheld" not in house.call_sync("exec", {"command": alone}).content
+
+
+@pytest.mark.parametrize("rules", [(), (network_rule("make *"),), (network_rule("*"),)])
+def test_what_an_unbound_rule_covers_has_no_network(
+    tmp_path: Path, pages: Pages, rules: tuple[Rule, ...]
+) -> None:
+    (tmp_path / "project").mkdir(exist_ok=True)
+    unbound = Rule(effect=Effect.ALLOW, action="exec", pattern="make *", unbound=True)
+    with net_house(
+        tmp_path, pages.server_port, *rules, allowing=unbound, person=Person([Answer.ONCE])
+    ) as house:
+        (house.config.places.start / "Makefile").write_text("all:\n\t@echo $$http_proxy.\n")
+        result = house.call_sync("exec", {"command": "make"})
+        said = "[no network: `make` runs whatever code the workspace holds]"
+        assert result.content == f".\n\n{said}"
+        assert newest_detail(house)["network"] == "none"

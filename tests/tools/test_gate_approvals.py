@@ -155,8 +155,8 @@ def test_what_is_asked_is_made_from_the_bytes_that_are_bound(tmp_path: Path) -> 
     (request,) = person.asked
     project = str(tmp_path / "project")
     assert request.asked == (Asked(action="write", resource=f"{project}/notes/a.txt"),)
-    assert request.patterns == (Pattern(action="write", pattern=f"{project}/notes/*"),)
-    assert request.always == (f"write {project}/notes/*",)
+    assert request.patterns == (Pattern(action="write", pattern=f"{project}/notes/"),)
+    assert request.always == (f"write {project}/notes/ (files directly in it)",)
     assert request.content_digest == content_digest(request.content)
     assert request.content == canonical(
         {

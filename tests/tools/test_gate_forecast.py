@@ -243,7 +243,7 @@ DECIDES = {
     "Judged",
 }
 """Names of what decides; frontends use none of them, but for `EXPLAINING`."""
-EXPLAINING = {"cli/check.py": {"explain", "explain_skill"}, "http/status.py": {"explain"}}
+EXPLAINING = {"cli/policy.py": {"explain", "explain_skill"}, "http/status.py": {"explain"}}
 """Where one permission is explained by the rules and no call is: `policy explain`, and the page of
 skills that rules hide."""
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillhouse.approval import Answer, ApprovalBroker
+from skillhouse.approval import Answer, ApprovalBroker, ScriptStore
 from skillhouse.audit import AuditLog
-from skillhouse.permission import Decision, Effect, Layer, Rule, decide, matches
+from skillhouse.permission import Decision, Effect, Layer, Rule, decide
 from skillhouse.sandbox import Completed, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
@@ -41,7 +41,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...] | None, frozenset[str]], ...] = (
     ("sh < run.sh", None, frozenset(FILES)),
     ("sort one > three", None, frozenset({"one"})),
     ("for f in 1 2; do sh run.sh; done", None, frozenset(FILES)),
-    ("echo $HOME", None, frozenset(FILES)),
+    ("echo ${HOME:-x}", None, frozenset(FILES)),
     ("ls", None, frozenset()),
 )
 """A command, its params, and the files that its meaning depends on: a shell may load any."""
@@ -75,7 +75,7 @@ class Desk:
         self.network = False
         self.place = self.places[0]
         self.recorder = Recorder()
-        self.broker = ApprovalBroker(base, matches=matches)
+        self.broker = ApprovalBroker(base)
         self.session = Session(
             agent="default",
             user="local",
@@ -102,6 +102,7 @@ class Desk:
             way_out=lambda *_: pytest.fail("nothing runs with a network that nobody saw"),
             environment={},
             decide=decided,
+            scripts=ScriptStore(self.base),
         )
         log = AuditLog(self.base / "audit.jsonl")
         gate = Gate(

@@ -69,7 +69,7 @@ def test_a_lasting_yes_to_a_skills_command_is_one_to_its_bytes(tmp_path: Path) -
         answer(house, waiting.id, Answer.ALWAYS)
         # The skill's own command is allowed from now on; the same words of an agent are not, nor
         # those of the skill when it has other bytes.
-        wanted = Permission(action="exec", resource="git status")
+        wanted = Permission(action="exec", resource="git status", argv=("git", "status"))
         askers = ("", tree_digest(place))
         (place / "notes.md").write_text("Other bytes, another skill.\n")
         effects = [

@@ -18,11 +18,10 @@ from skillhouse.approval import (
     ApprovalBroker,
     ApprovalRequest,
     Reply,
-    grant_patterns,
 )
 from skillhouse.audit import AuditLog, read_records
 from skillhouse.floor import Clock, Digest, system_clock
-from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide, matches
+from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide
 from skillhouse.signer import (
     KEYSTORE_FILE,
     STATE_FILE,
@@ -48,6 +47,7 @@ from skillhouse.tools import (
     SignTool,
     ToolCall,
 )
+from skillhouse.tools.standing import standing_patterns
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
 from tests.tools.houses import Person
 
@@ -288,7 +288,7 @@ def gate_of(desk: Desk, base: Path, channel: Any, *rules: Rule) -> Gate:
     return Gate(
         [desk.tool],
         decide=decided,
-        approvals=ApprovalBroker(base, matches=matches, channels=[channel]),
+        approvals=ApprovalBroker(base, channels=[channel]),
         audit=AuditLog(base / "audit.jsonl"),
         workspace_root=str(base),
         agreed=desk.agreed,
@@ -356,6 +356,6 @@ def test_no_yes_to_a_signature_lasts(tmp_path: Path) -> None:
         plan = desk.plan(key="bot", type="message", data="hello")
         (need,) = plan.needs
         assert need.effective_level == "sign"
-        assert grant_patterns(need.permission.action, need.permission.resource) == ()
+        assert standing_patterns([need], "/w") == ()
 
     at_desk(tmp_path, work)

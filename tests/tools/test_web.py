@@ -23,7 +23,7 @@ from skillhouse.net import (
     SecretBinding,
     host_rule,
 )
-from skillhouse.permission import Decision, Effect, Layer, Rule, decide, matches
+from skillhouse.permission import Decision, Effect, Layer, Rule, decide
 from skillhouse.skill import SkillIndex, parse, validate
 from skillhouse.tools import (
     FetchTool,
@@ -75,7 +75,7 @@ class Door:
         self._gate = Gate(
             [FetchTool(web), WebSearchTool(web)],
             decide=self._decide,
-            approvals=ApprovalBroker(base, matches=matches, channels=[self.person]),
+            approvals=ApprovalBroker(base, channels=[self.person]),
             audit=self.log,
             workspace_root=str(base),
         )

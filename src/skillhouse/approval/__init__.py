@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from skillhouse.approval.devices import Devices as Devices
     from skillhouse.approval.devices import Issuer as Issuer
     from skillhouse.approval.devices import Tokens as Tokens
+    from skillhouse.approval.grants import NEVER_LASTING as NEVER_LASTING
     from skillhouse.approval.grants import Grant as Grant
     from skillhouse.approval.grants import GrantStore as GrantStore
-    from skillhouse.approval.grants import grant_patterns as grant_patterns
-    from skillhouse.approval.grants import may_last as may_last
+    from skillhouse.approval.request import LASTING as LASTING
     from skillhouse.approval.request import OWNER as OWNER
     from skillhouse.approval.request import Answer as Answer
     from skillhouse.approval.request import Approval as Approval
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from skillhouse.approval.request import allowed_answers as allowed_answers
     from skillhouse.approval.request import canonical as canonical
     from skillhouse.approval.request import content_digest as content_digest
+    from skillhouse.approval.request import rule_text as rule_text
     from skillhouse.approval.request import session_key as session_key
+    from skillhouse.approval.scripts import ApprovedScript as ApprovedScript
+    from skillhouse.approval.scripts import ScriptStore as ScriptStore
     from skillhouse.approval.wait import ApprovalOutcome as ApprovalOutcome
     from skillhouse.approval.webhook import SignatureError as SignatureError
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from skillhouse.approval.connections import Connections
-from skillhouse.approval.grants import Grant, GrantStore
+from skillhouse.approval.grants import Grant, GrantStore, narrowed
 from skillhouse.approval.ledger import Ledger
 from skillhouse.approval.request import (
     DENIAL_COOLDOWN_SECONDS,
@@ -24,14 +24,18 @@ from skillhouse.approval.request import (
     ApprovalRequest,
     ApprovalSettings,
     ApprovalState,
+    Asked,
     Channel,
+    Pattern,
     Reply,
     allowed_answers,
     another_client,
     closed,
+    covers_resource,
     rejection,
     session_key,
 )
+from skillhouse.approval.scripts import ScriptStore
 from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
 from skillhouse.floor.threads import in_thread
 
@@ -54,21 +58,22 @@ class ApprovalBroker:
         self,
         state_directory: Path,
         *,
-        matches: Callable[[str, str], bool],
+        narrows: Callable[[str, str], bool] = lambda offered, given: offered == given,
         channels: Sequence[Channel] = (),
         settings: ApprovalSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`matches` says whether the pattern of a standing approval covers a resource. All channels
-        are asked at once; the first valid answer counts. `clock` gives seconds since 1970. Nothing
-        is opened before the first question."""
+        """`narrows` says whether a rule about commands, the second, covers no more than another.
+        All channels are asked at once; the first valid answer counts. `clock` gives seconds since
+        1970. Nothing is opened before the first question."""
         self.settings = settings or ApprovalSettings()
         self.channels = list(channels)
         self.page = self.settings.page_url
         self.grant_store = GrantStore(state_directory)
+        self.scripts = ScriptStore(state_directory)
         self.connections = Connections(state_directory)
         self._ledger = Ledger(state_directory, self.settings, clock)
-        self._matches = matches
+        self._narrows = narrows
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
         self._session_locks = SessionLocks()
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
@@ -126,12 +131,14 @@ class ApprovalBroker:
         channel: str,
         nonce: str,
         message: str = "",
+        rules: Sequence[str] = (),
         device: str = "",
         device_name: str = "",
     ) -> Approval:
         """Answer a question; ApprovalError for an answer that does not count and changes nothing.
         `by` is the user as the channel knows them, `nonce` that of the question, which proves that
-        it was shown, `message` what the person wants instead, `device` the id of a paired one."""
+        it was shown, `message` what the person wants instead, `rules` those of a lasting answer
+        where the person narrowed what was offered, `device` the id of a paired one."""
         question = self._ledger.get(approval_id)
         if question is None:
             raise ApprovalError("unknown", f"no approval `{approval_id}`")
@@ -144,6 +151,7 @@ class ApprovalBroker:
             by=by,
             channel=channel,
             message=_bytes(message[:MESSAGE_MAX]).decode(),
+            rules=tuple(rules),
             device=device,
             device_name=device_name,
         )
@@ -152,7 +160,8 @@ class ApprovalBroker:
             raise ApprovalError("not-allowed", f"the answer does not count: {why_not}")
         if answer not in allowed_answers(question.request):
             raise ApprovalError("not-offered", f"`{answer.value}` is not possible for this call")
-        if not self._ledger.answer(question, reply, self._lasting(question.request, reply)):
+        request = self._narrowed(question.request, reply)
+        if not self._ledger.answer(question, reply, self._lasting(request, reply), request):
             now = self._ledger.get(approval_id) or question
             if now.state is ApprovalState.OPEN and device:
                 raise ApprovalError("not-allowed", "the device is not paired any more")
@@ -171,7 +180,18 @@ class ApprovalBroker:
             channel=reply.channel,
             nonce=question.request.nonce,
             message=reply.message,
+            rules=reply.rules,
         )
+
+    def _narrowed(self, request: ApprovalRequest, reply: Reply) -> ApprovalRequest:
+        """Return the request with the rules that the answer gives instead of those offered."""
+        if not reply.rules:
+            return request
+        if reply.answer not in LASTING:
+            raise ApprovalError("not-offered", f"`{reply.answer.value}` writes no rule")
+        patterns = narrowed(request.patterns, reply.rules, self._narrows)
+        always = tuple(pattern.text for pattern in patterns)
+        return dataclasses.replace(request, patterns=patterns, always=always)
 
     def redeem(
         self,
@@ -330,12 +350,7 @@ class ApprovalBroker:
         if reply.answer is not Answer.ALWAYS and other.place != request.place:
             return False
         return all(
-            any(
-                pattern.action == asked.action
-                and pattern.skill_digest == asked.skill_digest
-                and self._matches(pattern.pattern, asked.resource)
-                for pattern in request.patterns
-            )
+            any(_settles(pattern, asked, other.patterns) for pattern in request.patterns)
             for asked in other.asked
         )
 
@@ -356,6 +371,19 @@ class ApprovalBroker:
             except Exception:
                 # Foreign code: its fault must not keep events from the other subscribers.
                 logger.exception("a subscriber of approvals failed")
+
+
+def _settles(pattern: Pattern, asked: Asked, offered: Sequence[Pattern]) -> bool:
+    """Whether a standing approval answers another question about `asked`, which offers `offered`.
+
+    What a rule about commands covers is said by their grammar, so that of another command it is
+    only known to where the same rule was offered for it.
+    """
+    if (pattern.action, pattern.skill_digest) != (asked.action, asked.skill_digest):
+        return False
+    if pattern.action == "exec" and pattern in offered and len(offered) == 1:
+        return True
+    return covers_resource(pattern.action, pattern.pattern, asked.resource)
 
 
 def _bytes(text: str) -> bytes:

@@ -234,6 +234,9 @@ class Devices:
             grants = connection.execute(
                 "DELETE FROM lasting_grant WHERE device = ?", (device_id,)
             ).rowcount
+            grants += connection.execute(
+                "DELETE FROM approved_script WHERE device = ?", (device_id,)
+            ).rowcount
         self._record(
             "unpaired", device, f"{approvals} unused and {grants} standing approvals ended"
         )

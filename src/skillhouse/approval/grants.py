@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from skillhouse.approval.request import CLOCK_BACK_SECONDS, OWNER
+from skillhouse.approval.request import (
+    CLOCK_BACK_SECONDS,
+    OWNER,
+    ApprovalError,
+    Pattern,
+    covers_resource,
+    is_directory,
+)
 from skillhouse.floor import ONE_TIME
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
-SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
-"""Programs with sub-commands, so that an approval can cover one of them."""
-
-INTERPRETERS = frozenset(
-    "sh bash dash zsh ksh fish python python3 node deno bun perl ruby php lua awk gawk mawk sed "
-    "env xargs find nohup timeout nice watch ssh sudo su doas make eval exec busybox".split()
-)
-"""Programs that run code from arguments or a file: a standing approval would cover anything."""
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions without standing approvals; only a rule of the user may let a session key sign."""
 
@@ -44,6 +43,11 @@ class Grant:
     expires_ms: int = field(default=0, compare=False)
     """From then on it does not hold."""
 
+    @property
+    def is_directory(self) -> bool:
+        """Whether its pattern is a directory, and it is about the files directly in that."""
+        return is_directory(self.action, self.pattern)
+
     def is_current(self, now_ms: float) -> bool:
         """Whether it holds at a time; before the grant only within `CLOCK_BACK_SECONDS`."""
         return self.granted_ms - CLOCK_BACK_SECONDS * 1000 <= now_ms < self.expires_ms
@@ -56,53 +60,56 @@ class Grant:
         )
 
 
-def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the patterns that a standing approval of one call covers (decision 7).
+def narrowed(
+    offered: Sequence[Pattern], rules: Sequence[str], narrows: Callable[[str, str], bool]
+) -> tuple[Pattern, ...]:
+    """Return the patterns that a person gave instead of those that were offered.
 
-    A command is covered with its sub-command and any further words, where the program is known to
-    have sub-commands and the second word is one; any other command as it is. A path is covered
-    with everything in its directory. Wildcards in the resource itself give no grant.
+    Args:
+        offered: What the question showed.
+        rules: Each as it was shown or narrower; the action may be left out where one was offered.
+        narrows: Whether a command's rule, the second, covers no more than another, the first.
 
-    >>> grant_patterns("exec", "git status -s", ["git", "status", "-s"])
-    ('git status', 'git status *')
-    >>> grant_patterns("exec", "curl -s x.test", ["curl", "-s", "x.test"])
-    ('curl -s x.test',)
-    >>> grant_patterns("write", "/home/mika/site/a.txt")
-    ('/home/mika/site/*',)
+    Raises:
+        ApprovalError: `too-wide`, a rule is not covered by one that was offered.
+
+    >>> shown = Pattern(action="write", pattern="/w/notes/")
+    >>> narrowed([shown], ["write /w/notes/a.md"], lambda *_: False)[0].pattern
+    '/w/notes/a.md'
     """
-    if action in NEVER_LASTING or "*" in resource or "?" in resource:
-        return ()
-    if action == "exec":
-        if _has_subcommand(argv):
-            return (f"{argv[0]} {argv[1]}", f"{argv[0]} {argv[1]} *")
-        return (resource,)
-    if action in ("read", "write", "list"):
-        return (f"{PurePosixPath(resource).parent}/*",)
-    return (resource,)
+    patterns: list[Pattern] = []
+    for rule in rules:
+        given = next(
+            (found for one in offered if (found := _narrowed(one, rule, len(offered), narrows))),
+            None,
+        )
+        if given is None:
+            shown = ", ".join(f"`{one.text}`" for one in offered)
+            raise ApprovalError(
+                "too-wide", f"the rule `{rule[:200]}` is not covered by what was offered: {shown}"
+            )
+        patterns.append(given)
+    return tuple(dict.fromkeys(patterns))
 
 
-def may_last(argv: Sequence[str]) -> bool:
-    """Whether the approval of this command may be a standing one; no command at all may.
-
-    A shell or an interpreter runs what a line or a file says, and the file may say something else
-    tomorrow (reference/security.md section 4.3).
-
-    >>> may_last(["git", "status"]), may_last(["bash", "-c", "ls"]), may_last([])
-    (True, False, True)
-    """
-    if not argv:
-        return True
-    program = argv[0].rpartition("/")[2]
-    return program not in INTERPRETERS and program.rstrip("0123456789.") not in INTERPRETERS
-
-
-def _has_subcommand(argv: Sequence[str]) -> bool:
-    return (
-        len(argv) > 1
-        and argv[0] in SUBCOMMANDS
-        and not argv[1].startswith("-")
-        and argv[1].replace("-", "").isalnum()
-    )
+def _narrowed(
+    offered: Pattern, rule: str, count: int, narrows: Callable[[str, str], bool]
+) -> Pattern | None:
+    rule = rule.strip()
+    if rule in (offered.text, f"{offered.action} {offered.pattern}", offered.pattern):
+        return offered
+    action, _, pattern = rule.partition(" ")
+    if action != offered.action:
+        if count > 1:
+            return None
+        pattern = rule
+    pattern = pattern.strip()
+    if offered.action == "exec":
+        is_narrower = narrows(offered.pattern, pattern)
+    else:
+        has_wildcard = "*" in pattern or "?" in pattern or pattern.endswith(("/.", "/.."))
+        is_narrower = not has_wildcard and covers_resource(offered.action, offered.pattern, pattern)
+    return replace(offered, pattern=pattern) if is_narrower else None
 
 
 class GrantStore:
@@ -120,6 +127,18 @@ class GrantStore:
         with pooled(self._path, STATE) as store:
             query = f"SELECT {_COLUMNS} FROM lasting_grant ORDER BY rowid"  # noqa: S608 - a constant.
             return tuple(_grant(row) for row in store.rows(query))
+
+    def take_notice(self) -> str:
+        """Return, once, what an update changed about standing approvals; "" when nothing is new."""
+        if not self._path.exists():
+            return ""
+        with pooled(self._path, STATE) as store:
+            if not store.rows("SELECT 1 FROM notice WHERE name = 'standing-approvals'"):
+                return ""
+            with store.transaction() as connection:
+                query = "DELETE FROM notice WHERE name = 'standing-approvals' RETURNING text"
+                row = connection.execute(query).fetchone()
+        return "" if row is None else str(row[0])
 
     def add(self, grants: Sequence[Grant]) -> None:
         """Keep grants; one that is there gets the new end."""

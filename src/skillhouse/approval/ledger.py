@@ -82,8 +82,15 @@ class Ledger:
             )
         return Approval(request=request, state=ApprovalState.OPEN)
 
-    def answer(self, question: Approval, reply: Reply, grants: Sequence[Grant]) -> bool:
-        """Write an answer and its grants; return whether the question was still open."""
+    def answer(
+        self,
+        question: Approval,
+        reply: Reply,
+        grants: Sequence[Grant],
+        request: ApprovalRequest | None = None,
+    ) -> bool:
+        """Write an answer and its grants; return whether the question was still open. `request` is
+        the question with the rules that the person narrowed; None where it is as it was asked."""
         now = self.now_ms()
         state = ApprovalState.DENIED if reply.answer is Answer.NO else ApprovalState.APPROVED
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -92,7 +99,7 @@ class Ledger:
             # from whatever process, exactly one counts.
             changed = connection.execute(
                 "UPDATE approval SET state = ?, answer = ?, answered_by = ?, answered_channel = ?, "
-                "message = ?, closed_ms = ?, expires_ms = max(expires_ms, ?), "
+                "message = ?, closed_ms = ?, expires_ms = max(expires_ms, ?), request = ?, "
                 "device = ?, device_name = ? "
                 "WHERE id = ? AND state = 'open' AND nonce = ? AND expires_ms > ? "
                 # INVARIANT: a device that was unpaired meanwhile gives no answer.
@@ -105,6 +112,7 @@ class Ledger:
                     reply.message,
                     now,
                     now + YES_SECONDS * 1000,
+                    json.dumps(dataclasses.asdict(request or question.request)),
                     reply.device,
                     reply.device_name,
                     question.id,

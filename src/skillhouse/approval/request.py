@@ -84,8 +84,52 @@ class Pattern:
 
     action: str
     pattern: str
+    """A command's rule or another resource. One that ends in `/` is a directory: it is about the
+    files directly in it, and none below."""
     skill_digest: str = ""
     """Tree digest of the skill it is about; empty when no skill is."""
+
+    @property
+    def is_directory(self) -> bool:
+        return is_directory(self.action, self.pattern)
+
+    @property
+    def text(self) -> str:
+        """The rule that it would write, as a person sees it.
+
+        >>> Pattern(action="write", pattern="/w/notes/").text
+        'write /w/notes/ (files directly in it)'
+        """
+        return rule_text(self.action, self.pattern)
+
+
+FILE_ACTIONS = frozenset({"read", "write", "list"})
+"""Actions whose resources are paths."""
+_DIRECTLY = " (files directly in it)"
+
+
+def is_directory(action: str, pattern: str) -> bool:
+    """Whether a standing approval is about the files directly in a directory."""
+    return action in FILE_ACTIONS and pattern.endswith("/")
+
+
+def rule_text(action: str, pattern: str) -> str:
+    return f"{action} {pattern}{_DIRECTLY if is_directory(action, pattern) else ''}"
+
+
+def covers_resource(action: str, pattern: str, resource: str) -> bool:
+    """Whether a pattern is about a resource: a directory about what is directly in it.
+
+    Patterns of standing approvals have no wildcards but that of a command's rule, which this does
+    not apply.
+
+    >>> covers_resource("write", "/w/a/", "/w/a/x"), covers_resource("write", "/w/a/", "/w/a/b/x")
+    (True, False)
+    """
+    if is_directory(action, pattern):
+        directory, _, name = resource.rpartition("/")
+        return bool(name) and f"{directory}/" == pattern
+    return pattern == resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +211,9 @@ class Reply:
     channel: str
     message: str = ""
     """What the person wants instead; the model gets it with a denial."""
+    rules: tuple[str, ...] = ()
+    """With a lasting answer: the rules to write instead of those that were offered, each of which
+    must be covered by one of these; empty is what was offered."""
     device: str = ""
     """Id of the paired device that gave it; empty when none did."""
     device_name: str = ""
@@ -176,7 +223,7 @@ class ApprovalError(SkillhouseError):
     """A question or an answer is not taken; `code` says why.
 
     Codes: unknown, ambiguous, answered, expired, used, wrong-nonce, not-allowed, not-offered,
-    another-call, another-client, denied, open, queue-full, too-many, clock, wrong-token.
+    too-wide, another-call, another-client, denied, open, queue-full, too-many, clock, wrong-token.
     """
 
     def __init__(self, code: str, message: str) -> None:

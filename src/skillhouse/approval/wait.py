@@ -65,6 +65,8 @@ class SessionLocks:
                 del locks[session]
 
 
+RULES_TRIED_MAX = 3
+"""Answers of one channel with a rule that is wider than what was offered."""
 TakeAnswer = Callable[[Approval, Reply], None]
 """Takes an answer to a question; raises `ApprovalError` for one that does not count."""
 
@@ -128,20 +130,26 @@ async def wait_for_answer(
 
 async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> bool:
     request = question.request
-    reply = await channel.ask(request)
-    if reply is None:
-        return False
-    if isinstance(reply, Answer):
-        reply = Reply(answer=reply, by=request.user, channel=request.channel)
-    if reply.answer in LASTING and reply.answer not in allowed_answers(request):
-        reply = replace(reply, answer=Answer.ONCE)
-    try:
-        await in_thread(partial(take, question, reply))
-    except ApprovalError as error:
-        logger.info("an answer did not count: %s", error)
-        # Another answer was faster, which counts as well.
-        return error.code in ("answered", "expired", "used")
-    return True
+    for _ in range(RULES_TRIED_MAX):
+        reply = await channel.ask(request)
+        if reply is None:
+            return False
+        if isinstance(reply, Answer):
+            reply = Reply(answer=reply, by=request.user, channel=request.channel)
+        if reply.answer in LASTING and reply.answer not in allowed_answers(request):
+            reply = replace(reply, answer=Answer.ONCE, rules=())
+        try:
+            await in_thread(partial(take, question, reply))
+        except ApprovalError as error:
+            logger.info("an answer did not count: %s", error)
+            if error.code == "too-wide":
+                # The person sees why, and answers again.
+                request = replace(question.request, reasons=(*request.reasons, str(error)))
+                continue
+            # Another answer was faster, which counts as well.
+            return error.code in ("answered", "expired", "used")
+        return True
+    return False
 
 
 def outcome_of(approval: Approval) -> ApprovalOutcome:

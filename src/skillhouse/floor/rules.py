@@ -24,10 +24,10 @@ def strictest(effects: Iterable[Effect]) -> Effect:
     return max(effects, key=STRICTNESS.index, default=Effect.ALLOW)
 
 
-ONE_TIME = frozenset({"shell", "exec-once"})
+ONE_TIME = frozenset({"shell", "exec-once", "script"})
 """Actions that a person allows once, each time: no rule and no standing approval allows one.
 `shell` is a line that only a shell can run; `exec-once` a command that a rule with a wildcard
-covers in words but not in meaning."""
+covers in words but not in meaning; `script` the bytes of a script that a rule lets run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

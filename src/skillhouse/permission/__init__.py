@@ -17,35 +17,42 @@ from skillhouse.permission.decision import Layer as Layer
 from skillhouse.permission.decision import MatchedRule as MatchedRule
 from skillhouse.permission.decision import Permission as Permission
 from skillhouse.permission.decision import Rule as Rule
-from skillhouse.permission.decision import command_resource as command_resource
 from skillhouse.permission.decision import decide as decide
 from skillhouse.permission.decision import explain as explain
 
 if TYPE_CHECKING:
+    from skillhouse.permission.command_meaning import CommandMeaning as CommandMeaning
+    from skillhouse.permission.command_outline import CommandReading as CommandReading
+    from skillhouse.permission.command_outline import reading_of as reading_of
+    from skillhouse.permission.command_reader import read_command as read_command
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
-    from skillhouse.permission.command_rules import Breadth as Breadth
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
     from skillhouse.permission.command_rules import CommandRules as CommandRules
     from skillhouse.permission.command_rules import LayerRules as LayerRules
     from skillhouse.permission.command_rules import Ruling as Ruling
-    from skillhouse.permission.git import git_paths as git_paths
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line
+    from skillhouse.permission.lint import ACTIONS as ACTIONS
     from skillhouse.permission.lint import RuleFinding as RuleFinding
+    from skillhouse.permission.lint import example_holds as example_holds
     from skillhouse.permission.lint import lint_rules as lint_rules
     from skillhouse.permission.path_policy import PathPolicy as PathPolicy
+    from skillhouse.permission.path_policy import git_paths as git_paths
     from skillhouse.permission.path_policy import is_protected as is_protected
+    from skillhouse.permission.patterns import Breadth as Breadth
     from skillhouse.permission.plan import CommandPlan as CommandPlan
     from skillhouse.permission.plan import CommandVerdict as CommandVerdict
     from skillhouse.permission.plan import JudgedCommand as JudgedCommand
     from skillhouse.permission.plan import Pipeline as Pipeline
     from skillhouse.permission.plan import Redirect as Redirect
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
+    from skillhouse.permission.plan import command_resource as command_resource
     from skillhouse.permission.plan import plan_text as plan_text
-    from skillhouse.permission.programs import loads_code as loads_code
-    from skillhouse.permission.programs import only_reads as only_reads
-    from skillhouse.permission.programs import use_of as use_of
+    from skillhouse.permission.standing_commands import narrows as narrows
+    from skillhouse.permission.standing_commands import standing_rule as standing_rule
+    from skillhouse.permission.wrappers import loads_code as loads_code
+    from skillhouse.permission.wrappers import only_reads as only_reads
     from skillhouse.permission.wrappers import unwrapped as unwrapped
 else:
     from skillhouse.lazy_exports import lazy_exports

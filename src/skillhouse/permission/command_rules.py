@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.rules import Effect, matches
-from skillhouse.permission.decision import Layer, Rule, command_resource
+from skillhouse.permission.command_meaning import CommandMeaning
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.decision import Layer, Rule
+from skillhouse.permission.patterns import (
+    Breadth,
+    CommandPattern,
+    command_pattern,
+    covers_command,
+    denies_command,
+    left_uncovered,
+    programs_of,
+)
 
 GRANTS = "grants"
 """Name of the layer of standing approvals, each of which answers an `ask` and so lifts it."""
@@ -25,19 +35,6 @@ class CommandRuleError(SkillhouseError):
         self.rule = rule
 
 
-class Breadth(enum.IntEnum):
-    """How specifically the rules that allow a command name it."""
-
-    NONE = 0
-    PROGRAM = 1
-    """A wildcard after the program's name."""
-    NARROW = 2
-    """A wildcard after more than the program's name."""
-    EXACT = 3
-    ALL = 4
-    """The operator's `*` alone: any command whatever."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """The result of the rules for one argv."""
@@ -48,10 +45,17 @@ class Ruling:
     cover: Breadth = Breadth.NONE
     literals: int = 0
     """Words that the narrowest rule which allows it names."""
+    left: str = ""
+    """Why no rule covers all of it, though one covers its words; empty when one does."""
+    unbound: bool = False
+    """Whether only a rule with `unbound = true` covers it."""
 
 
 class CommandRules(Protocol):
     """Rules that can be asked about a command."""
+
+    @property
+    def has_denials(self) -> bool: ...
 
     def denies(self, argv: tuple[str, ...]) -> str: ...
 
@@ -71,66 +75,139 @@ class ArgumentRules:
         Raises:
             CommandRuleError: a rule cannot be taken apart into words.
         """
-        self._allow = _table(tuple(allow))
+        self._exact, self._wild = _table(tuple(allow))
         self._deny = tuple(_words(rule) for rule in deny)
-        self._deny_texts = tuple(deny)
+        self.has_denials = bool(deny)
 
     def denies(self, argv: tuple[str, ...]) -> str:
-        for words, text in zip(self._deny, self._deny_texts, strict=True):
-            if _covers(words, argv):
-                return f"rule `{text}` denies it"
+        for pattern in self._deny:
+            if not pattern.words or denies_command(pattern, read_command(argv)):
+                return f"rule `{pattern.text}` denies it"
         return ""
 
     def rule(self, argv: tuple[str, ...]) -> Ruling:
-        cover, literals = Breadth.NONE, 0
-        exact, wild = self._allow
-        if argv in exact:
+        if argv in self._exact:
             return Ruling(cover=Breadth.EXACT, literals=len(argv))
-        for words in wild.get(argv[0], ()):
-            if argv[: len(words)] == words:
-                cover = max(cover, Breadth.NARROW if len(words) > 1 else Breadth.PROGRAM)
-                literals = max(literals, len(words))
-        if cover is Breadth.NONE and wild.get(""):
-            cover, literals = Breadth.PROGRAM, 0
-        return Ruling(cover=cover, literals=literals)
+        patterns = [*self._wild.get(argv[0], ()), *self._wild.get("", ())]
+        return _ruling([_Covering(pattern, started=True) for pattern in patterns], argv)
+
+
+class _Covering(NamedTuple):
+    """A pattern that allows, and what it covers without naming it (`left_uncovered`)."""
+
+    pattern: CommandPattern
+    unbound: bool = False
+    started: bool = False
+    scripts: bool = False
+
+
+class _LayerRule(NamedTuple):
+    layer: Layer
+    rule: Rule
+    pattern: CommandPattern
 
 
 class LayerRules:
     """The `exec` rules of layers: the strictest of all that match wins (decision 6)."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
-        self._layers = tuple(layers)
-        self._rules = [
-            (layer, rule)
-            for layer in layers
-            for rule in layer.rules
-            if matches(rule.action, "exec") and (layer.trusted or rule.effect is not Effect.ALLOW)
-        ]
+        self._rules: list[_LayerRule] = []
+        self._anywhere: list[int] = []
+        """Places of the rules whose first word has a wildcard."""
+        self._by_program: dict[str, list[int]] = {}
+        self.has_denials = False
+        for layer in layers:
+            for rule in layer.rules:
+                if not matches(rule.action, "exec"):
+                    continue
+                if layer.trusted or rule.effect is not Effect.ALLOW:
+                    self._add(_LayerRule(layer, rule, command_pattern(rule.pattern)))
+
+    def _add(self, one: _LayerRule) -> None:
+        self.has_denials = self.has_denials or one.rule.effect is Effect.DENY
+        place = len(self._rules)
+        self._rules.append(one)
+        if not one.pattern.words:
+            self._anywhere.append(place)
+            return
+        first = one.pattern.words[0]
+        for name in {first, read_command((first,)).program}:
+            self._by_program.setdefault(name, []).append(place)
+
+    def _about(self, meaning: CommandMeaning) -> Iterator[_LayerRule]:
+        """Yield the rules that may be about a command, in their order."""
+        places = set(self._anywhere)
+        for name in programs_of(meaning):
+            places.update(self._by_program.get(name, ()))
+        return map(self._rules.__getitem__, sorted(places))
 
     def denies(self, argv: tuple[str, ...]) -> str:
-        resource = command_resource(argv)
-        for layer, rule in self._rules:
-            if rule.effect is Effect.DENY and matches(rule.pattern, resource):
-                return _said(layer, rule)
-        return ""
+        meaning = read_command(argv)
+        return _first(Effect.DENY, self._about(meaning), meaning)
 
     def rule(self, argv: tuple[str, ...]) -> Ruling:
-        resource = command_resource(argv)
-        matched = [pair for pair in self._rules if matches(pair[1].pattern, resource)]
-        cover, literals, asked, is_granted = Breadth.NONE, 0, "", False
-        for layer, rule in matched:
-            if rule.effect is Effect.ASK:
-                asked = asked or _said(layer, rule)
-            elif rule.effect is Effect.ALLOW:
-                cover = max(cover, _breadth(rule.pattern))
-                literals = max(literals, _literals(rule.pattern))
+        meaning = read_command(argv)
+        about = list(self._about(meaning))
+        allowing: list[_Covering] = []
+        is_granted = False
+        for layer, rule, pattern in about:
+            if rule.effect is Effect.ALLOW and (
+                pattern.breadth is Breadth.ALL or covers_command(pattern, meaning)
+            ):
+                allowing.append(_Covering(pattern, unbound=rule.unbound, scripts=rule.scripts))
                 is_granted = is_granted or layer.name == GRANTS
-        return Ruling(
-            denied=next((_said(at, r) for at, r in matched if r.effect is Effect.DENY), ""),
-            asked="" if is_granted else asked,
-            cover=cover,
-            literals=literals,
+        return replace(
+            _ruling(allowing, argv),
+            denied=_first(Effect.DENY, about, meaning),
+            asked="" if is_granted else _first(Effect.ASK, about, meaning),
         )
+
+
+def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning) -> str:
+    for layer, rule, pattern in rules:
+        if rule.effect is effect and (
+            pattern.breadth is Breadth.ALL or denies_command(pattern, meaning)
+        ):
+            return _said(layer, rule)
+    return ""
+
+
+def _ruling(rules: Sequence[_Covering], argv: tuple[str, ...]) -> Ruling:
+    """Return what rules that allow come to."""
+    meaning = read_command(argv)
+    cover, literals, left, is_whole = Breadth.NONE, 0, "", False
+    for rule in rules:
+        pattern = rule.pattern
+        if pattern.words and not covers_command(pattern, meaning):
+            continue
+        cover = max(cover, _breadth(pattern, argv))
+        literals = max(literals, len(pattern.words))
+        missing = left_uncovered(
+            pattern, meaning, unbound=rule.unbound, started=rule.started, scripts=rule.scripts
+        )
+        is_whole = is_whole or not missing
+        left = left or missing
+    return Ruling(
+        cover=cover,
+        literals=literals,
+        left="" if is_whole or cover >= Breadth.EXACT else left,
+        # An exact rule, and the operator's `*`, leave the network to the rules about it.
+        unbound=Breadth.NONE < cover < Breadth.EXACT and _is_unbound(meaning),
+    )
+
+
+def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Breadth:
+    breadth = pattern.breadth
+    # A rule without a wildcard that covers other words does so by the grammar, not as they stand.
+    return Breadth.NARROW if breadth is Breadth.EXACT and pattern.words != argv else breadth
+
+
+def _is_unbound(meaning: CommandMeaning | None) -> bool:
+    while meaning is not None:
+        if any(hazard.kind == "unbound" for hazard in meaning.hazards):
+            return True
+        meaning = meaning.started
+    return False
 
 
 def _said(layer: Layer, rule: Rule) -> str:
@@ -138,31 +215,9 @@ def _said(layer: Layer, rule: Rule) -> str:
     return f"{said}: {rule.reason}" if rule.reason else said
 
 
-def _breadth(pattern: str) -> Breadth:
-    if not pattern.strip("*"):
-        return Breadth.ALL
-    if "*" not in pattern and "?" not in pattern:
-        return Breadth.EXACT
-    return Breadth.NARROW if _literals(pattern) > 1 else Breadth.PROGRAM
-
-
-def _literals(pattern: str) -> int:
-    """Return how many whole words stand before the first wildcard."""
-    head = pattern.split("*", 1)[0].split("?", 1)[0]
-    return len(head.split(" ")) - (0 if head == pattern else 1)
-
-
-Words = tuple[tuple[str, ...], bool]
-"""The words of a rule, and whether any others may follow."""
-
-
-def _covers(rule: Words, argv: tuple[str, ...]) -> bool:
-    words, is_open = rule
-    return argv[: len(words)] == words and (is_open or len(argv) == len(words))
-
-
 @functools.lru_cache(maxsize=1024)
-def _words(rule: str) -> Words:
+def _words(rule: str) -> CommandPattern:
+    """Return the pattern of a rule by argument: nothing but a final `*` is a wildcard."""
     try:
         words = tuple(shlex.split(rule))
     except ValueError as error:
@@ -171,19 +226,18 @@ def _words(rule: str) -> Words:
         raise CommandRuleError(rule, "it is empty")
     # A star in quotes is an ordinary word.
     is_open = words[-1] == "*" and rule.rstrip().endswith("*")
-    return (words[:-1], True) if is_open else (words, False)
+    return CommandPattern(rule, words[:-1] if is_open else words, is_open)
 
 
 @functools.lru_cache(maxsize=64)
 def _table(
     rules: tuple[str, ...],
-) -> tuple[frozenset[tuple[str, ...]], dict[str, list[tuple[str, ...]]]]:
-    """Return the exact rules, and the open ones by their first word."""
+) -> tuple[frozenset[tuple[str, ...]], dict[str, list[CommandPattern]]]:
+    """Return the exact rules, and all by their first word."""
     exact = set()
-    wild: dict[str, list[tuple[str, ...]]] = {}
-    for words, is_open in map(_words, rules):
-        if is_open:
-            wild.setdefault(words[0] if words else "", []).append(words)
-        else:
-            exact.add(words)
-    return frozenset(exact), wild
+    by_word: dict[str, list[CommandPattern]] = {}
+    for pattern in map(_words, rules):
+        if not pattern.is_open:
+            exact.add(pattern.words)
+        by_word.setdefault(pattern.words[0] if pattern.words else "", []).append(pattern)
+    return frozenset(exact), by_word

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +18,8 @@ class Permission:
     """skill, read, write, exec, …: the kind of thing that is done."""
     resource: str
     """What it is done to: a skill's name, a path, a command line."""
+    argv: tuple[str, ...] = ()
+    """Of a command: its words, so that rules are compared by the grammar of its program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,12 @@ class Rule:
     """Resources that the pattern must match: examples that are tried when rules are read."""
     not_match: tuple[str, ...] = ()
     """Resources that the pattern must not match."""
+    unbound: bool = False
+    """Of a command: whether it also covers what runs any code that the workspace holds, such as
+    a test runner or make. That runs without network."""
+    scripts: bool = False
+    """Of a command: whether it covers scripts and tasks of the workspace that it does not name.
+    Whoever runs one asks about its digest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +79,6 @@ class MatchedRule:
     """Whether this is the rule that counts in its layer."""
     decided: bool
     """Whether this rule gave the decision."""
-
-
-def command_resource(argv: Sequence[str]) -> str:
-    """Return the words of a command joined by blanks; a word that holds one is quoted.
-
-    Quoting keeps `rm "a b"` and `rm a b` apart for a rule without wildcards.
-
-    >>> command_resource(["curl", "-s", "wttr.in/Tokyo?format=3"])
-    'curl -s wttr.in/Tokyo?format=3'
-    """
-    return " ".join(
-        shlex.quote(word) if not word or any(c.isspace() or c in "'\"" for c in word) else word
-        for word in argv
-    )
 
 
 def decide(
@@ -164,4 +157,10 @@ def _applies(layer: Layer, rule: Rule, permission: Permission) -> bool:
     if rule.effect is Effect.ALLOW and (not layer.trusted or permission.action in ONE_TIME):
         return False
     is_about = rule.action == permission.action or matches(rule.action, permission.action)
+    if is_about and permission.argv and layer.dialect == OURS:
+        # The grammars are loaded when a command is judged, not with the package.
+        from skillhouse.permission.patterns import applies_to_command  # noqa: PLC0415
+
+        allows = rule.effect is Effect.ALLOW
+        return applies_to_command(rule.pattern, permission.argv, allows=allows)
     return is_about and matches_in(layer.dialect, rule.pattern, permission.resource)

@@ -8,6 +8,7 @@ from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
 
@@ -28,9 +29,6 @@ _SCRIPTED = (
     frozenset({"eval", "watch", "script", "env", "xargs", "parallel", "flock", "ssh", "trap"})
     | hazards.SHELLS
     | hazards.PRIVILEGED
-)
-_GIT_VALUED = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"}
 )
 _FINDING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
@@ -109,8 +107,6 @@ class HardDenies:
     def _script(self, text: str, depth: int) -> str:
         if not text.strip():
             return ""
-        from skillhouse.permission.line_parser import read_line  # noqa: PLC0415 - loads the parser.
-
         try:
             commands = read_line(text).commands
         except UnreadableError:
@@ -124,16 +120,9 @@ class HardDenies:
 
     def _plain(self, argv: tuple[str, ...]) -> str:
         """Return why a command is denied for its own words, however it is spelt."""
+        if self._rules.has_denials and (reason := self._denied(argv)):
+            return reason
         program = hazards.base_name(argv[0])
-        spellings = {argv, (argv[0].rsplit("/", 1)[-1], *argv[1:])}
-        if any(word[:1] == "-" for word in argv[1:]):
-            plain = tuple(word for word in argv[1:] if word[:1] != "-")
-            spellings |= {(spelt[0], *plain) for spelt in tuple(spellings)}
-            if program == "git":
-                spellings.add(("git", *_after_globals(argv[1:])))
-        for spelt in sorted(spellings):
-            if spelt[0] and (reason := self._rules.denies(spelt)):
-                return reason
         if program in hazards.PRIVILEGED:
             return f"`{program}` changes who runs it"
         if reason := hazards.destruction(argv):
@@ -144,6 +133,16 @@ class HardDenies:
                 return concern
         return ""
 
+    def _denied(self, argv: tuple[str, ...]) -> str:
+        spellings = {argv, (argv[0].rsplit("/", 1)[-1], *argv[1:])}
+        if any(word[:1] == "-" for word in argv[1:]):
+            plain = tuple(word for word in argv[1:] if word[:1] != "-")
+            spellings |= {(spelt[0], *plain) for spelt in tuple(spellings)}
+        for spelt in sorted(spellings):
+            if spelt[0] and (reason := self._rules.denies(spelt)):
+                return reason
+        return ""
+
     @staticmethod
     def _is_too_deep(argv: tuple[str, ...]) -> bool:
         depth, inner = 0, argv
@@ -152,14 +151,6 @@ class HardDenies:
             if depth > DEPTH_MAX:
                 return True
         return False
-
-
-def _after_globals(arguments: Sequence[str]) -> Sequence[str]:
-    """Return a git command from its sub-command on."""
-    at = 0
-    while at < len(arguments) and arguments[at][:1] == "-":
-        at += 2 if arguments[at] in _GIT_VALUED else 1
-    return arguments[at:]
 
 
 def _written(program: str, arguments: Sequence[str]) -> Sequence[str]:

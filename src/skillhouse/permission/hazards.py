@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ PREFIXES = (
 )
 """Words after which the program to run is named."""
 
-_VERSIONED = re.compile(r"(python|pypy|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
+_VERSIONED = re.compile(r"(python|pypy|pip|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
 _LOADER = re.compile(r"ld(-linux[\w.-]*|-musl[\w.-]*)?\.so[\w.]*")
 
 _ROOTS = re.compile(
@@ -65,6 +66,7 @@ _ROOTS = re.compile(
 _OFF = frozenset("shutdown reboot halt poweroff telinit".split())
 
 
+@functools.lru_cache(maxsize=1024)
 def base_name(program: str) -> str:
     """Return the program that a path or version names: `/usr/bin/python3.11` is `python`."""
     name = program.rsplit("/", 1)[-1]
@@ -91,6 +93,8 @@ def destruction(argv: Sequence[str]) -> str:
     (True, '')
     """
     name, rest = base_name(argv[0]), argv[1:]
+    if name not in _DESTROYING and not name.startswith("mkfs"):
+        return ""
     options = "".join(word for word in rest if word[:1] == "-" and word[:2] != "--")
     longs = {word for word in rest if word[:2] == "--"}
     recursive = bool(set(options) & set("rR")) or "--recursive" in longs
@@ -123,6 +127,11 @@ def destruction(argv: Sequence[str]) -> str:
     return ""
 
 
+_DESTROYING = _OFF | frozenset(
+    "rm chmod chown chgrp mv shred find kill systemctl init wipefs mkswap blkdiscard fdisk parted "
+    "dd cp tee truncate rmdir ln unlink install".split()
+)
+"""Programs that are looked at more closely; and `mkfs` of each kind."""
 _REPLACING = frozenset("rm rmdir mv ln unlink shred truncate install chmod chown chgrp".split())
 """Programs that put something in the place of a file, or end it."""
 

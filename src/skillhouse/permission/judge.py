@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.plan import (
     CommandPlan,
     CommandVerdict,
@@ -38,6 +39,7 @@ def judge_command(
     deny: Sequence[str] = (),
     cwd: Path | None = None,
     writable: Sequence[Path] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> CommandVerdict:
     """Return the verdict on a shell command line, and its plan when it has one.
 
@@ -49,6 +51,8 @@ def judge_command(
         cwd: Where it would run; without it a path outside the current tree is asked about by its
             text alone.
         writable: Directories that redirections may write to.
+        environment: The variables that its programs get. One whose value has only letters, digits
+            and `_./:@%+-` is put in place of `$NAME`; a line with any other needs a shell.
 
     Raises:
         CommandRuleError: a rule cannot be read.
@@ -56,19 +60,26 @@ def judge_command(
     >>> judge_command("git status; rm -rf build", allow=["git status"]).effect.value
     'ask'
     """
-    return judge_line(command, ArgumentRules(allow, deny), PathPolicy(cwd, writable=writable))
+    places = PathPolicy(cwd, writable=writable)
+    return judge_line(command, ArgumentRules(allow, deny), places, environment=environment)
 
 
-def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVerdict:
-    """Return the verdict on a line under any rules and path policy."""
+def judge_line(
+    line: str,
+    rules: CommandRules,
+    places: PathPolicy,
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> CommandVerdict:
+    """Return the verdict on a line under any rules and path policy.
+
+    `environment` is that of `judge_command`; it must be what the plan's programs get.
+    """
     fault = _text_fault(line)
     if fault:
         return _refused(fault)
-    # The grammar is loaded when a line is judged, not with the package.
-    from skillhouse.permission.line_parser import read_line  # noqa: PLC0415
-
     try:
-        reading = read_line(line)
+        reading = read_line(line, environment)
     except UnreadableError as error:
         return _refused(f"unparseable: {error}")
     judged = _Verdicts()
@@ -84,17 +95,19 @@ def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVer
         return judged.verdict(None, needs_shell=True)
     pipelines: list[Pipeline] = []
     plan: list[tuple[str, ...]] = []
-    entering = True
+    entering, went = True, False
     for joined, raws in reading.pipelines:
+        if entering and went and joined == "||":
+            judged.shell = "`||` after `cd`"
         verdicts = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
         for each in verdicts:
             judged.add(each.judged, each.redirected)
             judged.remark(each.remarks)
             judged.shell = judged.shell or each.shell
-            plan.append(each.argv)
+            if each.argv:
+                plan.append(each.argv)
+            went = went or each.argv[:1] == ("cd",)
         commands = tuple(each.simple for each in verdicts if each.simple is not None)
-        if commands and entering and plan[0] != commands[0].argv and joined == "||":
-            judged.shell = "`||` after `cd`"
         if commands:
             # After a `cd` the plan is in its directory, or has stopped.
             pipelines.append(Pipeline(joined="" if entering else joined, commands=commands))

@@ -1,13 +1,17 @@
-"""Finds rules that cannot have an effect, or have more of one than they seem to."""
+"""Finds rules that cannot have an effect, or have more of one than they seem to; tries examples."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.rules import Effect, covers, matches
+from skillhouse.permission.command_rules import LayerRules
 from skillhouse.permission.decision import Layer, Rule
+from skillhouse.permission.judge import judge_argv
+from skillhouse.permission.path_policy import PathPolicy
 
 ACTIONS = (
     "skill",
@@ -17,6 +21,7 @@ ACTIONS = (
     "exec",
     "exec-once",
     "shell",
+    "script",
     "network",
     "fetch",
     "net",
@@ -31,8 +36,8 @@ class RuleFinding:
     """What is odd about one rule."""
 
     code: str
-    """rule-unreachable, rule-duplicate, rule-no-effect, rule-allows-all, rule-open-word or
-    rule-unknown-action."""
+    """rule-unreachable, rule-duplicate, rule-no-effect, rule-allows-all, rule-open-word,
+    rule-unbound or rule-unknown-action."""
     layer: str
     rule_index: int
     """Place in its layer, from 0."""
@@ -88,6 +93,12 @@ def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
     if _switches_off(layer, index):
         message = "it allows everything that no other layer denies, whatever the rules before say"
         yield found("rule-allows-all", message)
+    if rule.unbound and rule.effect is Effect.ALLOW and layer.trusted:
+        yield found(
+            "rule-unbound",
+            f"`{rule.pattern}` may run whatever code the workspace holds, such as tests, build "
+            "steps and plugins, also what an agent has just written; it has no network",
+        )
     if _is_open_word(rule):
         word = rule.pattern.split(" ")[-1].rstrip("*")
         message = f"it also matches every program that begins with `{word}`; write `{word} *`"
@@ -145,3 +156,30 @@ def _is_open_word(rule: Rule) -> bool:
         and bool(name)
         and not any(sign in name for sign in " *?/")
     )
+
+
+def example_holds(rule: Rule, example: str) -> bool:
+    """Whether a rule is about an example; one that allows a command, whether it alone allows it.
+
+    Examples of `exec` are single commands. They are judged in no directory, so that a path below
+    it is one of the workspace and every other is outside.
+
+    >>> rule = Rule(effect=Effect.ALLOW, action="exec", pattern="git *")
+    >>> example_holds(rule, "git -C sub log"), example_holds(rule, "git push")
+    (True, False)
+    """
+    if rule.action != "exec":
+        return matches(rule.pattern, example)
+    try:
+        argv = tuple(shlex.split(example))
+    except ValueError:
+        argv = tuple(example.split())
+    if not argv:
+        return False
+    rules = LayerRules([Layer(name="example", rules=(rule,))])
+    verdict = judge_argv(argv, rules, PathPolicy())
+    if rule.effect is Effect.ALLOW:
+        return verdict.effect is Effect.ALLOW
+    # Some commands are denied, and all others asked about, without any rule.
+    said = f"rule `{rule.action} {rule.pattern}` of example policy"
+    return any(said in reason for reason in verdict.reasons)

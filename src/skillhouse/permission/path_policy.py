@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from skillhouse.floor import PersistentPaths, is_secret
+from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
 
@@ -45,11 +47,30 @@ class PathPolicy:
             return os.path.realpath(os.path.join(self._cwd, joined))
         return os.path.normpath(joined) if joined else "."
 
+    def is_plain(self, path: str) -> bool:
+        """Whether opening a path to write means what its resolved text does.
+
+        `a/../b` is no file where `a` is no directory, and `b/` never is one.
+        """
+        if path.rstrip("/") != path or path.rsplit("/", 1)[-1] in (".", ".."):
+            return False
+        above, sign, _ = path.rpartition("../")
+        if not sign or self._cwd is None:
+            return True
+        return os.path.isdir(os.path.join(self._cwd, self.directory, above, ".."))
+
     def enter(self, path: str) -> str:
         """Go to a directory, and return why a person should be asked first, or nothing."""
         concern = self.reading(path)
-        self.directory = self.resolved(path)
-        return concern
+        before, self.directory = self.directory, self.resolved(path)
+        if concern or self._cwd is None:
+            return concern
+        # A shell goes back from a link to where the link is, and prints the link.
+        if os.path.normpath(os.path.join(self._cwd, before, path)) != self.directory:
+            return f"`{path[:80]}` leads through a link"
+        if not os.path.isdir(self.directory):
+            return f"`{path[:80]}` is no directory"
+        return ""
 
     def reading(self, path: str) -> str:
         """Return why reading needs approval, or nothing."""
@@ -91,6 +112,13 @@ class PathPolicy:
             return Effect.ASK, f"`{path[:80]}` is in no directory that may be written"
         return Effect.ASK, f"`{path[:80]}` is outside the current tree"
 
+    def is_whole(self, path: str) -> bool:
+        """Whether a path is the current tree itself, or above it."""
+        resolved = self.resolved(path)
+        if self._cwd is None:
+            return resolved in (".", "..") or resolved.endswith("/..")
+        return Path(self._cwd).is_relative_to(resolved)
+
     def _below(self, resolved: str) -> str:
         """Return the part of a path that is below the current tree; its own names are no secret."""
         prefix = f"{self._cwd}/"
@@ -109,3 +137,40 @@ def is_protected(path: str) -> bool:
     Case is folded: on a file system without case `.GIT/hooks` is `.git/hooks`.
     """
     return PersistentPaths().is_never(path)
+
+
+_MAGIC = re.compile(r":(?:\([^)]*\)|[!^/]*)")
+_STAGE = re.compile(r"[0-3]:")
+_WILD = re.compile(r"[*?\[]")
+_EXAMPLES = tuple(name.rpartition("/")[2].replace("*", "x") for name in SECRET_NAMES)
+
+
+def git_paths(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return every text in the arguments of git that may be a path.
+
+    Of `REV:PATH` that is the path, which is below the top of the repository; of a pattern that
+    fits the name of a secret, that name. Words that are no paths are among them.
+
+    >>> git_paths(["show", "HEAD:a/.env"]), git_paths(["log", "-p", "--", ":(top).e*"])[-1]
+    (('a/.env',), '.env')
+    """
+    paths: list[str] = []
+    for word in arguments[1:]:
+        # `-L1,9:PATH` and `--source=REV:PATH`.
+        text = word.partition("=")[2] or word if word.startswith("-") else word
+        if text.startswith(":"):
+            text = _STAGE.sub("", _MAGIC.sub("", text, count=1), count=1)
+        elif ":" in text and "://" not in text:
+            text = text.partition(":")[2]
+        elif text.startswith("-"):
+            continue
+        if _WILD.search(text):
+            text = _secret_that_fits(text) or text
+        if text:
+            paths.append(text)
+    return tuple(dict.fromkeys(paths))
+
+
+def _secret_that_fits(pattern: str) -> str:
+    last = pattern.rpartition("/")[2].casefold()
+    return next((n for n in _EXAMPLES if is_secret(n) and fnmatch.fnmatchcase(n, last)), "")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from skillhouse.floor.rules import Effect
 
+_QUOTED = re.compile(r"[\s'\"]")
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]
+
+BUILTINS = (":", "command", "type")
+"""What the runner of plans does itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,9 @@ class CommandPlan:
         if len(commands) != 1 or self.directory:
             return None
         (only,) = commands
-        bare = not (only.patterns or only.environment or only.redirects or only.argv[0] == ":")
+        # `true` and `false` are programs as well, which do the same.
+        is_ours = only.argv[0] in BUILTINS and only.argv[0] not in ("true", "false")
+        bare = not (only.patterns or only.environment or only.redirects or is_ours)
         return only.argv if bare else None
 
     def value(self) -> Mapping[str, Any]:
@@ -76,6 +84,19 @@ class CommandPlan:
                 for p in self.pipelines
             ],
         }
+
+
+def command_resource(argv: Sequence[str]) -> str:
+    """Return the words of a command joined by blanks; a word that holds one is quoted.
+
+    Quoting keeps `rm "a b"` and `rm a b` apart for a rule without wildcards.
+
+    >>> command_resource(["curl", "-s", "wttr.in/Tokyo?format=3"])
+    'curl -s wttr.in/Tokyo?format=3'
+    """
+    return " ".join(
+        shlex.quote(word) if not word or _QUOTED.search(word) else word for word in argv
+    )
 
 
 def plan_text(plan: CommandPlan) -> str:
@@ -115,6 +136,14 @@ class JudgedCommand:
     """Why it is not allowed; empty when it is."""
     scrutiny: str = ""
     """Why a rule with a wildcard does not cover it, whatever the rules say."""
+    scripts: tuple[tuple[str, ...], ...] = ()
+    """Files that it runs, relative to where it runs: of each tuple the first that exists. Whoever
+    runs it asks about each whose digest was not approved."""
+    needs_rule: bool = True
+    """False for what is allowed where no rule is about it: it prints, tests or goes to a
+    directory of the workspace (decision 210)."""
+    unbound: bool = False
+    """Whether it runs whatever code the workspace holds, and must have no network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

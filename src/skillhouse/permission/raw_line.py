@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from skillhouse.permission.plan import Joined, RedirectKind
 
+COMMANDS_MAX = 64
+"""Commands of one line; more are denied (issue "command judge": no cap that drops a deny)."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")
+_QUOTED_RUN = re.compile(r'[^"`$\\]+')
+_WILDCARDS = frozenset("*?[")
 _BRACKET = re.compile(r"\[!?[A-Za-z0-9_.-]+\]")
 _LITERAL_BRACE = re.compile(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
+_ASSIGNING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
+"""A word like an assignment, in which bash looks for home directories behind `=` and `:`."""
 _ESCAPABLE = ("$", "`", '"', "\\", "\n")
 """What a backslash takes its meaning from between double quotes (POSIX shell, 2.2.3)."""
 
@@ -22,11 +31,16 @@ class Word:
     pattern: str = ""
     """As a file name pattern, when it has wildcards: literal characters are in brackets."""
     tilde: bool = False
-    """Whether it begins with a home directory that is not known here."""
+    """Whether it has a home directory that is not known here."""
 
 
-def decode_word(source: str) -> Word | None:
+def decode_word(source: str, value: Callable[[str], str | None] | None = None) -> Word | None:
     """Return what a word is without a shell, or None when it takes one to say.
+
+    Args:
+        source: The word as it is written.
+        value: Gives the value of a variable that is known, which has no sign of a shell's; without
+            it none is.
 
     >>> decode_word("a\\\\ b'c d'").text
     'a bc d'
@@ -35,12 +49,18 @@ def decode_word(source: str) -> Word | None:
     """
     if _PLAIN.fullmatch(source):
         return Word(source)
-    return _Decoder(source).word()
+    return _Decoder(source, value).word()
+
+
+def _has_later_tilde(source: str) -> bool:
+    has_sign = "=~" in source or ":~" in source
+    return has_sign and _ASSIGNING.match(source) is not None
 
 
 class _Decoder:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, value: Callable[[str], str | None] | None) -> None:
         self._source = source
+        self._value = value
         self._text: list[str] = []
         self._pattern: list[str] = []
         self._is_pattern = False
@@ -56,12 +76,14 @@ class _Decoder:
         return Word(
             "".join(self._text),
             "".join(self._pattern) if self._is_pattern else "",
-            tilde=source.startswith("~"),
+            tilde=source.startswith("~") or _has_later_tilde(source),
         )
 
     def _literal(self, text: str) -> None:
         self._text.append(text)
-        self._pattern += [f"[{sign}]" if sign in "*?[" else sign for sign in text]
+        if not _WILDCARDS.isdisjoint(text):
+            text = "".join(f"[{sign}]" if sign in _WILDCARDS else sign for sign in text)
+        self._pattern.append(text)
 
     def _wild(self, text: str) -> None:
         self._is_pattern = True
@@ -81,8 +103,17 @@ class _Decoder:
             return at + 2 if at + 1 < len(source) else -1
         at += 1
         while at < len(source) and source[at] != '"':
-            if source[at] in "$`":
+            if run := _QUOTED_RUN.match(source, at):
+                self._literal(run[0])
+                at = run.end()
+                continue
+            if source[at] == "`":
                 return -1
+            if source[at] == "$":
+                at = self._dollar(at, ' /.,:;=+%]|)&<>}^~"')
+                if at < 0:
+                    return -1
+                continue
             if source[at] == "\\" and source[at + 1 : at + 2] in _ESCAPABLE:
                 at += 1
                 if source[at] != "\n":
@@ -92,11 +123,30 @@ class _Decoder:
             at += 1
         return at + 1 if at < len(source) else -1
 
+    def _dollar(self, at: int, ordinary: str) -> int:
+        """Take a variable, or a `$` that begins none, being before an ordinary character."""
+        found = _VARIABLE.match(self._source, at)
+        if found is None:
+            if self._source[at + 1 : at + 2] not in ordinary:
+                return -1
+            self._literal("$")
+            return at + 1
+        value = self._value(found[1] or found[2]) if self._value is not None else None
+        if value is None:
+            return -1
+        self._literal(value)
+        return found.end()
+
     def _bare(self, at: int) -> int:
         """Take one unquoted character or bracket; return where it ends, or -1."""
         source, sign = self._source, self._source[at]
-        if sign in "`;|&<>() \t\n" or (sign == "$" and at + 1 < len(source)):
+        if run := _PLAIN.match(source, at):
+            self._literal(run[0])
+            return run.end()
+        if sign in "`;|&<>() \t\n":
             return -1
+        if sign == "$":
+            return self._dollar(at, "")
         if sign in "*?":
             self._wild(sign)
         elif sign == "[":
@@ -141,7 +191,12 @@ class RawCommand:
 
     words: list[Word]
     assignments: list[tuple[str, str]] = field(default_factory=list)
+    """Before its name, or of an `export`."""
     redirects: list[RawRedirect] = field(default_factory=list)
+    exported: tuple[tuple[str, str], ...] = ()
+    """Variables that the line has set before it, as far as it gets them."""
+    only_sets: bool = False
+    """Whether it only sets variables, and nothing of it runs."""
 
 
 @dataclass(slots=True)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
-from skillhouse.permission.command_rules import Breadth, CommandRules, Ruling
-from skillhouse.permission.git import git_paths
+from skillhouse.permission.command_meaning import CommandMeaning, scripts_of
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.hard_denies import HardDenies
-from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.path_policy import PathPolicy, git_paths
+from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
+from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
-from skillhouse.permission.programs import use_of
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
-from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
+from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
 
 Remark = tuple[Effect, str]
 
@@ -25,13 +29,14 @@ class SimpleVerdict:
     """The verdict on one simple command, and its place in a plan."""
 
     argv: tuple[str, ...]
-    judged: JudgedCommand
+    judged: JudgedCommand | None
+    """None for what only sets variables."""
     remarks: list[Remark] = field(default_factory=list)
     """About its variables and patterns, and where it goes."""
     redirected: list[Remark] = field(default_factory=list)
     """About the files of its redirections."""
     simple: SimpleCommand | None = None
-    """None for a `cd`, which the plan has done."""
+    """None for a `cd`, which the plan has done, and for what sets variables."""
     shell: str = ""
     """What only a shell can do about it."""
 
@@ -54,14 +59,15 @@ class CommandJudge:
         Args:
             can_enter: Whether a `cd` here surely happens before all that follows.
         """
-        if raw.words[0].text == "command" and raw.words[1:] and raw.words[1].text[:1] != "-":
+        if _is_plain_command(raw.words):
             # It is no program, and means: not a function or alias, of which we have none.
             raw.words = raw.words[1:]
         argv = tuple(word.text for word in raw.words)
+        if raw.only_sets:
+            return self._setting(raw, argv)
         verdict = SimpleVerdict(argv, self.words(argv, patterns=raw.words))
-        if argv[0] in hazards.BUILTINS:
-            verdict.shell = f"`{argv[0]}` means something to a shell only"
-        for name, value in raw.assignments:
+        verdict.shell = _needs_shell(argv)
+        for name, value in (*raw.exported, *raw.assignments):
             is_refused, concern = environment_concern(name, value)
             if concern:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
@@ -70,15 +76,36 @@ class CommandJudge:
             verdict.shell = "`~` is expanded by a shell"
         if argv[0] == "cd":
             self._enter(raw, verdict, can_enter=can_enter)
+            ruling = self._rules.rule(argv)
+            if ruling.cover is Breadth.NONE and not (verdict.shell or verdict.remarks):
+                verdict.judged = self._without_rule(argv)
             return verdict
         verdict.simple = SimpleCommand(
             argv=argv,
             patterns=tuple((at, word.pattern) for at, word in enumerate(raw.words) if word.pattern),
-            environment=tuple(raw.assignments),
+            environment=tuple(dict((*raw.exported, *raw.assignments)).items()),
             redirects=tuple(one for pair in redirects for one in pair),
         )
-        self._patterns(raw.words, verdict)
+        verdict.remarks += pattern_remarks(raw.words)
         return verdict
+
+    def _setting(self, raw: RawCommand, argv: tuple[str, ...]) -> SimpleVerdict:
+        """Judge what only sets variables; what they mean is judged with the commands they reach."""
+        verdict = SimpleVerdict(argv, self._without_rule(argv) if argv else None)
+        for name, value in raw.assignments:
+            is_refused, concern = environment_concern(name, value)
+            if is_refused:
+                verdict.remarks.append((Effect.DENY, concern))
+        return verdict
+
+    def _without_rule(self, argv: tuple[str, ...]) -> JudgedCommand:
+        """Return the verdict on a command that needs no rule, though one may forbid it."""
+        ruling = self._rules.rule(argv)
+        if reason := ruling.denied or self._refusals.of_words(argv):
+            return JudgedCommand(argv=argv, effect=Effect.DENY, reason=reason)
+        if ruling.asked:
+            return _asked(argv, ruling.asked, scrutiny=ruling.asked)
+        return JudgedCommand(argv=argv, effect=Effect.ALLOW, needs_rule=False)
 
     def words(
         self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
@@ -96,69 +123,115 @@ class CommandJudge:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
         if not name or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
+        if ruling.cover is Breadth.NONE and _looks_up(argv):
+            return self._without_rule(argv)
+        meaning = read_command(argv)
+        scripts = tuple(scripts_of(meaning))
+        allowed = JudgedCommand(
+            argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
+        )
         if ruling.cover >= Breadth.EXACT:
-            return JudgedCommand(argv=argv, effect=Effect.ALLOW)
-        wrapped = unwrap(argv)
-        if wrapped is not None and wrapped.unknown:
-            said = f"the option `{wrapped.unknown[:60]}` of `{name[:60]}` is not known"
-            return _asked(argv, said, scrutiny=said)
-        if wrapped is not None:
-            for variable, value in wrapped.environment:
-                is_refused, concern = environment_concern(variable, value)
-                if concern:
-                    effect = Effect.DENY if is_refused else Effect.ASK
-                    return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
-            if wrapped.inner:
-                rest = patterns[wrapped.at :]
-                return self.words(wrapped.inner, patterns=rest, depth=depth + 1)
-        scrutiny = self._scrutiny(argv, ruling, patterns)
+            return allowed
+        for variable, value in meaning.environment:
+            is_refused, concern = environment_concern(variable, value)
+            if concern:
+                effect = Effect.DENY if is_refused else Effect.ASK
+                return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
+        scrutiny = self._scrutiny(meaning, ruling, patterns)
+        if meaning.inner and not (meaning.unknown or scrutiny):
+            rest = patterns[meaning.inner :]
+            return self.words(argv[meaning.inner :], patterns=rest, depth=depth + 1)
+        if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
+            return self._without_rule(argv)
         if ruling.cover is Breadth.NONE:
-            return _asked(argv, f"no rule covers `{_shown(argv)}`", scrutiny=scrutiny)
+            said = f"no rule covers `{_shown(argv)}`"
+            return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         if scrutiny:
-            return _asked(argv, f"`{_shown(argv)}`: {scrutiny}", scrutiny=scrutiny)
-        return JudgedCommand(argv=argv, effect=Effect.ALLOW)
+            said = f"`{_shown(argv)}`: {scrutiny}"
+            return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
+        return allowed
 
-    def _scrutiny(self, argv: tuple[str, ...], ruling: Ruling, patterns: Sequence[Word]) -> str:
+    def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""
-        program = hazards.base_name(argv[0])
-        if program in hazards.PRIVILEGED:
+        argv = meaning.argv
+        if hazards.base_name(argv[0]) in hazards.PRIVILEGED:
             return "it changes who runs it"
         if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Breadth.NONE:
             return "its program is named by a path"
-        if said := hazards.running(argv[0]):
+        if meaning.grammar is None and (said := hazards.running(argv[0])):
             return said
-        if argv[:2] in hazards.PREFIXES:
-            if len(argv) < 3 or argv[2].startswith("-"):
-                return "what it runs is not named at once"
-            if ruling.cover is not Breadth.NONE and ruling.literals < 3:
-                return f"the rule does not name `{argv[2][:60]}`, which it runs"
-            if said := hazards.running(argv[2]):
-                return said
-        use = use_of(program, argv[1:])
-        if program == "git":
+        if meaning.unknown:
+            return meaning.unknown
+        left = ruling.left
+        if ruling.cover is Breadth.NONE and meaning.hazards:
+            left = meaning.hazards[0].said
+        return left or pattern_concern(meaning, patterns) or self._paths_concern(meaning, patterns)
+
+    def _paths_concern(self, meaning: CommandMeaning, patterns: Sequence[Word]) -> str:
+        """Return why a path that a command reads or writes needs approval, or nothing."""
+        argv = meaning.argv
+        if meaning.grammar is None:
+            return next(filter(None, map(self._loose_path, argv[1:])), "")
+        if meaning.program == "git":
             secrets = filter(None, map(self._places.secret, git_paths(argv[1:])))
             if concern := next(secrets, ""):
                 return concern
-        if use is None or (use.unlisted and ruling.literals > 1):
-            return next(filter(None, map(self._loose_path, argv[1:])), "")
-        if use.concern:
-            return use.concern
-        for at in use.reads:
-            if concern := self._places.reading(argv[at + 1]):
+        directory = ""
+        for path in meaning.directory:
+            directory = posixpath.join(directory, path)
+            if concern := self._places.reading(directory):
                 return concern
-        for at in use.writes:
-            if at + 1 < len(patterns) and patterns[at + 1].pattern:
+        # The names that match are given to the program, whatever it does with them.
+        names = [word.text for word in patterns if word.pattern]
+        for path in dict.fromkeys((*names, *meaning.words(meaning.reads), *meaning.read_values)):
+            if concern := self._places.reading(_below(directory, path)):
+                return concern
+        for candidates in meaning.scripts:
+            if concern := self._places.reading(_below(directory, candidates[0])):
+                return concern
+        for at in meaning.writes:
+            if at < len(patterns) and patterns[at].pattern:
                 return "it writes to what a pattern matches"
-            _, concern = self._places.writing(argv[at + 1], covered=True)
+        for path in dict.fromkeys((*meaning.words(meaning.writes), *meaning.written_values)):
+            _, concern = self._places.writing(_below(directory, path), covered=True)
             if concern:
                 return concern
-        return next(filter(None, map(self._loose_path, use.values)), "")
+        if meaning.program in _REMOVING:
+            sources = meaning.words(meaning.writes)[: -1 if meaning.program == "mv" else None]
+            for path in sources:
+                if self._places.is_whole(_below(directory, path)):
+                    return f"`{path[:80]}` is the whole current tree"
+        if concern := self._copies_concern(meaning):
+            return concern
+        for word in meaning.values:
+            if concern := self._loose_path(word):
+                return concern
+        if meaning.started is not None:
+            return self._paths_concern(meaning.started, patterns[meaning.at :])
+        return ""
+
+    def _copies_concern(self, meaning: CommandMeaning) -> str:
+        """Return why a copy would have a protected name where it is put, or nothing."""
+        if meaning.table is None or meaning.table.last != "write" or not meaning.reads:
+            return ""
+        target = meaning.argv[meaning.operands[-1]]
+        for source in meaning.words(meaning.reads):
+            name = posixpath.basename(source.rstrip("/"))
+            is_top = posixpath.normpath(target) == "."
+            if not is_top and target[-1:] != "/":
+                continue  # Whether it is a directory is not known here.
+            if is_top and name in ("", ".", ".."):
+                return f"all of `{source[:60]}` would be put into the workspace's top"
+            _, concern = self._places.writing(posixpath.join(target, name), covered=True)
+            if concern:
+                return concern
+        return ""
 
     def _loose_path(self, word: str) -> str:
         """Return why a word would need approval if it is a path, which is not known."""
         for text in _path_candidates(word):
             parts = text.split("/")
-            if text.startswith(("/", "~", "file:")) or ".." in parts:
+            if text.startswith(("/", "~")) or ".." in parts:
                 if concern := self._places.reading(text):
                     return concern
             elif len(parts) > 1 and (concern := self._places.reading(text)):
@@ -180,6 +253,8 @@ class CommandJudge:
             effect, concern = self._places.writing(path)
         if concern:
             verdict.redirected.append((effect, concern))
+        elif not self._places.is_plain(path):
+            verdict.redirected.append((Effect.ASK, f"`{path[:80]}` is perhaps no file"))
         target = path if path in hazards.DEVICES else self._places.resolved(path)
         made = Redirect(descriptor=raw.descriptor, kind=raw.kind, target=target)
         if not raw.both:
@@ -191,30 +266,84 @@ class CommandJudge:
         if not (plain and can_enter) or raw.words[1].pattern or raw.words[1].text[:1] in ("", "-"):
             verdict.shell = "a `cd` that is not the first command, or not to one directory"
         elif concern := self._places.enter(raw.words[1].text):
-            verdict.remarks.append((Effect.ASK, concern))
-
-    def _patterns(self, words: Sequence[Word], verdict: SimpleVerdict) -> None:
-        ended = False
-        for at, word in enumerate(words):
-            if word.pattern and at == 0:
-                verdict.remarks.append((Effect.ASK, "the program's name is a pattern"))
-            elif word.pattern and not ended and word.pattern[0] in "*?[-":
-                said = f"`{word.text[:60]}` may match a name that is an option; write ./ before it"
-                verdict.remarks.append((Effect.ASK, said))
-            ended = ended or word.text == "--"
+            verdict.remarks.append((Effect.ASK, f"`{_shown(verdict.argv)}`: {concern}"))
 
 
-def _asked(argv: tuple[str, ...], reason: str, *, scrutiny: str = "") -> JudgedCommand:
-    return JudgedCommand(argv=argv, effect=Effect.ASK, reason=reason, scrutiny=scrutiny)
+def _is_plain_command(words: Sequence[Word]) -> bool:
+    return len(words) > 1 and words[0].text == "command" and words[1].text[:1] != "-"
+
+
+_REMOVING = frozenset(("rm", "rmdir", "mv"))
+_SAYING = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "which"))
+"""Programs that need no rule: they print their words, or test a file of the workspace."""
+_LOOKED_UP = re.compile(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
+_INFORMING = frozenset(("--help", "--version"))
+
+
+def _looks_up(argv: tuple[str, ...]) -> bool:
+    """Whether a command only says what a name would start, which the runner of plans does itself.
+
+    >>> _looks_up(("command", "-v", "git")), _looks_up(("command", "git"))
+    (True, False)
+    """
+    names = argv[2:] if argv[:2] == ("command", "-v") else argv[1:] if argv[0] == "type" else ()
+    return bool(names) and all(map(_LOOKED_UP.fullmatch, names))
+
+
+def _needs_shell(argv: tuple[str, ...]) -> str:
+    """Return why only a shell can run some words, or nothing."""
+    name = argv[0]
+    if (name in hazards.BUILTINS or name == "command") and not _looks_up(argv):
+        return f"`{name}` means something to a shell only"
+    # A shell has these inside, and they differ from the programs in this.
+    if name in (*_SAYING, "pwd") and name != "which" and not _INFORMING.isdisjoint(argv[1:2]):
+        return f"`{name} {argv[1]}` is a shell's own"
+    if argv == ("printf",):
+        return "`printf` without words is a shell's own"
+    is_escaped = name == "echo" and any(re.fullmatch("-[neE]*e[neE]*", word) for word in argv[1:])
+    if is_escaped and any(re.search(r"\\[uUE]", word) for word in argv[2:]):
+        return "`echo -e` is a shell's own"
+    if name == "[" and argv[-1] != "]":
+        return "`[` has no `]`"
+    return ""
+
+
+def _asked(
+    argv: tuple[str, ...],
+    reason: str,
+    *,
+    scrutiny: str = "",
+    scripts: tuple[tuple[str, ...], ...] = (),
+) -> JudgedCommand:
+    return JudgedCommand(
+        argv=argv, effect=Effect.ASK, reason=reason, scrutiny=scrutiny, scripts=scripts
+    )
+
+
+def _below(directory: str, path: str) -> str:
+    return path if not directory or path.startswith("~") else posixpath.join(directory, path)
 
 
 def _shown(argv: Sequence[str]) -> str:
     return " ".join(argv)[:120]
 
 
+_FILE_SIGN = re.compile(r"@|file(?:b)?:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
+"""Before the path of a file whose content is meant, by many programs."""
+_PREFIXED = re.compile(r"[\w.+,-]+:(?=[/~]|\.\.?/|\.\w)", re.ASCII)
+"""Before a path, as in `text:/etc/passwd`."""
+
+
 def _path_candidates(word: str) -> Iterator[str]:
-    if "://" in word and not word.casefold().startswith("file:"):
+    if len(word) == 1 and word != "~":
+        return  # A separator, or a name; not the whole disk.
+    if marked := _FILE_SIGN.match(word):
+        yield word[marked.end() :]
         return
+    if "://" in word:
+        return
+    if prefix := _PREFIXED.match(word):
+        yield word[prefix.end() :]
     if not word.startswith("-"):
         yield word
     elif word[1:2] != "-" and "/" in word:

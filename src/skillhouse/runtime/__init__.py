@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.prompts import Prompts as Prompts
     from skillhouse.runtime.rehearsal import JudgedLine as JudgedLine
     from skillhouse.runtime.rehearsal import MentionVerdict as MentionVerdict
+    from skillhouse.runtime.rehearsal import ReadCommand as ReadCommand
     from skillhouse.runtime.rehearsal import Rehearsal as Rehearsal
     from skillhouse.runtime.rehearsal import explain_loading as explain_loading
     from skillhouse.runtime.rehearsal import export_source as export_source
@@ -49,6 +50,11 @@ if TYPE_CHECKING:
     from skillhouse.runtime.settings import SkillSettings as SkillSettings
     from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
     from skillhouse.runtime.skills_manager import register_tools as register_tools
+    from skillhouse.runtime.starting_policies import POLICY_NAMES as POLICY_NAMES
+    from skillhouse.runtime.starting_policies import add_policy as add_policy
+    from skillhouse.runtime.starting_policies import check_can_add as check_can_add
+    from skillhouse.runtime.starting_policies import policy_text as policy_text
+    from skillhouse.runtime.starting_policies import starting_rules as starting_rules
     from skillhouse.runtime.trust import TrustedSkill as TrustedSkill
     from skillhouse.runtime.trust import TrustReport as TrustReport
     from skillhouse.runtime.trust import TrustStore as TrustStore

@@ -17,7 +17,7 @@ from skillhouse import tools as toolbox
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
-from skillhouse.permission import matches
+from skillhouse.permission import narrows
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
@@ -63,7 +63,7 @@ class EnforcementServices:
         """The approval requests; each process has a broker of its own on the same state."""
         return approval.ApprovalBroker(
             self._state,
-            matches=matches,
+            narrows=narrows,
             channels=tuple(self._channels()),
             settings=self._config.approvals,
             clock=self.clock,

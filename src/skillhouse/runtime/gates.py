@@ -125,6 +125,7 @@ class GateFactory:
                     if name in environment
                 },
                 decide=self._decide,
+                scripts=self._enforcement.approvals.scripts,
             ),
             toolbox.FetchTool(self._network),
             toolbox.WebSearchTool(self._network),

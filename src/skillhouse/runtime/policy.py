@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,20 +111,20 @@ class Policy:
         lasting = self._all_grants()
         if any(grant.granted_ms < grant.expires_ms <= now_ms for grant in lasting):
             self._store.end(int(now_ms))
-        rules = tuple(
-            Rule(effect=Effect.ALLOW, action=grant.action, pattern=grant.pattern)
+        current = [
+            grant
             for grant in (*lasting, *(self._session_grants(session) if session else ()))
             if grant.is_current(now_ms)
             and grant.is_for(user=user, agent=agent, place=self.place, skill_digest=skill_digest)
-        )
+        ]
         skills = Layer(
             name="agent",
             rules=self._config.skill_rules.get(agent, ()),
             match=self.profile.rules.match,
             dialect=self._dialect,
         )
-        near = [layer for layer in (skills, own, Layer(name=GRANTS, rules=rules)) if layer.rules]
-        return (*self._config.layers, *near)
+        layers = (skills, own, *_layers_of_grants(current))
+        return (*self._config.layers, *(layer for layer in layers if layer.rules))
 
     def explain(
         self,
@@ -249,6 +249,25 @@ class Policy:
             "unbound": "cannot be bound to its content",
         }
         return Effect.ASK, f"no rule matches; the skill {words[state]}"
+
+
+def _layers_of_grants(grants: Sequence[Grant]) -> tuple[Layer, Layer]:
+    """Return the layers of standing approvals: of whole directories, and of anything else."""
+    rules = {
+        is_directory: tuple(
+            Rule(
+                effect=Effect.ALLOW,
+                action=grant.action,
+                pattern=f"{grant.pattern}*" if is_directory else grant.pattern,
+            )
+            for grant in grants
+            if grant.is_directory is is_directory
+        )
+        for is_directory in (True, False)
+    }
+    # INVARIANT: `*` matches no `/` there, so that the parent of a path is what is compared.
+    directories = Layer(name=GRANTS, rules=rules[True], dialect=Dialect(slash_stops=True))
+    return directories, Layer(name=GRANTS, rules=rules[False])
 
 
 def _cautious(

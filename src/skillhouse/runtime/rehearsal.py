@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillhouse import tools as toolbox
@@ -10,15 +11,22 @@ from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
 from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
 from skillhouse.permission import (
+    CommandReading,
     CommandVerdict,
     Decision,
     Effect,
+    JudgedCommand,
+    Layer,
     LayerRules,
     MatchedRule,
     PathPolicy,
     Permission,
+    Redirect,
+    Rule,
     command_resource,
     judge_line,
+    matches,
+    reading_of,
 )
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.house import Skillhouse
@@ -120,6 +128,22 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCommand:
+    """One command of a line: how its words were read, and the rule that decided."""
+
+    judged: JudgedCommand
+    reading: CommandReading
+    variables: tuple[tuple[str, str], ...] = ()
+    """Set before it."""
+    redirects: tuple[Redirect, ...] = ()
+    layer: str = ""
+    """Of the rule that decided; empty when none did."""
+    rule_index: int = 0
+    """Place of that rule in its layer, from 0."""
+    rule: Rule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedLine:
     """A command line as `exec` would take it, with the rules that matched each command."""
 
@@ -132,19 +156,27 @@ class JudgedLine:
     verdict: CommandVerdict
     matched: tuple[tuple[str, tuple[MatchedRule, ...]], ...]
     """Each command as rules see it, and every rule that matched it."""
+    commands: tuple[ReadCommand, ...] = ()
+    """Each command, how it was read and which rule decided."""
 
 
 def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> JudgedLine:
     """Return what a command line would meet as a call, and the rules that match its commands."""
     found = house.forecast("exec", {"command": line}, agent=agent)
-    rules = LayerRules(house.policy.layers(agent))
+    layers = house.policy.layers(agent)
+    rules = LayerRules(layers)
     workspace = house.config.places.start
     # What the gate decided is above; this is how the line is read, to show it.
     paths = PersistentPaths(house.config.protection.asked)
-    verdict = judge_line(line, rules, PathPolicy(workspace, writable=(workspace,), paths=paths))
+    places = PathPolicy(workspace, writable=(workspace,), paths=paths)
+    variables = house.config.places.environment
+    handed = {n: variables[n] for n in house.config.exec_environment if n in variables}
+    shown = toolbox.shown_variables(handed, workspace)
+    verdict = judge_line(line, rules, places, environment=shown)
     matched = [
         house.policy.explain(
-            Permission(action="exec", resource=command_resource(judged.argv)), agent=agent
+            Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
+            agent=agent,
         )
         for judged in verdict.commands
     ]
@@ -161,7 +193,46 @@ def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> Judg
         reasons=tuple(dict.fromkeys(reasons)),
         verdict=verdict,
         matched=tuple((each.permission.resource, each.matched) for each in matched),
+        commands=_read_commands(verdict, layers),
     )
+
+
+def _read_commands(verdict: CommandVerdict, layers: Sequence[Layer]) -> tuple[ReadCommand, ...]:
+    planned = [] if verdict.structure is None else list(verdict.structure.commands())
+    found = []
+    for judged in verdict.commands:
+        # A `cd` is in no plan, and of a wrapper the inner command is judged.
+        simple = planned[0] if planned else None
+        if simple is not None and simple.argv[-len(judged.argv) :] == judged.argv:
+            planned.pop(0)
+        else:
+            simple = None
+        layer, index, rule = _deciding(judged, layers)
+        found.append(
+            ReadCommand(
+                judged=judged,
+                reading=reading_of(simple.argv if simple is not None else judged.argv),
+                variables=simple.environment if simple is not None else (),
+                redirects=simple.redirects if simple is not None else (),
+                layer=layer,
+                rule_index=index,
+                rule=rule,
+            )
+        )
+    return tuple(found)
+
+
+def _deciding(judged: JudgedCommand, layers: Sequence[Layer]) -> tuple[str, int, Rule | None]:
+    """Return the layer, place and rule that alone gives a command its effect, if one does."""
+    for layer in layers:
+        for index, rule in enumerate(layer.rules):
+            if rule.effect is not judged.effect or not matches(rule.action, "exec"):
+                continue
+            ruling = LayerRules([dataclasses.replace(layer, rules=(rule,))]).rule(judged.argv)
+            covers = ruling.cover > 0 and not ruling.left
+            if ruling.denied or ruling.asked or (rule.effect is Effect.ALLOW and covers):
+                return layer.name, index, rule
+    return "", 0, None
 
 
 def _verdict(house: Skillhouse, mention: Mention) -> MentionVerdict:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.covers import covered_paths as covered_paths
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
+    from skillhouse.sandbox.inner_scripts import known_variables as known_variables
     from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
     from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher

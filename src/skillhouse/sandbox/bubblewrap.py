@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.sandbox import inner_scripts
-from skillhouse.sandbox.inner_scripts import PROGRAM_PATH
+from skillhouse.sandbox.inner_scripts import HOME
 from skillhouse.sandbox.profile import Limits, SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 
-HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
 SHARED_MEMORY_BYTES = 64 << 20
 """Size of /dev/shm, as in a container of Docker."""
 SKILL_PLACE = "/skill"
@@ -140,8 +139,7 @@ def _start(profile: SandboxProfile, hostname: str, *more: str) -> Iterator[str]:
     yield from more
     yield from ("--new-session", "--die-with-parent", "--clearenv")
     proxied = inner_scripts.proxy_variables() if profile.proxy_socket else {}
-    own = {"PATH": PROGRAM_PATH, "HOME": HOME}
-    for name, value in {"LANG": "C.UTF-8", **profile.environment, **proxied, **own}.items():
+    for name, value in {**inner_scripts.variables(profile.environment), **proxied}.items():
         yield from ("--setenv", name, value)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 
+HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 """The PATH inside, whatever the caller's is."""
 BRIDGE_SOCKET = "/run/skillhouse-proxy"
@@ -32,6 +33,17 @@ _URL = f"http://127.0.0.1:{PORT}"
 _PROXIED = ("http_proxy", "https_proxy", "all_proxy")
 _DIRECT = "localhost,127.0.0.1,::1"
 """A run's own servers, which the proxy cannot reach."""
+
+
+def variables(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables of a run without a proxy, given those that it is handed."""
+    return {"LANG": "C.UTF-8", **environment, "PATH": PROGRAM_PATH, "HOME": HOME}
+
+
+def known_variables(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables that a run has, whether it gets a proxy or not."""
+    proxied = proxy_variables()
+    return {n: value for n, value in variables(environment).items() if n not in proxied}
 
 
 def proxy_variables() -> Mapping[str, str]:

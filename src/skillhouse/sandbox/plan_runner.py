@@ -24,6 +24,7 @@ def main() -> int:
             os.chdir(plan["directory"])
         except OSError as error:
             return _say(plan["directory"], error)
+        os.environ["PWD"] = os.getcwd()
     status = 0
     for pipeline in plan["pipelines"]:
         if pipeline["joined"] == ("||" if status == 0 else "&&"):
@@ -34,6 +35,8 @@ def main() -> int:
 
 def run_pipeline(commands: list[Any]) -> int:
     """Start all commands, each reading what the one before writes, and return the last's status."""
+    if len(commands) == 1 and commands[0]["argv"][0] not in SHELL_BUILTINS:
+        HASHED.add(commands[0]["argv"][0])
     started = []
     source = -1
     for place, command in enumerate(commands):
@@ -71,8 +74,8 @@ def become(command: Any, source: int, sink: int) -> int:
             redirect(descriptor, kind, target)
         except OSError as error:
             return _say(target, error)
-    if argv[0] == ":":
-        return 0
+    if argv[0] in BUILTINS:
+        return BUILTINS[argv[0]](argv)
     # Python ignores these two, and what it starts would too.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -144,6 +147,63 @@ def expanded(argv: list[str], patterns: list[Any]) -> list[str]:
         names = sorted(glob.glob(pattern_of[place])) if place in pattern_of else []
         words += names or [word]
     return words
+
+
+# What `command -v` and `type` call their own (bash(1), "RESERVED WORDS" and "SHELL BUILTINS").
+KEYWORDS = frozenset(
+    "! case coproc do done elif else esac fi for function if in select then until while { } time "
+    "[[ ]]".split()
+)
+SHELL_BUILTINS = frozenset(
+    ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare "
+    "dirs disown echo enable eval exec exit export false fc fg getopts hash help history jobs kill "
+    "let local logout mapfile popd printf pushd pwd read readarray readonly return set shift shopt "
+    "source suspend test times trap true type typeset ulimit umask unalias unset wait".split()
+)
+
+
+HASHED: set[str] = set()
+"""Programs that ran, which a shell remembers."""
+
+
+def found(name: str) -> str | None:
+    """Return where PATH has a program."""
+    places = os.environ.get("PATH", os.defpath).split(":")
+    paths = (os.path.join(place, name) for place in places)
+    return next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), None)
+
+
+def look_up(argv: list[str]) -> int:
+    """Say what names would start, as `command -v` and `type` do."""
+    is_type = argv[0] == "type"
+    missing = 0
+    names = argv[1:] if is_type else argv[2:]
+    for name in names:
+        path = None if name in KEYWORDS | SHELL_BUILTINS else found(name)
+        if name in KEYWORDS:
+            said = f"{name} is a shell keyword" if is_type else name
+        elif name in SHELL_BUILTINS:
+            said = f"{name} is a shell builtin" if is_type else name
+        elif path is not None:
+            shown = f"hashed ({path})" if name in HASHED else path
+            said = f"{name} is {shown}" if is_type else path
+        else:
+            missing += 1
+            if is_type:
+                os.write(2, f"type: {name}: not found\n".encode(errors="replace"))
+            continue
+        os.write(1, f"{said}\n".encode(errors="replace"))
+    # `type` fails with one that is missing, `command -v` with all of them.
+    return FAILED if missing and (is_type or missing == len(names)) else 0
+
+
+BUILTINS = {
+    ":": lambda argv: 0,
+    "true": lambda argv: 0,
+    "false": lambda argv: FAILED,
+    "command": look_up,
+    "type": look_up,
+}
 
 
 def _say(what: str, error: Exception) -> int:

@@ -258,6 +258,56 @@ STATE = Schema(
             tries INTEGER NOT NULL DEFAULT 0
         )
         """,
+        # Scripts that rules may run while they are the bytes that a person approved.
+        """
+        CREATE TABLE approved_script (
+            workspace TEXT NOT NULL,
+            path TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            user TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            device TEXT NOT NULL,
+            id TEXT NOT NULL,
+            approved_ms INTEGER NOT NULL,
+            PRIMARY KEY (workspace, path, user, agent)
+        )
+        """,
+        # What the command line says once.
+        "CREATE TABLE notice (name TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL)",
+        # Older standing approvals covered more than was shown. One of a written file covered all
+        # that is below its directory: it becomes one of the directory alone, or ends where that is
+        # the top of its workspace, or not known to be below it. One of a file that was read covered
+        # secrets next to it, and ends. One of a command covered any arguments, and ends: what it
+        # may cover now is said by the grammar of its program.
+        """
+        INSERT INTO notice (name, text)
+        SELECT 'standing-approvals', 'older standing approvals covered more than was shown: '
+            || sum(is_kept) || ' narrowed, ' || sum(1 - is_kept) || ' ended'
+        FROM (
+            SELECT action = 'write' AND place <> '' AND pattern LIKE '%_/*'
+                AND substr(pattern, 1, length(place) + 1) = place || '/'
+                AND length(pattern) > length(place) + 2 AS is_kept
+            FROM lasting_grant WHERE action IN ('exec', 'read', 'write', 'list')
+        )
+        HAVING count(*) > 0
+        """,
+        """
+        DELETE FROM lasting_grant WHERE action IN ('exec', 'read', 'list') OR action = 'write'
+            AND NOT (place <> '' AND pattern LIKE '%_/*'
+                AND substr(pattern, 1, length(place) + 1) = place || '/'
+                AND length(pattern) > length(place) + 2)
+        """,
+        """
+        UPDATE lasting_grant SET pattern = substr(pattern, 1, length(pattern) - 1)
+        WHERE action = 'write'
+        """,
+        # An open question would still write the wider one.
+        """
+        UPDATE approval SET request = json_set(
+            request, '$.patterns', json('[]'), '$.always', json('[]')
+        )
+        WHERE state IN ('open', 'approved')
+        """,
     ),
 )
 

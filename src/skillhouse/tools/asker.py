@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,11 +16,8 @@ from skillhouse.approval import (
     ApprovalRequest,
     ApprovalState,
     Asked,
-    Pattern,
     canonical,
     content_digest,
-    grant_patterns,
-    may_last,
 )
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
@@ -28,7 +25,6 @@ from skillhouse.tiers import TierOutcome
 from skillhouse.tools.call import (
     HIDDEN_TEXT,
     PERSISTENCE,
-    UNBOUND,
     PermissionRequest,
     RefusedError,
     ToolResult,
@@ -37,6 +33,7 @@ from skillhouse.tools.call import (
 from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
 from skillhouse.tools.command_inputs import CommandInputs, changes
 from skillhouse.tools.recorder import Recorder
+from skillhouse.tools.standing import standing_pattern, standing_patterns
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.workspace_lock import WorkspaceLock
@@ -142,6 +139,8 @@ class Asker:
         except (ApprovalError, RefusedError, OSError) as error:
             return self._failed(context, error)
         plan = now.known_plan
+        if plan.approved is not None:
+            plan.approved(used)
         if inputs is not None and plan.run_sealed is not None:
             now = replace(now, plan=replace(plan, run=partial(plan.run_sealed, inputs)))
         state.context = replace(now, approval=used)
@@ -165,7 +164,7 @@ class Asker:
         if reason := state.running.stopped():
             return self._recorder.refuse_stopped(context, reason)
         why = next(j for j in context.evaluated if j.decision.effect is Effect.ASK).reason
-        hint = rule_hint(context)
+        hint = rule_hint(context, self._workspace_root)
         approval = settled.approval
         if approval is not None and (changed := dict(approval.request.facts).get(CHANGED)):
             why = f"{why}; changed since the earlier question: {changed}"
@@ -210,7 +209,7 @@ def question(
     """
     call, plan, verdict = context.call, context.known_plan, context.verdict
     asked = [j for j in context.evaluated if j.decision.effect is Effect.ASK]
-    patterns = _patterns([j.request for j in asked])
+    patterns = standing_patterns([j.request for j in asked], workspace_root)
     content = bound(context, workspace_root, inputs)
     arguments = tuple((key, str(item)) for key, item in call.arguments.items())
     return ApprovalRequest(
@@ -230,7 +229,7 @@ def question(
         reasons=tuple(dict.fromkeys(j.reason for j in asked)),
         content_digest=content_digest(content),
         content=content,
-        always=tuple(f"{p.action} {p.pattern}" for p in patterns),
+        always=tuple(p.text for p in patterns),
         place=workspace_root,
         level=context.level,
         on_page=context.on_page,
@@ -306,14 +305,16 @@ def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | Non
     return canonical(content)
 
 
-def rule_hint(context: CallContext) -> str:
+def rule_hint(context: CallContext, workspace_root: str) -> str:
     asked = next(j for j in context.evaluated if j.decision.effect is Effect.ASK)
     wanted = asked.request.permission
-    rules = grant_patterns(wanted.action, wanted.resource, asked.request.argv)
+    rule = standing_pattern(asked.request, workspace_root)
+    if rule.endswith("/"):
+        rule = wanted.resource
     no_rule_helps = ("tiers", "write gate", HIDDEN_TEXT, PERSISTENCE)
-    if not rules or context.on_page or asked.decision.layer in no_rule_helps:
+    if not rule or context.on_page or asked.decision.layer in no_rule_helps:
         return ""
-    return f"; a rule that allows `{wanted.action} {rules[0]}` would let it through"
+    return f"; a rule that allows `{wanted.action} {rule}` would let it through"
 
 
 def request_to_user(request: ApprovalRequest, page: str) -> str:
@@ -322,22 +323,6 @@ def request_to_user(request: ApprovalRequest, page: str) -> str:
     if page:
         return f"{asked} ({page}/approvals/{request.id})"
     return f"{asked} on the skillhouse page" if request.out_of_band_only else asked
-
-
-def _patterns(needs: Sequence[PermissionRequest]) -> tuple[Pattern, ...]:
-    """Return what a standing approval would allow; nothing if it cannot cover the whole call."""
-    covered: list[Pattern] = []
-    for need in needs:
-        wanted = need.permission
-        patterns = grant_patterns(wanted.action, wanted.resource, need.argv)
-        lasts = need.may_last and need.effective_level != "sign" and may_last(need.argv)
-        if not patterns or not lasts or need.skill_digest == UNBOUND:
-            return ()
-        covered += [
-            Pattern(action=wanted.action, pattern=pattern, skill_digest=need.skill_digest)
-            for pattern in patterns
-        ]
-    return tuple(covered)
 
 
 def _need(need: PermissionRequest) -> Mapping[str, object]:

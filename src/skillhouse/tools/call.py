@@ -15,7 +15,7 @@ from skillhouse.tools.activation import Activation
 from skillhouse.tools.command_inputs import CommandInputs
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Level
+    from skillhouse.approval import Approval, Level
 
 UNBOUND = "unbound"
 """The digest of a skill that has none: an approval of it holds once."""
@@ -25,6 +25,9 @@ HIDDEN_TEXT = "hidden text"
 
 PERSISTENCE = "persistence"
 """The layer that decides where a caution holds each time: a file that acts later is written."""
+
+SCRIPT = "script"
+"""The action of running the bytes of a script, which an approval allows until they change."""
 
 READ_ACTIONS = frozenset({"skill", "read", "list", "search_skills"})
 """Actions that change nothing."""
@@ -194,6 +197,10 @@ class Plan:
     """Digest of the exact content that is approved, where the arguments are not all of it."""
     spends: tuple[tuple[str, Decimal], ...] | None = ()
     """What it spends, as currency and amount, decoded here; None when it cannot be known."""
+    approved: Callable[[Approval], None] | None = None
+    """Called with the approval that was used, before the call runs: keeps what outlasts it."""
+    runs_alone: bool = False
+    """Whether no other call may change the workspace meanwhile, also where no one is asked."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
     span_attributes: Mapping[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from skillhouse.approval import ScriptStore
 from skillhouse.floor import PROTECTED_NAMES, digest, encode
 from skillhouse.floor.threads import in_thread
 from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
@@ -41,20 +42,34 @@ from skillhouse.sandbox import (
     plan_argv,
     plan_readable,
 )
+from skillhouse.tools.approved_scripts import (
+    ScriptPlaces,
+    ScriptRuns,
+    keeping,
+    script_copies,
+    script_runs,
+)
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.command_inputs import (
     CommandInputs,
     InputChangedError,
-    changed_files,
     inputs_of_line,
     inputs_of_plan,
     sealed_copies,
+)
+from skillhouse.tools.command_output import (
+    output_of,
+    titled,
+    unbound_programs,
+    with_changes,
+    withheld_network,
 )
 from skillhouse.tools.command_protection import Writes, kept_files, writes_of
 from skillhouse.tools.command_requests import (
     line_needs,
     needs_of,
     shell_need,
+    shown_variables,
     uncovered,
     uncovered_need,
 )
@@ -67,7 +82,6 @@ EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
 _NETWORK = {False: "none", True: "proxy"}
 """A command's network, as a person sees it and the log keeps it; there is no other."""
-_SHELLS = ("bash", "sh")
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 WayOut = Callable[[Session, str], AbstractAsyncContextManager[Path]]
@@ -88,6 +102,7 @@ class _Work:
     """What it writes of the files that act later."""
     is_planned: bool = False
     """Whether our own runner runs it."""
+    scripts: ScriptRuns = field(default_factory=ScriptRuns)
     left: int = 0
     """Paths that are not covered; 0 where that is of no account."""
 
@@ -99,10 +114,10 @@ class ExecTool(Tool):
     description = (
         "Run a command in the workspace, inside a sandbox without network unless the user's rules "
         "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. Give a "
-        "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, "
-        "`;` and `./*` patterns work; variables, substitutions, loops and `&` need a person's yes "
-        "each time. Or give a program's name as `command` and its arguments as `params`, which no "
-        "shell reads."
+        "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
+        "patterns and known variables work; substitutions, loops and `&` need a person's yes each "
+        "time. Or give a program's name as `command` and its arguments as `params`, which no shell "
+        "reads."
     )
     durable = True
     schema: Mapping[str, Any] = object_schema(
@@ -132,8 +147,10 @@ class ExecTool(Tool):
         way_out: WayOut,
         environment: Mapping[str, str],
         decide: Decide,
+        scripts: ScriptStore,
     ) -> None:
         self._workspace = workspace
+        self._scripts = scripts
         self._launcher = launcher
         self._layers = layers
         self._network = network
@@ -157,13 +174,12 @@ class ExecTool(Tool):
             is_open=paths.is_named,
         )
         if params is None:
-            verdict = judge_line(command, rules, places)
+            variables = shown_variables(self._environment, self._workspace.root)
+            verdict = judge_line(command, rules, places, environment=variables)
         else:
-            verdict = judge_argv(_checked((command, *params)), rules, places)
+            verdict = judge_argv(_checked((command, *params), rules), rules, places)
         work = self._work(command, verdict, rules, session, paths)
-        granted = [self._network(session.agent, command_resource(p)) for p in work.programs]
-        network = all(granted)
-        withheld = withheld_network(work.programs, granted)
+        network, withheld = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
             workspace=self._workspace.root,
@@ -187,6 +203,11 @@ class ExecTool(Tool):
             ):
                 raise RefusedError("nothing was done: more paths are not covered; try again")
             protected = (*PROTECTED_NAMES, *own)
+            scripts = await in_thread(
+                lambda: script_copies(
+                    work.scripts, self._script_runs(verdict, rules, paths, session), root
+                )
+            )
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             way = self._way_out(session, command_line) if network else nullcontext()
             try:
@@ -198,7 +219,7 @@ class ExecTool(Tool):
                         below=below,
                         read_only=paths.freezes_all,
                         proxy_socket=socket,
-                        sealed=sealed or {},
+                        sealed={**(sealed or {}), **scripts},
                     )
                     running = launcher.run(work.argv, reaching, cwd=self._workspace.root)
                     done = await command_inside(running, str(launcher.level))
@@ -227,7 +248,8 @@ class ExecTool(Tool):
             return await in_thread(lambda: with_changes(output, approved, root))
 
         kept = kept_files(verdict.structure, work.writes.opened)
-        facts = (*work.writes.facts, *kept, ("network", withheld or _NETWORK[network]), *work.facts)
+        reach = ("network", withheld or _NETWORK[network])
+        facts = (*work.writes.facts, *work.scripts.facts, *kept, reach, *work.facts)
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
             needs=(*work.needs, *session.active_remote_requests.values()),
@@ -235,6 +257,8 @@ class ExecTool(Tool):
             run_sealed=run_sealed,
             inputs=inputs,
             changes_workspace=_may_change(verdict.structure),
+            runs_alone=work.scripts.runs_alone,
+            approved=keeping(self._scripts, work.scripts, root, session),
             facts=facts,
             title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
         )
@@ -249,8 +273,8 @@ class ExecTool(Tool):
     ) -> _Work:
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
         structure = verdict.structure
-        if structure is not None and any("/" in c.argv[0] for c in structure.commands()):
-            raise RefusedError("denied: name a program, not a path", denied=True)
+        for command in () if structure is None else structure.commands():
+            _check_program(command.argv, rules)
         if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
         said = tuple(("judge", reason) for reason in verdict.reasons)
@@ -267,13 +291,18 @@ class ExecTool(Tool):
                 left=left,
             )
         writes = writes_of(structure, self._workspace)
+        scripts = self._script_runs(verdict, rules, paths, session)
         left = uncovered(structure, paths, root, writes.opened)
         needs = (
             *writes.needs,
             *needs_of(structure, verdict, rules, self._workspace, session, paths),
+            *scripts.needs,
             *uncovered_need(left),
         )
         plain = structure.plain()
+        if plain is not None and "/" in plain[0]:
+            # The launcher starts programs of the system only.
+            plain = None
         if plain is None:
             plan_digest = digest(encode(structure.value()))
             facts = (("plan", plan_text(structure)), ("plan digest", plan_digest), *said)
@@ -285,15 +314,41 @@ class ExecTool(Tool):
             programs=tuple(command.argv for command in structure.commands()),
             facts=facts,
             writes=writes,
+            scripts=scripts,
             is_planned=plain is None,
             left=left,
         )
+
+    def _script_runs(
+        self, verdict: CommandVerdict, rules: LayerRules, paths: PathRules, session: Session
+    ) -> ScriptRuns:
+        if verdict.structure is None:
+            return ScriptRuns()
+        root = str(self._workspace.root)
+        places = ScriptPlaces(
+            root=root,
+            approved=lambda: self._scripts.of(root, session.user, session.agent),
+            is_of_skill=paths.is_of_skill,
+        )
+        return script_runs(verdict, verdict.structure, rules, places)
+
+    def _network_of(
+        self, work: _Work, verdict: CommandVerdict, session: Session
+    ) -> tuple[bool, str]:
+        """Return whether a command has network, and what is said where it is withheld."""
+        unbound = unbound_programs(verdict)
+        granted = [self._network(session.agent, command_resource(p)) for p in work.programs]
+        withheld = unbound or withheld_network(work.programs, granted)
+        return all(granted) and not unbound, withheld
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
         """Whether a rule denies a command as written, so that the record names the rule."""
         layers = self._layers(session.agent)
         return verdict.structure is not None and any(
-            decide(layers, Permission(action="exec", resource=command_resource(judged.argv))).effect
+            decide(
+                layers,
+                Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
+            ).effect
             is Effect.DENY
             for judged in verdict.commands
         )
@@ -309,9 +364,14 @@ def _may_change(plan: CommandPlan | None) -> bool:
     )
 
 
-def _checked(argv: tuple[str, ...]) -> tuple[str, ...]:
-    if "/" in argv[0]:
+def _check_program(argv: tuple[str, ...], rules: LayerRules) -> None:
+    """Refuse a path as a program, unless a rule names this one: it is a script of the workspace."""
+    if "/" in argv[0] and (argv[0][0] == "/" or not rules.rule(argv).literals):
         raise RefusedError("denied: name a program, not a path", denied=True)
+
+
+def _checked(argv: tuple[str, ...], rules: LayerRules) -> tuple[str, ...]:
+    _check_program(argv, rules)
     if any("\0" in word for word in argv):
         raise RefusedError("a NUL in the command")
     return argv
@@ -319,78 +379,10 @@ def _checked(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 def _shell() -> str:
     """Return the shell that the judge's grammar is of, or the one that is there."""
-    return next((s for s in _SHELLS if shutil.which(s, path=_SHELL_PATH)), _SHELLS[-1])
+    return "bash" if shutil.which("bash", path=_SHELL_PATH) else "sh"
 
 
 def _traits(work: _Work, done: Completed) -> Mapping[str, str | int]:
     # A program that was there to be run is no content.
     traits: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
     return traits if done.exit_code is None else {**traits, EXIT_CODE: done.exit_code}
-
-
-TITLE_MAX = 160
-"""Characters of a question's title, beyond which its commands are counted."""
-_LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat '")
-"""What git says of a file that it could not write, whatever its exit code (git 2.39, entry.c)."""
-
-
-def titled(programs: Sequence[tuple[str, ...]]) -> str:
-    shown: list[str] = []
-    for at, argv in enumerate(programs):
-        text = command_resource(argv)
-        if shown and sum(map(len, shown)) + len(text) > TITLE_MAX:
-            return f"{' ; '.join(shown)} ; and {len(programs) - at} more commands"
-        shown.append(text if len(text) <= TITLE_MAX else f"{text[:TITLE_MAX]}…")
-    return " ; ".join(shown)
-
-
-def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool]) -> str:
-    if all(granted) or not any(granted):
-        return ""
-    named: dict[bool, list[str]] = {True: [], False: []}
-    for argv, may in zip(programs, granted, strict=True):
-        if (name := f"`{argv[0]}`") not in named[may]:
-            named[may].append(name)
-    yes, no = ", ".join(named[True]), ", ".join(named[False])
-    return f"network withheld: rules grant it to {yes} and not to {no}; run each by itself"
-
-
-def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:
-    names = ", ".join(changed_files(approved, root))
-    return replace(output, text=f"{output.text}\n[changed: {names}]") if names else output
-
-
-def output_of(done: Completed, level: str, *, network: str) -> Output:
-    stdout = done.stdout.decode("utf-8", "replace")
-    stderr = done.stderr.decode("utf-8", "replace")
-    if done.limit:
-        failure = f"stopped: the limit on {done.limit} was reached"
-    elif done.signal is not None:
-        failure = f"ended by signal {done.signal}"
-    elif done.exit_code:
-        failure = f"exit code {done.exit_code}"
-    else:
-        failure = _half_done(stderr)
-    notes = "\n".join(f"[{note}]" for note in done.notes)
-    changes = f"[written: {', '.join(done.changes)}]" if done.changes else ""
-    cut = "[output cut]" if done.truncated else ""
-    parts = (failure, stdout, f"[stderr]\n{stderr}" if stderr else "", changes, notes, cut)
-    exit_code = -1 if done.exit_code is None else done.exit_code
-    return Output(
-        text="\n".join(filter(None, parts)) or "[no output]",
-        data={"exit_code": exit_code, "stdout": stdout, "stderr": stderr, "limit": done.limit},
-        failed=bool(failure),
-        detail={
-            "exit_code": exit_code,
-            "limit": done.limit,
-            "sandbox": str(level),
-            "network": network,
-        },
-    )
-
-
-def _half_done(stderr: str) -> str:
-    # Git passes over protected files and ends with 0.
-    if not any(text in stderr for text in _LEFT_BY_GIT):
-        return ""
-    return "half done: git could not write protected files, see below; name the git command itself"

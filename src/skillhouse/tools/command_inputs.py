@@ -144,7 +144,7 @@ class _InputReader:
         argv = unwrapped((command.argv[0], *words)) or (command.argv[0], *words)
         self.read(words)
         self.read(redirect.target for redirect in command.redirects if redirect.kind == "read")
-        for path in _that_run(argv, self.directory):
+        for path in files_that_run(argv, self.directory):
             real = os.path.realpath(path)
             shown = self._shown(real)
             self.read((path,))
@@ -234,7 +234,7 @@ def candidates(word: str) -> Iterator[str]:
         yield word[1:]
 
 
-def _that_run(argv: Sequence[str], directory: str) -> Iterator[str]:
+def files_that_run(argv: Sequence[str], directory: str) -> Iterator[str]:
     """Yield the absolute paths of a program's script, module or makefile."""
     name = os.path.basename(argv[0])
     if INTERPRETERS.fullmatch(name):

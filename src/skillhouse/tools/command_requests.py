@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from skillhouse.audit import is_secret_name
 from skillhouse.permission import (
     Breadth,
     CommandPlan,
@@ -20,16 +22,23 @@ from skillhouse.permission import (
     command_resource,
     git_paths,
     loads_code,
+    read_command,
     unwrapped,
-    use_of,
 )
-from skillhouse.sandbox import Opened
+from skillhouse.sandbox import Opened, known_variables
 from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
 from skillhouse.tools.files import read_need, write_need
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
+
+
+def shown_variables(environment: Mapping[str, str], directory: Path) -> Mapping[str, str]:
+    """Return the variables that a plan may show, of those that a command in a directory gets."""
+    known = known_variables(environment)
+    shown = {name: value for name, value in known.items() if not is_secret_name(name)}
+    return {**shown, "PWD": str(directory)}
 
 
 def needs_of(
@@ -105,8 +114,8 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
     resource = command_resource(judged.argv)
     needs = [
         PermissionRequest(
-            permission=Permission(action="exec", resource=resource),
-            default=Effect.ASK,
+            permission=Permission(action="exec", resource=resource, argv=judged.argv),
+            default=Effect.ASK if judged.needs_rule else Effect.ALLOW,
             why="no rule matches; commands ask by default",
             argv=judged.argv,
         )
@@ -189,26 +198,28 @@ def _paths(command: SimpleCommand, directory: str, rules: PathRules) -> tuple[li
     skipped = 0 if argv is None else len(command.argv) - len(argv)
     argv = argv or command.argv
     name, arguments = os.path.basename(argv[0]), argv[1:]
-    use = use_of(name, arguments)
+    meaning = read_command(argv)
     at_once = dict(command.patterns)
 
     def expanded(places: Iterable[int]) -> Iterator[str]:
         for place in places:
-            pattern = at_once.get(place + 1 + skipped)
+            pattern = at_once.get(place + skipped)
             names = glob.iglob(pattern, root_dir=directory) if pattern else iter(())
             words = sorted(word for word, _ in zip(names, range(EXPANDED_MAX), strict=False))
-            yield from words or (arguments[place],)
+            yield from words or (argv[place],)
 
     if name == "git":
         named = [w for word in git_paths(arguments) for w in _of_git(word, directory)]
         return named, named if arguments[:1] and _GIT_WRITES & set(arguments[:3]) else []
-    if use is None or use.concern:
-        words = list(expanded(range(len(arguments))))
+    if not meaning.is_quiet:
+        words = list(expanded(range(1, len(argv))))
         return list(_special(words, directory, rules)), []
+    directory = os.path.join(directory, *meaning.directory)
     # An option's value may be a path as well.
-    values = _special(use.values, directory, rules)
-    reads = [_real(word, directory) for word in expanded(use.reads) if word != "-"]
-    written = list(expanded(use.writes))
+    values = _special(meaning.values, directory, rules)
+    read = [*expanded(meaning.reads), *meaning.read_values]
+    reads = [_real(word, directory) for word in read if word != "-"]
+    written = [*expanded(meaning.writes), *meaning.written_values]
     writes = [_real(word, directory, follow=name != "rm") for word in written]
     if name == "mv":
         reads += writes[:-1]

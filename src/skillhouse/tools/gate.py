@@ -237,7 +237,9 @@ class Gate:
         if state.context.effect is Effect.ASK:
             return await self._asker.approved(tool, session, state, lock)
         if lock is not None:
-            await state.holding.enter_async_context(lock.hold(exclusive=False, title=state.title))
+            await state.holding.enter_async_context(
+                lock.hold(exclusive=state.plan.runs_alone, title=state.title)
+            )
         return await in_thread(lambda: self._begin(tool, state))
 
     def _begin(self, tool: Tool, state: CallState) -> ToolResult | None:

@@ -185,6 +185,22 @@ class PathRules:
         )
         return asked if facts or needs else ()
 
+    def is_of_skill(self, path: str) -> bool:
+        """Whether a real path is in a loaded skill that may still be loaded, whose own approval is
+        about all its files; no command writes to them."""
+        places = (path, *map(str, Path(path).parents))
+        around = (
+            skill
+            for skill in self._session.visible.skills
+            if os.path.realpath(skill.directory) in places
+        )
+        skill = max(around, key=lambda skill: len(skill.file), default=None)
+        return (
+            skill is not None
+            and skill.file in self._session.loaded
+            and all(self._answer(need) is Effect.ALLOW for need in self._session.needs_of(skill))
+        )
+
     def _skill_of(self, path: str) -> Skill | None:
         """Return the innermost visible skill of a path that is not loaded."""
         places = (path, *map(str, Path(path).parents))

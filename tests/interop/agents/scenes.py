@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.interop.agents.clients import Client
 from tests.interop.agents.fake_model import FakeModel, Step, serving
@@ -166,6 +166,12 @@ class House:
         return tuple(sorted(file.name for file in self.project.glob(f"{MADE}*")))
 
 
+class Watcher(Protocol):
+    """Looks now and then whether there is a question to answer."""
+
+    def look(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Person:
     """Answers the first open question, once the time has come."""
@@ -218,7 +224,7 @@ def see_and_load(actor: Actor, base: Path) -> tuple[Trace, Sequence[str], str, S
         house.do("disable", f"user:{exported}")
     tools = [tool["name"] for tool in json.loads(house.do("tools", "list", "--json"))["tools"]]
     model = FakeModel(steps=(_step(actor, "skill", {"name": "tides"}),))
-    _act(actor, house, model)
+    act(actor, house, model)
     return _trace(actor, house, model), tools, secret, markers
 
 
@@ -232,7 +238,7 @@ def show(actor: Actor, base: Path, count: int, sample: Path | None) -> Offer:
         house.add_file(name, text)
     found = json.loads(house.do("list", "--json"))["skills"]
     model = FakeModel(steps=())
-    _act(actor, house, model)
+    act(actor, house, model)
     sent = house.greeted()
     return offer(
         model.asked,
@@ -251,7 +257,7 @@ def ask_and_repeat(actor: Actor, base: Path) -> Trace:
     first = _step(actor, "exec", GATED)
     again = Step(tool=first.tool, arguments=GATED, after=person.answered)
     model = FakeModel(steps=(first, again))
-    _act(actor, house, model, person)
+    act(actor, house, model, person)
     return _trace(actor, house, model, person)
 
 
@@ -261,11 +267,11 @@ def ask_and_hold(actor: Actor, base: Path) -> Trace:
     house.configure(HELD + RULES)
     person = Person(house, lambda: bool(model.asked))
     model = FakeModel(steps=(_step(actor, "exec", GATED),))
-    _act(actor, house, model, person)
+    act(actor, house, model, person)
     return _trace(actor, house, model, person)
 
 
-def _act(actor: Actor, house: House, model: FakeModel, person: Person | None = None) -> None:
+def act(actor: Actor, house: House, model: FakeModel, person: Watcher | None = None) -> None:
     """Let the client read our entry and follow the script to its end."""
     client = actor.client
     with serving(model):
@@ -296,7 +302,7 @@ def _act(actor: Actor, house: House, model: FakeModel, person: Person | None = N
                     log.writelines(json.dumps(one.body) + "\n" for one in model.asked)
 
 
-def _wait(process: subprocess.Popen[bytes], person: Person | None) -> None:
+def _wait(process: subprocess.Popen[bytes], person: Watcher | None) -> None:
     until = time.monotonic() + CLIENT_SECONDS
     while process.poll() is None:
         if time.monotonic() > until:

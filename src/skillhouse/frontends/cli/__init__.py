@@ -45,7 +45,7 @@ VERBS = {
     "reload": ("calls", "read and load the code of skills again, and list what fails"),
     "approvals": ("approvals", "list and answer open permission requests"),
     "audit": ("audit", "list, show and verify recorded calls"),
-    "policy": ("check", "explain the decision on a permission, or lint the rules"),
+    "policy": ("policy", "write a starting policy, explain a decision, or lint the rules"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("calls", "test the sandbox that commands run in"),
     "worker": ("serve", "run the code of skills for a core in another process"),

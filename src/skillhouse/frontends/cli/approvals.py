@@ -5,17 +5,23 @@ from __future__ import annotations
 import argparse
 import json as json_text
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer
+from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer, rule_text
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
-from skillhouse.frontends.cli.person import refuse_agents, show_request, typed
-from skillhouse.frontends.presentation.json_values import approval_value, device_text, grant_value
+from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request, typed
+from skillhouse.frontends.presentation.json_values import (
+    approval_value,
+    device_text,
+    grant_value,
+    script_value,
+)
 from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Approval, Device, Grant
+    from skillhouse.approval import Approval, ApprovedScript, Device, Grant
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
 
@@ -24,9 +30,11 @@ _EXAMPLES = """examples:
   skillhouse approvals show 3fa9
   skillhouse approvals approve 3fa9
   skillhouse approvals approve 3fa9 --project
+  skillhouse approvals approve 3fa9 --always --rule "exec git log *"
   skillhouse approvals approve 3fa9 --yes --token TOKEN   for a script; the page gives the token
   skillhouse approvals deny 3fa9 --message "write it to notes/ instead"
   skillhouse approvals grants
+  skillhouse approvals scripts
   skillhouse approvals revoke 81c0
 
 An approval is for the exact call, once: the agent repeats the call, and it runs.
@@ -60,6 +68,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
             f"--{answer.value}", dest="answer", action="store_const", const=answer, help=words
         )
     approve.add_argument(
+        "--rule",
+        dest="rules",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="with a lasting answer: what it allows, at most what `show` says (again for more)",
+    )
+    approve.add_argument(
         "--yes", action="store_true", help="without a terminal: with a token, and once only"
     )
     approve.add_argument(
@@ -68,10 +84,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     deny = verbs.add_parser("deny", help="deny")
     deny.add_argument("--message", default="", metavar="TEXT", help="message for the agent")
     grants = verbs.add_parser("grants", help="list the standing approvals")
-    revoke = verbs.add_parser("revoke", help="revoke a standing approval")
+    scripts = verbs.add_parser("scripts", help="list the approved scripts")
+    revoke = verbs.add_parser("revoke", help="revoke a standing approval or an approved script")
     for parser_of_verb in (show, approve, deny, revoke):
         parser_of_verb.add_argument("id", help="an id or its beginning")
-    for parser_of_verb in (found, show, approve, deny, grants, revoke):
+    for parser_of_verb in (found, show, approve, deny, grants, scripts, revoke):
         add_common(parser_of_verb)
     _configure_devices(verbs)
 
@@ -84,7 +101,10 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             raise UsageError("expected `--yes` and `--token` together; the page gives a token")
         if options.token and options.answer:
             raise UsageError(f"a token approves once: leave out `--{options.answer.value}`")
+        if options.rules and not options.answer:
+            raise UsageError("expected `--session`, `--project` or `--always` with `--rule`")
     with house_of(options) as house:
+        note_changes(house.approvals, terminal)
         if options.verb in _DEVICE_VERBS:
             return _change_devices(house, options, terminal)
         if options.verb == "grants":
@@ -94,6 +114,14 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
                 lambda grant: f"{grant.id}  {one_line(_words(grant))}",
                 as_json=options.json,
                 nothing="no standing approvals",
+            )
+        if options.verb == "scripts":
+            return terminal.listing(
+                house.approvals.scripts.all(),
+                script_value,
+                lambda script: f"{script.id}  {one_line(_script_words(script))}",
+                as_json=options.json,
+                nothing="no approved scripts",
             )
         if options.verb == "revoke":
             return _revoke(house, options.id, terminal, json=options.json)
@@ -110,7 +138,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         issuer = Issuer(user=OWNER)
         if options.verb == "approve" and options.token:
             issuer = house.services.enforcement.tokens.take(found, options.token)
-        elif options.verb == "approve" and not _wants(found, answer, terminal):
+        elif options.verb == "approve" and not _wants(found, answer, options.rules, terminal):
             terminal.note("nothing was approved")
             return 1
         answered = house.approvals.answer(
@@ -120,6 +148,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             channel="cli",
             nonce=found.request.nonce,
             message=getattr(options, "message", ""),
+            rules=getattr(options, "rules", ()),
             device=issuer.device,
             device_name=issuer.device_name,
         )
@@ -129,9 +158,11 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _wants(found: Approval, answer: Answer, terminal: Terminal) -> bool:
+def _wants(found: Approval, answer: Answer, rules: Sequence[str], terminal: Terminal) -> bool:
     show_request(found.request, terminal.note)
     terminal.note(f"  your answer: {answer.value}")
+    for rule in rules:
+        terminal.note(f"  rule: {one_line(rule)}")
     return typed("approve", terminal)
 
 
@@ -200,15 +231,31 @@ def _words(grant: Grant) -> str:
     digest = f" at {grant.skill_digest[:19]}" if grant.skill_digest else ""
     by = f", granted by {device_text(grant)}" if grant.device else ""
     until = _moment(grant.expires_ms)
-    return f"{grant.action} {grant.pattern}{digest} {place}{who} until {until}{by}"
+    return f"{rule_text(grant.action, grant.pattern)}{digest} {place}{who} until {until}{by}"
+
+
+def _script_words(script: ApprovedScript) -> str:
+    who = "" if script.agent == "default" else f" for agent {script.agent}"
+    since = _moment(script.approved_ms)
+    return f"{script.path} in {script.workspace}{who} at sha256:{script.digest[:12]} since {since}"
 
 
 def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -> int:
     grants = house.approvals.grant_store.all()
     matching = [grant for grant in grants if grant.id.startswith(prefix)]
-    if len(matching) != 1:
-        count = len(matching) or "no"
-        raise UsageError(f"{count} grants begin with `{prefix}`; see `skillhouse approvals grants`")
+    scripts = [one for one in house.approvals.scripts.all() if one.id.startswith(prefix)]
+    if len(matching) + len(scripts) != 1:
+        count = len(matching) + len(scripts) or "no"
+        see = "see `skillhouse approvals grants` and `skillhouse approvals scripts`"
+        raise UsageError(f"{count} grants or scripts begin with `{prefix}`; {see}")
+    if scripts:
+        house.approvals.scripts.revoke(scripts[0].id)
+        return terminal.listing(
+            scripts,
+            script_value,
+            lambda script: f"revoked: {one_line(_script_words(script))}",
+            as_json=json,
+        )
     house.approvals.revoke(matching[0].id)
     return terminal.listing(
         matching, grant_value, lambda grant: f"revoked: {one_line(_words(grant))}", as_json=json

@@ -24,7 +24,7 @@ from skillhouse.frontends.cli.options import (
     add_skill,
     house_of,
 )
-from skillhouse.frontends.cli.person import TerminalChannel
+from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import sandbox_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
@@ -121,6 +121,7 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     """Make one gated call; 1 when it was refused or failed."""
     arguments = _parse_arguments(options.args)
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+        note_changes(house.approvals, terminal)
         try:
             result = anyio.run(_make_call, house, options, arguments, terminal)
         except UnknownToolError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
-from skillhouse.frontends.cli.person import TerminalChannel
+from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.presentation.text import cut, one_line
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.json and options.print is None and not options.list:
         raise UsageError("`--json` goes with `--print` or `--list`")
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+        note_changes(house.approvals, terminal)
         from skillhouse.frontends.chat.transcript import Transcripts
 
         kept = Transcripts(house.config.state_directory)

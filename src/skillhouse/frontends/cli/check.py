@@ -1,35 +1,28 @@
-"""The verbs that check and change nothing: `validate`, `rehearse` and `policy`."""
+"""The verbs that check and change nothing: `validate` and `rehearse`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse.discovery import discover
-from skillhouse.floor import Severity, SkillError, UnknownSkillError
+from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import Verb, add_common, add_json, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line, prepare_search
 from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
-    explanation_value,
-    matched_value,
     rehearsal_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.permission import Effect, Permission, lint_rules
-from skillhouse.runtime import judged_line, rehearse
-from skillhouse.skill import SKILL_FILE, load, validate
+from skillhouse.runtime import rehearse
+from skillhouse.skill import SKILL_FILE, validate
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.permission import MatchedRule, RuleFinding
-    from skillhouse.runtime import Explanation, JudgedLine, MentionVerdict, Rehearsal, Skillhouse
-    from skillhouse.skill import Skill, SkillContent
+    from skillhouse.runtime import MentionVerdict, Rehearsal
 
 _VALIDATE_EXAMPLES = """examples:
   skillhouse validate ./my-skill
@@ -208,159 +201,7 @@ def _print_excerpt(text: str, most: int, terminal: Terminal, *, full: bool) -> N
         terminal.line(f"  {bar} … {len(lines) - len(kept)} more lines: --full")
 
 
-_POLICY_EXAMPLES = """examples:
-  skillhouse policy explain exec git status
-  skillhouse policy explain exec "git status --short"
-  skillhouse policy explain exec "git log -5 | head > top.txt"
-  skillhouse policy explain skill weather
-  skillhouse policy lint
-"""
-
-
-def _configure_policy(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    explain = verbs.add_parser(
-        "explain", help="decide one permission and show every rule that matches"
-    )
-    explain.add_argument("action", help="skill, read, write, exec, …")
-    explain.add_argument("resource", nargs="+", help="a skill's name, a path, a command")
-    explain.add_argument("--agent", default="default", metavar="NAME", help="as for this agent")
-    add_common(explain)
-    lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
-    add_common(lint)
-
-
-def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the decision, or the findings; 1 when it is deny, or there are some."""
-    with house_of(options) as house:
-        if options.verb == "lint":
-            return _lint(house, terminal, is_json=options.json)
-        resource = " ".join(options.resource)
-        if options.action == "exec":
-            judged = judged_line(house, resource, agent=options.agent)
-            if options.json:
-                terminal.json(_line_value(judged))
-            else:
-                _print_line(judged, terminal)
-            return 1 if judged.effect is Effect.DENY else 0
-        found = _explained(house, options.action, resource, options.agent)
-    if options.json:
-        terminal.json(explanation_value(found))
-    else:
-        _print_explanation(found, terminal)
-    return 1 if found.decision.effect is Effect.DENY else 0
-
-
-def _content_of(skill: Skill) -> SkillContent | None:
-    """Return what a skill's file says; None where it cannot be used, which `load` says."""
-    try:
-        return load(skill)
-    except SkillError:
-        return None
-
-
-def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
-    if action == "skill":
-        # Rules may be about skills that are not here yet.
-        with suppress(UnknownSkillError):
-            skill = house.index.get(resource)
-            return house.policy.explain_skill(skill, agent=agent, content=_content_of(skill))
-    return house.policy.explain(Permission(action=action, resource=resource), agent=agent)
-
-
-def _print_explanation(found: Explanation, terminal: Terminal) -> None:
-    wanted = f"{found.permission.action} {found.permission.resource}"
-    terminal.line(f"{terminal.effect(found.decision.effect)}  {shown(wanted)}")
-    terminal.line(f"  {shown(found.reason)}")
-    if found.matched:
-        terminal.line()
-        terminal.heading("rules that match")
-        _print_rules(found.matched, terminal)
-
-
-def _print_rules(rules: Sequence[MatchedRule], terminal: Terminal) -> None:
-    for matched in rules:
-        mark = "decides" if matched.decided else "counts in its layer" if matched.is_verdict else ""
-        rule = f"{matched.rule.effect} {matched.rule.action} {matched.rule.pattern}"
-        terminal.line(f"  {matched.layer} {matched.rule_index + 1}: {shown(rule)}  {mark}".rstrip())
-
-
-def _print_line(judged: JudgedLine, terminal: Terminal) -> None:
-    terminal.line(f"{terminal.effect(judged.effect)}  {shown(f'exec {judged.line}')}")
-    for reason in judged.reasons:
-        terminal.line(f"  {shown(reason)}")
-    many = len(judged.matched) > 1
-    if any(rules for _, rules in judged.matched):
-        terminal.line()
-        terminal.heading("rules that match")
-    for command, rules in judged.matched:
-        if many and rules:
-            terminal.line(f"  {shown(command)}")
-        _print_rules(rules, terminal)
-
-
-def _line_value(judged: JudgedLine) -> dict[str, Any]:
-    verdict = judged.verdict
-    return {
-        "action": "exec",
-        "resource": judged.line,
-        "effect": judged.effect.value,
-        "layer": judged.layer,
-        "rule_index": _rule_index(judged),
-        "reason": judged.reason,
-        "reasons": list(judged.reasons),
-        "needs_shell": verdict.needs_shell,
-        "plan": None if verdict.structure is None else dict(verdict.structure.value()),
-        "rules": [
-            {"command": command, **matched_value(matched)}
-            for command, rules in judged.matched
-            for matched in rules
-        ],
-    }
-
-
-def _rule_index(judged: JudgedLine) -> int | None:
-    places = [
-        matched.rule_index
-        for _, rules in judged.matched
-        for matched in rules
-        if matched.decided
-        and matched.layer == judged.layer
-        and matched.rule.effect is judged.effect
-    ]
-    return places[0] if places else None
-
-
-def _lint(house: Skillhouse, terminal: Terminal, *, is_json: bool) -> int:
-    layers = (*house.config.layers, *house.config.agents.values())
-    findings = lint_rules(layers)
-    if is_json:
-        terminal.json({"findings": [_finding_value(found) for found in findings]})
-        return 1 if findings else 0
-    for found in findings:
-        rule = f"{found.rule.effect} {found.rule.action} {found.rule.pattern}"
-        terminal.line(f"{found.layer} {found.rule_index + 1}: {shown(rule)}")
-        terminal.line(f"  {shown(found.message)} [{found.code}]")
-    rules = sum(len(layer.rules) for layer in layers)
-    terminal.note(f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}")
-    return 1 if findings else 0
-
-
-def _finding_value(found: RuleFinding) -> dict[str, Any]:
-    return {
-        "code": found.code,
-        "layer": found.layer,
-        "rule_index": found.rule_index,
-        "effect": found.rule.effect.value,
-        "action": found.rule.action,
-        "pattern": found.rule.pattern,
-        "message": found.message,
-        "by": found.by,
-    }
-
-
 VERBS = {
     "validate": Verb(_VALIDATE_EXAMPLES, _configure_validate, _validate),
     "rehearse": Verb(_REHEARSE_EXAMPLES, _configure_rehearse, _rehearse),
-    "policy": Verb(_POLICY_EXAMPLES, _configure_policy, _policy),
 }

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, TextIO
 
 import anyio
 
-from skillhouse.approval import OWNER, Answer, Reply, allowed_answers
+from skillhouse.approval import LASTING, OWNER, Answer, Reply, allowed_answers
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import one_line, question_lines
 
 if TYPE_CHECKING:
-    from skillhouse.approval import ApprovalRequest
+    from skillhouse.approval import ApprovalBroker, ApprovalRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,17 +263,28 @@ class TerminalChannel:
         choices = allowed_answers(request)
         _forget_typed(file)
         words = "y once, s this session, p this project, a always, n no"
+        if Answer.ALWAYS in choices:
+            terminal.note("  a narrower rule may follow s, p or a: `a RULE`")
         terminal.prompt(f"Allow? ({words if Answer.ALWAYS in choices else 'y once, n no'}) ")
         # A thread that waits for the line would keep the process alive after Ctrl-C.
         await anyio.wait_readable(file)
         text = _line(file)
         word, _, message = text.strip().partition(" ")
         answer = _ANSWERS.get(text.strip().lower(), Answer.NO)
+        rules: tuple[str, ...] = ()
+        if message and (lasting := _ANSWERS.get(word.lower())) in LASTING and lasting in choices:
+            answer, rules = lasting, (message,)
         if answer is not Answer.NO and answer not in choices:
             terminal.note(f"{answer.value} is not possible here; taken as once")
             answer = Answer.ONCE
         is_no = answer is Answer.NO and word.lower() in ("n", "no")
-        return Reply(answer=answer, by=OWNER, channel="terminal", message=message if is_no else "")
+        return Reply(
+            answer=answer,
+            by=OWNER,
+            channel="terminal",
+            message=message if is_no else "",
+            rules=rules,
+        )
 
 
 def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
@@ -284,6 +295,12 @@ def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
         note(line)
     if request.always:
         note(f"  a standing approval would allow: {one_line(', '.join(request.always))}")
+
+
+def note_changes(approvals: ApprovalBroker, terminal: Terminal) -> None:
+    """Say once what an update changed about standing approvals."""
+    if notice := approvals.grant_store.take_notice():
+        terminal.note(f"{notice}; `skillhouse approvals grants` lists what holds")
 
 
 def typed(word: str, terminal: Terminal) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from skillhouse.approval import (
+    LASTING,
     OWNER,
     Answer,
     Approval,
@@ -107,6 +108,9 @@ class ApprovalInbox:
             answer = Answer(chosen)
         except ValueError:
             return self._page(approval, "Choose one of the answers.", 400)
+        rules = rules_of(fields.get("rules", "")) if answer in LASTING else ()
+        if answer in LASTING and "has_rules" in fields and not rules:
+            return self._page(approval, "Leave at least one rule.", 400)
         try:
             self._approvals.answer(
                 approval.id,
@@ -115,6 +119,7 @@ class ApprovalInbox:
                 channel="page",
                 nonce=fields.get("nonce", ""),
                 message=fields.get("message", ""),
+                rules=rules,
             )
         except ApprovalError as error:
             return self._page(self._approval(request), f"Not taken: {error}.", 409)
@@ -183,6 +188,7 @@ class ApprovalInbox:
             content=json.dumps(json.loads(approval.request.content), indent=2),
             csrf_token=self._csrf_token(approval),
             answers=[answer.value for answer in allowed_answers(approval.request)],
+            rules=editable(approval.request.always),
             token=token,
             has_token=not approval.request.out_of_band_only,
             read_only=self._read_only,
@@ -210,6 +216,18 @@ async def form_of(request: Request) -> dict[str, str]:
         return {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
     except ValueError as error:
         raise HTTPException(400) from error
+
+
+def rules_of(text: str) -> tuple[str, ...]:
+    """Return the rules of a form's field, one on each line."""
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def editable(rules: Sequence[str]) -> str:
+    """Return rules as the lines of a field, or "" where one would not come back as it is."""
+    lines = "\n".join(rules)
+    is_plain = all(rule.isascii() and rule.isprintable() for rule in rules)
+    return lines if is_plain else ""
 
 
 def is_equal_secret(given: str, secret: str) -> bool:

@@ -12,12 +12,12 @@ from skillhouse import tools as toolbox
 from skillhouse.frontends.presentation.text import counted
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Approval, Grant
+    from skillhouse.approval import Approval, ApprovedScript, Grant
     from skillhouse.audit import AuditEntry, Verification
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
-    from skillhouse.permission import MatchedRule
-    from skillhouse.runtime import AgentView, Explanation, Rehearsal, TrustReport
+    from skillhouse.permission import CommandReading, MatchedRule
+    from skillhouse.runtime import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
     from skillhouse.sandbox import SandboxStatus
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
@@ -90,6 +90,40 @@ def matched_value(matched: MatchedRule) -> dict[str, Any]:
         "reason": matched.rule.reason,
         "is_verdict": matched.is_verdict,
         "decided": matched.decided,
+    }
+
+
+def command_value(command: ReadCommand) -> dict[str, Any]:
+    rule = command.rule
+    return {
+        "effect": command.judged.effect.value,
+        "reason": command.judged.reason,
+        "unbound": command.judged.unbound,
+        "variables": dict(command.variables),
+        "redirects": [[r.descriptor, r.kind, r.target] for r in command.redirects],
+        "layer": command.layer,
+        "rule_index": None if rule is None else command.rule_index,
+        "pattern": None if rule is None else rule.pattern,
+        **reading_value(command.reading),
+    }
+
+
+def reading_value(found: CommandReading) -> dict[str, Any]:
+    return {
+        "argv": list(found.argv),
+        "program": found.program,
+        "grammar": found.source,
+        "sub_command": list(found.sub_command),
+        "options": [list(option) for option in found.options],
+        "operands": list(found.operands),
+        "reads": list(found.reads),
+        "writes": list(found.writes),
+        "directories": list(found.directories),
+        "sets": dict(found.variables),
+        "scripts": [list(paths) for paths in found.scripts],
+        "hazards": list(found.hazards),
+        "unknown": found.unknown,
+        "starts": None if found.starts is None else reading_value(found.starts),
     }
 
 
@@ -203,6 +237,10 @@ def device_text(found: Approval | Grant) -> str:
 
 def grant_value(grant: Grant) -> dict[str, Any]:
     return dataclasses.asdict(grant)
+
+
+def script_value(script: ApprovedScript) -> dict[str, Any]:
+    return dataclasses.asdict(script)
 
 
 def catalog_report(view: AgentView) -> dict[str, Any]:

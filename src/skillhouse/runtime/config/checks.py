@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from skillhouse import approval, net, signer
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, SkillhouseError, nearest
-from skillhouse.permission import Rule, matches
+from skillhouse.permission import Effect, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
 
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
-RULE_KEYS = frozenset(field.name for field in fields(Rule))
+RULE_KEYS = frozenset({"patterns", *(field.name for field in fields(Rule))})
 
 # seeds.md section 1.4: such variables are not handed on even when they are listed.
 _SECRET_NAME = re.compile(
@@ -81,16 +81,14 @@ def refuse_unknown(
             raise ConfigError(message, path=path, key=key, suggestion=suggestion)
 
 
-def try_examples(rule: Rule, index: int, path: Path | None) -> None:
-    """Try a rule's own examples, which are its tests."""
-    for example in rule.match:
-        if not matches(rule.pattern, example):
-            message = f"rule {index + 1}: `{rule.pattern}` does not match its example `{example}`"
-            raise ConfigError(message, path=path, key="match")
-    for example in rule.not_match:
-        if matches(rule.pattern, example):
-            message = f"rule {index + 1}: `{rule.pattern}` matches its counterexample `{example}`"
-            raise ConfigError(message, path=path, key="not_match")
+def check_rules(rules: Sequence[Rule], path: Path | None) -> None:
+    """Raise ConfigError for a rule with `unbound` or `scripts` that allows no command."""
+    for index, rule in enumerate(rules):
+        for key in ("unbound", "scripts"):
+            allows = rule.effect is Effect.ALLOW and rule.action == "exec"
+            if getattr(rule, key) and not allows:
+                said = f'`{key}` is for rules with effect "allow" of "exec" only'
+                raise ConfigError(f"rule {index + 1}: {said}", path=path, key=key)
 
 
 def check_signer(password: str, path: Path | None) -> None:

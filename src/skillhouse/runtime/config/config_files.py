@@ -34,12 +34,12 @@ from skillhouse.runtime.config.checks import (
     check_exec_environment,
     check_net,
     check_remotes,
+    check_rules,
     check_signer,
     refuse_unknown,
     refuse_unknown_rule_keys,
     secret_variables,
     tables_of,
-    try_examples,
 )
 from skillhouse.runtime.config.config_values import (
     Config,
@@ -51,6 +51,11 @@ from skillhouse.runtime.config.config_values import (
     Settings,
     SignerSettings,
     SkillCodeSettings,
+)
+from skillhouse.runtime.config.rule_tables import (
+    TriedExamples,
+    try_examples,
+    with_each_pattern,
 )
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, load_profile
@@ -77,10 +82,15 @@ def load_config(
         ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
             example of a rule does not hold. Of a project's file that is one of `problems`.
     """
-    managed = _read_file(places.managed_file)
-    user = _read_file(places.user_file)
-    near, problems = _read_project(project / PROJECT_FILE) if project else (Settings(), ())
+    own = [_ConfigFile(places.managed_file), _ConfigFile(places.user_file)]
+    managed, user = (file.settings() for file in own)
     environment = _from_environment(places.environment)
+    # No project says where the cache is.
+    cache = _cache_of(_merged(managed, flags or Settings(), environment, user), places)
+    tried = TriedExamples(cache)
+    for file in own:
+        file.try_examples(tried)
+    near, problems = _read_project(project / PROJECT_FILE, tried) if project else (Settings(), ())
     merged = _merged(managed, flags or Settings(), environment, near, user)
     layers = (
         Layer(name="managed", rules=managed.rules or ()),
@@ -97,14 +107,14 @@ def load_config(
         None,
         secret=secret_variables(merged.net or NetSettings(), merged.approvals),
     )
-    cache = Path(merged.cache_directory) if merged.cache_directory else places.cache()
+    remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(
         places=places,
         profile=merged.profile or "default",
         roots=tuple(Path(root) for root in merged.roots or ()),
         catalog_budget_tokens=merged.catalog_budget_tokens,
         yaml_fast_path=merged.yaml_fast_path is not False,
-        cache_directory=None if merged.cache is False else cache,
+        cache_directory=cache,
         state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
         layers=tuple(layer for layer in layers if layer.rules),
         exec_environment=merged.exec_environment or (),
@@ -126,7 +136,7 @@ def load_config(
         skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
         net=merged.net or NetSettings(),
         remotes=merged.remotes or (),
-        remote_directory=cache / REMOTE_DIRECTORY,
+        remote_directory=remote / REMOTE_DIRECTORY,
         signer=merged.signer or SignerSettings(),
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
@@ -147,57 +157,92 @@ def _merged(*strongest_first: Settings) -> Settings:
     return Settings(**values)
 
 
-def _read_project(path: Path) -> tuple[Settings, tuple[Diagnostic, ...]]:
+def _cache_of(settings: Settings, places: Locations) -> Path | None:
+    if settings.cache is False:
+        return None
+    return Path(settings.cache_directory) if settings.cache_directory else places.cache()
+
+
+def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Diagnostic, ...]]:
     """Return what a trusted project's file sets, and what is wrong with it.
 
     A fault of the file costs what it sets, and nothing else. Its rules hold if they can be read;
     where they cannot, everything here is asked about, since they may have denied anything.
     """
     try:
-        return _read_file(path, only=PROJECT_KEYS), ()
+        file = _ConfigFile(path, only=PROJECT_KEYS)
+        settings = file.settings()
+        file.try_examples(tried)
     except ConfigError as error:
         found = Diagnostic(
             code="project-config", severity=Severity.ERROR, message=str(error), path=path
         )
+    else:
+        return settings, ()
     try:
-        rules = _read_table(path).get("rules", [])
-        return _settings({"rules": rules}, path), (found,)
+        file = _ConfigFile(path, only=PROJECT_KEYS, rules_only=True)
+        settings = file.settings()
+        file.try_examples(tried)
     except ConfigError:
         reason = f"the rules of this project cannot be read: {found.message}"
         unread = Rule(effect=Effect.ASK, action="*", pattern="*", reason=reason)
         return Settings(rules=(unread,)), (found,)
+    return settings, (found,)
 
 
-def _read_table(path: Path) -> dict[str, Any]:
-    """Return a parsed TOML file; a missing one is empty."""
+class _ConfigFile:
+    """One file of the configuration; one that is missing sets nothing."""
+
+    def __init__(
+        self, path: Path, *, only: frozenset[str] | None = None, rules_only: bool = False
+    ) -> None:
+        """Read a file; `only` has the keys that a project may set.
+
+        Whose a project's file is does not matter: it only makes things stricter, and a project may
+        be worked on by several people.
+        """
+        if only is None and (problem := file_problem(path)):
+            raise ConfigError(f"the configuration is not used: {problem}", path=path)
+        self._path = path
+        self._content, self._table = _read_table(path)
+        self._settings = Settings()
+        if rules_only:
+            self._table = {"rules": self._table.get("rules", [])}
+        for key in self._table.keys() - (_KEYS if only is None else only):
+            if key in _KEYS:
+                raise ConfigError(f"key `{key}` cannot be set by a project", path=path, key=key)
+
+    def settings(self) -> Settings:
+        settings, path = _settings(self._table, self._path), self._path
+        if settings.roots is not None:
+            roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
+            settings = replace(settings, roots=roots)
+        self._settings = settings
+        return settings
+
+    def try_examples(self, tried: TriedExamples) -> None:
+        """Try the examples of the rules, unless those of the same bytes have held."""
+        agents = self._settings.agents or {}
+        rules = [*(self._settings.rules or ()), *(r for a in agents.values() for r in a.rules)]
+        if not any(rule.match or rule.not_match for rule in rules) or tried.holds(self._content):
+            return
+        try_examples(self._table.get("rules"), self._settings.rules or (), self._path)
+        for name, agent in agents.items():
+            try_examples(self._table["agents"][name].get("rules"), agent.rules, self._path)
+        tried.remember(self._content)
+
+
+def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """Return the bytes of a TOML file and what they say; a missing one is empty."""
     try:
-        return tomllib.loads(read_regular(path, CONFIG_FILE_MAX).decode())
+        content = read_regular(path, CONFIG_FILE_MAX)
+        return content, tomllib.loads(content.decode())
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return b"", {}
     except OSError as error:
         raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"not TOML: {error}", path=path) from error
-
-
-def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
-    """Return what a file sets; one that is missing sets nothing.
-
-    Whose a project's file is does not matter: it only makes things stricter, and a project may be
-    worked on by several people.
-    """
-    if only is None and (problem := file_problem(path)):
-        raise ConfigError(f"the configuration is not used: {problem}", path=path)
-    table = _read_table(path)
-    if only is not None:
-        for key in table.keys() - only:
-            if key in _KEYS:
-                raise ConfigError(f"key `{key}` cannot be set by a project", path=path, key=key)
-    settings = _settings(table, path)
-    if settings.roots is not None:
-        roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
-        settings = replace(settings, roots=roots)
-    return settings
 
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
@@ -218,18 +263,16 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
             refuse_unknown(agent, frozenset({"preload", "rules", "skill"}), "agent key", path)
             refuse_unknown_rule_keys(agent, path)
     try:
-        settings = shaped(table, Settings)
+        settings = shaped(with_each_pattern(table, path), Settings)
     except DecodeError as error:
         raise ConfigError(f"wrong value: {error}", path=path) from error
     except ConfigError as error:
         raise ConfigError(f"wrong value: {error}", path=path, key=error.key) from error
     if settings.approvals is not None:
         check_approvals(settings.approvals, path)
-    for index, rule in enumerate(settings.rules or ()):
-        try_examples(rule, index, path)
+    check_rules(settings.rules or (), path)
     for agent in (settings.agents or {}).values():
-        for index, rule in enumerate(agent.rules):
-            try_examples(rule, index, path)
+        check_rules(agent.rules, path)
     check_exec_environment(settings.exec_environment or (), path)
     if settings.net is not None:
         check_net(settings.net, path)

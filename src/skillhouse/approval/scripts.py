@@ -1,0 +1,77 @@
+"""Scripts of workspaces that a person approved, each by the digest of its bytes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+
+from skillhouse.approval.request import OWNER
+from skillhouse.store import STATE, STATE_FILE, pooled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovedScript:
+    """A script that rules may run while its bytes are those that were approved."""
+
+    workspace: str
+    """Real path."""
+    path: str
+    """Relative to the workspace."""
+    digest: str
+    """SHA-256 of its bytes, in hex."""
+    user: str = OWNER
+    agent: str = "default"
+    device: str = ""
+    """Id of the paired device that approved it; unpairing ends it."""
+    id: str = field(default="", compare=False)
+    approved_ms: int = field(default=0, compare=False)
+
+
+class ScriptStore:
+    """The approved scripts of one state directory; StateError if the state cannot be read."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self._path = state_directory / STATE_FILE
+
+    def all(self) -> tuple[ApprovedScript, ...]:
+        """Return every approved script, oldest first."""
+        return self._select("ORDER BY approved_ms, rowid")
+
+    def of(self, workspace: str, user: str, agent: str) -> dict[str, str]:
+        """Return the approved digest of each path of a workspace."""
+        found = self._select(
+            "WHERE workspace = ? AND user = ? AND agent = ?", workspace, user, agent
+        )
+        return {script.path: script.digest for script in found}
+
+    def add(self, scripts: Sequence[ApprovedScript]) -> None:
+        """Keep approvals; one of the same path is replaced."""
+        names = _COLUMNS.split(", ")
+        values = ", ".join(f":{name}" for name in names)
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.executemany(
+                f"INSERT OR REPLACE INTO approved_script ({_COLUMNS}) VALUES ({values})",  # noqa: S608 - constants.
+                [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in scripts],
+            )
+
+    def revoke(self, script_id: str) -> bool:
+        """Forget an approval; return whether there was one."""
+        if not self._path.exists():
+            return False
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            query = "DELETE FROM approved_script WHERE id = ?"
+            return connection.execute(query, (script_id,)).rowcount == 1
+
+    def _select(self, clause: str, *values: object) -> tuple[ApprovedScript, ...]:
+        if not self._path.exists():
+            return ()
+        with pooled(self._path, STATE) as store:
+            query = f"SELECT {_COLUMNS} FROM approved_script {clause}"  # noqa: S608 - constants.
+            rows = store.rows(query, values)
+        names = _COLUMNS.split(", ")
+        return tuple(ApprovedScript(**dict(zip(names, row, strict=True))) for row in rows)
+
+
+_COLUMNS = ", ".join(one.name for one in fields(ApprovedScript))

@@ -1,0 +1,291 @@
+"""The verb `policy`: writes a starting policy, explains decisions and checks rules."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import SkillError, UnknownSkillError
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_common,
+    add_json,
+    house_of,
+    places_of,
+)
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.presentation.json_values import (
+    command_value,
+    explanation_value,
+    matched_value,
+)
+from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.permission import ACTIONS, Effect, Permission, command_resource, lint_rules
+from skillhouse.runtime import (
+    POLICY_NAMES,
+    add_policy,
+    check_can_add,
+    judged_line,
+    policy_text,
+    starting_rules,
+)
+from skillhouse.skill import load
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.permission import CommandReading, MatchedRule, RuleFinding
+    from skillhouse.runtime import Explanation, JudgedLine, ReadCommand, Skillhouse
+    from skillhouse.skill import Skill, SkillContent
+
+_POLICY_EXAMPLES = """examples:
+  skillhouse policy init developer            shows the rules, asks, and adds them
+  skillhouse policy init careful --stdout
+  skillhouse policy explain "git log -5 | head > top.txt"
+  skillhouse policy explain exec git status
+  skillhouse policy explain skill weather
+  skillhouse policy lint
+"""
+
+
+def _configure_policy(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    explain = verbs.add_parser(
+        "explain", help="decide one permission and show every rule that matches"
+    )
+    explain.add_argument("action", help="skill, read, write, exec, …; or a command line by itself")
+    explain.add_argument("resource", nargs="*", help="a skill's name, a path, a command")
+    explain.add_argument("--agent", default="default", metavar="NAME", help="as for this agent")
+    add_common(explain)
+    lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
+    add_common(lint)
+    init = verbs.add_parser("init", help="add the rules of a starting policy to your configuration")
+    init.add_argument(
+        "name", nargs="?", choices=POLICY_NAMES, default="developer", help="(developer)"
+    )
+    how = init.add_mutually_exclusive_group()
+    how.add_argument("--stdout", action="store_true", help="only print the rules")
+    how.add_argument("--write", "--yes", action="store_true", help="add them without asking")
+    add_json(init)
+    init.set_defaults(start=None)
+
+
+def _init(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Add a starting policy to the user's file once the person confirms; 1 when nothing was."""
+    text = policy_text(options.name)
+    if options.stdout:
+        terminal.write(text)
+        return 0
+    places = places_of(options)
+    refuse_agents("policy init")
+    check_can_add(places)
+    count = len(starting_rules(options.name))
+    if not options.write:
+        if options.json or not sys.stdin.isatty():
+            raise UsageError("cannot ask without a terminal; use --write, or --stdout to look")
+        terminal.document(text)
+        terminal.prompt(
+            f"Add these {counted(count, 'rule')} to {shown(str(places.user_file))}? (y, n) "
+        )
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            terminal.note("nothing was written")
+            return 1
+    path = add_policy(options.name, places)
+    value = {"policy": options.name, "path": str(path), "rules": count}
+    said = f"added {counted(count, 'rule')} of the policy {options.name} to {shown(str(path))}"
+    terminal.answer(value, said, as_json=options.json)
+    return 0
+
+
+def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the decision, or the findings; 1 when it is deny, or there are some."""
+    if options.verb == "init":
+        return _init(options, terminal)
+    with house_of(options) as house:
+        if options.verb == "lint":
+            return _lint(house, terminal, is_json=options.json)
+        resource = " ".join(options.resource)
+        if options.action not in ACTIONS and (" " in options.action or not resource):
+            resource = " ".join((options.action, *options.resource))
+            options.action = "exec"
+        if not resource:
+            raise UsageError(f"expected what `{options.action}` is about")
+        if options.action == "exec":
+            judged = judged_line(house, resource, agent=options.agent)
+            if options.json:
+                terminal.json(_line_value(judged))
+            else:
+                _print_line(judged, terminal)
+            return 1 if judged.effect is Effect.DENY else 0
+        found = _explained(house, options.action, resource, options.agent)
+    if options.json:
+        terminal.json(explanation_value(found))
+    else:
+        _print_explanation(found, terminal)
+    return 1 if found.decision.effect is Effect.DENY else 0
+
+
+def _content_of(skill: Skill) -> SkillContent | None:
+    """Return what a skill's file says; None where it cannot be used, which `load` says."""
+    try:
+        return load(skill)
+    except SkillError:
+        return None
+
+
+def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
+    if action == "skill":
+        # Rules may be about skills that are not here yet.
+        with suppress(UnknownSkillError):
+            skill = house.index.get(resource)
+            return house.policy.explain_skill(skill, agent=agent, content=_content_of(skill))
+    return house.policy.explain(Permission(action=action, resource=resource), agent=agent)
+
+
+def _print_explanation(found: Explanation, terminal: Terminal) -> None:
+    wanted = f"{found.permission.action} {found.permission.resource}"
+    terminal.line(f"{terminal.effect(found.decision.effect)}  {shown(wanted)}")
+    terminal.line(f"  {shown(found.reason)}")
+    if found.matched:
+        terminal.line()
+        terminal.heading("rules that match")
+        _print_rules(found.matched, terminal)
+
+
+def _print_rules(rules: Sequence[MatchedRule], terminal: Terminal) -> None:
+    for matched in rules:
+        mark = "decides" if matched.decided else "counts in its layer" if matched.is_verdict else ""
+        rule = f"{matched.rule.effect} {matched.rule.action} {matched.rule.pattern}"
+        terminal.line(f"  {matched.layer} {matched.rule_index + 1}: {shown(rule)}  {mark}".rstrip())
+
+
+def _print_line(judged: JudgedLine, terminal: Terminal) -> None:
+    terminal.line(f"{terminal.effect(judged.effect)}  {shown(f'exec {judged.line}')}")
+    for reason in judged.reasons:
+        terminal.line(f"  {shown(reason)}")
+    many = len(judged.matched) > 1
+    if any(rules for _, rules in judged.matched):
+        terminal.line()
+        terminal.heading("rules that match")
+    for command, rules in judged.matched:
+        if many and rules:
+            terminal.line(f"  {shown(command)}")
+        _print_rules(rules, terminal)
+    if judged.commands:
+        terminal.line()
+        terminal.heading("how it was read")
+    for one in judged.commands:
+        _print_command(one, terminal)
+
+
+def _print_command(command: ReadCommand, terminal: Terminal) -> None:
+    effect = terminal.effect(command.judged.effect)
+    terminal.line(f"  {effect}  {shown(command_resource(command.reading.argv))}")
+    rows = list(_reading_rows(command.reading))
+    rows.insert(1, ("variables", _assigned(command.variables)))
+    rows.append(
+        ("redirects", ", ".join(f"{r.descriptor} {r.kind} {r.target}" for r in command.redirects))
+    )
+    if command.rule is not None:
+        rule = command.rule
+        marks = [name for name in ("unbound", "scripts") if getattr(rule, name)]
+        said = (
+            f"{command.layer} {command.rule_index + 1}: {rule.effect} {rule.action} {rule.pattern}"
+        )
+        rows.append(("rule", " ".join((said, *(f"({mark})" for mark in marks)))))
+    elif command.judged.reason:
+        rows.append(("rule", f"none: {command.judged.reason}"))
+    for label, text in rows:
+        if text:
+            terminal.indented(shown(text), 16, f"    {label:<12}")
+
+
+def _reading_rows(found: CommandReading) -> Iterator[tuple[str, str]]:
+    yield (
+        "program",
+        f"{found.program} ({found.source})" if found.source else f"{found.program} (no grammar)",
+    )
+    yield "sets", _assigned(found.variables)
+    yield "command", " ".join(found.sub_command)
+    yield "options", ", ".join(n if v is None else f"{n} {v}" for n, v in found.options)
+    yield "operands", ", ".join(found.operands)
+    yield "works in", ", ".join(found.directories)
+    yield "reads", ", ".join(found.reads)
+    yield "writes", ", ".join(found.writes)
+    yield "scripts", ", ".join(" or ".join(paths) for paths in found.scripts)
+    yield "to be named", "; ".join(found.hazards)
+    yield "not read", found.unknown
+    if found.starts is not None:
+        yield "starts", command_resource(found.starts.argv)
+        yield from _reading_rows(found.starts)
+
+
+def _assigned(variables: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in variables)
+
+
+def _line_value(judged: JudgedLine) -> dict[str, Any]:
+    verdict = judged.verdict
+    return {
+        "action": "exec",
+        "resource": judged.line,
+        "effect": judged.effect.value,
+        "layer": judged.layer,
+        "rule_index": _rule_index(judged),
+        "reason": judged.reason,
+        "reasons": list(judged.reasons),
+        "needs_shell": verdict.needs_shell,
+        "plan": None if verdict.structure is None else dict(verdict.structure.value()),
+        "rules": [
+            {"command": command, **matched_value(matched)}
+            for command, rules in judged.matched
+            for matched in rules
+        ],
+        "commands": [command_value(command) for command in judged.commands],
+    }
+
+
+def _rule_index(judged: JudgedLine) -> int | None:
+    places = [
+        matched.rule_index
+        for _, rules in judged.matched
+        for matched in rules
+        if matched.decided
+        and matched.layer == judged.layer
+        and matched.rule.effect is judged.effect
+    ]
+    return places[0] if places else None
+
+
+def _lint(house: Skillhouse, terminal: Terminal, *, is_json: bool) -> int:
+    layers = (*house.config.layers, *house.config.agents.values())
+    findings = lint_rules(layers)
+    if is_json:
+        terminal.json({"findings": [_finding_value(found) for found in findings]})
+        return 1 if findings else 0
+    for found in findings:
+        rule = f"{found.rule.effect} {found.rule.action} {found.rule.pattern}"
+        terminal.line(f"{found.layer} {found.rule_index + 1}: {shown(rule)}")
+        terminal.line(f"  {shown(found.message)} [{found.code}]")
+    rules = sum(len(layer.rules) for layer in layers)
+    terminal.note(f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}")
+    return 1 if findings else 0
+
+
+def _finding_value(found: RuleFinding) -> dict[str, Any]:
+    return {
+        "code": found.code,
+        "layer": found.layer,
+        "rule_index": found.rule_index,
+        "effect": found.rule.effect.value,
+        "action": found.rule.action,
+        "pattern": found.rule.pattern,
+        "message": found.message,
+        "by": found.by,
+    }
+
+
+VERBS = {"policy": Verb(_POLICY_EXAMPLES, _configure_policy, _policy)}

@@ -1,0 +1,284 @@
+"""The grammars of programs: what their options, sub-commands and operands mean.
+
+Each is a table in `grammars/`, read when a command of its program is first judged. Their
+format is in docs/reference/grammars.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HAZARDS: Mapping[str, str] = {
+    "runs": "`{}` runs a program or code",
+    "config": "`{}` reads settings, which can name programs",
+    "address": "`{}` names an address",
+    "installs": "`{}` installs",
+    "publishes": "`{}` publishes",
+    "pushes": "`{}` sends to another place",
+    "deletes": "`{}` deletes",
+    "rewrites": "`{}` rewrites what is elsewhere or was there before",
+    "elsewhere": "`{}` reaches outside the workspace",
+    "secret": "`{}` handles credentials",
+    "unbound": "`{}` runs whatever code the workspace holds: only a rule with `unbound = true` "
+    "covers it",
+}
+"""Kinds that a wildcard covers only where the rule names the words, and what is said of them."""
+
+OPTION_KINDS = frozenset(
+    {"plain", "words", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
+)
+OPERAND_KINDS = frozenset(
+    {
+        "text",
+        "words",
+        "read",
+        "write",
+        "web",
+        "remote",
+        "none",
+        "program",
+        "command",
+        "script",
+        "task",
+    }
+    | HAZARDS.keys()
+)
+_SPEC = re.compile(r"(-#|--?[^\s=]+|\+[^\s=]+)(=[?#]?)?")
+_DIRECTORY = Path(__file__).parent / "grammars"
+
+
+class GrammarError(Exception):
+    """A table of ours is not as its format says."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    """What one option means."""
+
+    kind: str
+    takes: str
+    """"": no value; "=": one, in the same word or the next; "=?": only in the same word; "=#": in
+    the next word only where that is digits."""
+    twin: str = ""
+    """The other spelling of it, as far as the order of the table shows it: a deny sees both."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CommandTable:
+    """A program or sub-command: its options, operands and sub-commands."""
+
+    options: dict[str, OptionRule] = field(default_factory=dict)
+    does: tuple[str, ...] = ()
+    """Hazards of the command itself."""
+    bare: tuple[str, ...] = ()
+    """Hazards of it without operands, such as an interpreter that then reads its input."""
+    operands: tuple[str, ...] = ()
+    """Kinds by position, the last repeats."""
+    last: str = ""
+    """Kind of the last operand, where it is another one."""
+    first_unless: frozenset[str] = frozenset()
+    """Options with which the first kind of operand is left out."""
+    task_file: tuple[str, ...] = ()
+    reader: str = ""
+    may_last: bool = True
+    commands: dict[str, CommandTable] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """Each word of a sub-command, aliases included, to its name."""
+    numbers: bool = False
+    """Whether `-5` is an option."""
+    prefixes: dict[str, OptionRule] = field(default_factory=dict)
+    """Beginnings of options whose rest is the value, as `-Xmx` of `-Xmx512m`."""
+    same_as: tuple[str, ...] = ()
+    """The sub-command that this is another name of."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Grammar:
+    """The grammar of one program."""
+
+    name: str
+    program: CommandTable
+    source: str
+    bundles: bool = True
+    """Whether letters may stand together behind one hyphen."""
+    glued: bool = True
+    """Whether a value may follow its letter in the same word; as `bundles`, when left out."""
+    permutes: bool = True
+    """Whether options may stand behind operands."""
+    anywhere: bool = False
+    """Whether options of the program may stand behind the sub-command."""
+    abbreviates: bool = False
+    """Whether the beginning of a sub-command is taken for it where no other begins so."""
+    same_as: tuple[str, ...] = ()
+    """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
+    argument_files: bool = False
+    """Whether a word `@FILE` means the words in a file."""
+    long_abbreviates: bool = True
+    """The same of long options. A rule never covers one; a deny sees it."""
+
+
+def grammar_of(program: str, *, module: bool = False) -> Grammar | None:
+    """Return the grammar of a program, by any of its names, or None where there is none.
+
+    Args:
+        program: A name without directories.
+        module: Whether it is a module of Python; some tables are of modules only.
+    """
+    entry = _names().get(program)
+    if entry is None or (entry[1] and not module):
+        return None
+    return _loaded(entry[0])
+
+
+def is_wrapper(grammar: Grammar) -> bool:
+    """Whether a program only starts another command, which rules judge for itself."""
+    return "command" in grammar.program.operands
+
+
+def all_grammars() -> tuple[str, ...]:
+    """Return the stems of all tables, for tests and documents."""
+    return tuple(sorted(path.stem for path in _DIRECTORY.glob("*.toml")))
+
+
+def names_of(stem: str) -> tuple[str, ...]:
+    """Return the names that a table's program goes by."""
+    return tuple(sorted(name for name, (of, _) in _names().items() if of == stem))
+
+
+_NAMES = re.compile(r"^names\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
+_MODULE_ONLY = re.compile(r"^module_only\s*=\s*true", re.MULTILINE)
+
+
+@functools.cache
+def _names() -> Mapping[str, tuple[str, bool]]:
+    """Return the table of each name; the heads of the files are searched and not parsed."""
+    names: dict[str, tuple[str, bool]] = {}
+    for path in _DIRECTORY.glob("*.toml"):
+        head = path.read_text(encoding="utf-8").partition("\n[")[0]
+        named = _NAMES.search(head)
+        words = re.findall(r'"([^"]+)"', named[1]) if named else [path.stem]
+        is_module = bool(_MODULE_ONLY.search(head))
+        for word in words:
+            if word in names:
+                raise GrammarError(f"`{word}` is in {names[word][0]}.toml and {path.name}")
+            names[word] = (path.stem, is_module)
+    return names
+
+
+@functools.cache
+def _loaded(stem: str) -> Grammar:
+    with (_DIRECTORY / f"{stem}.toml").open("rb") as file:
+        return read_grammar(stem, tomllib.load(file))
+
+
+_SWITCHES = frozenset(
+    {"argument_files", "bundles", "permutes", "anywhere", "abbreviates", "long_abbreviates"}
+)
+_GRAMMAR_KEYS = _SWITCHES | {
+    *("source", "names", "module_only", "same_as", "glued", "program", "commands")
+}
+_COMMAND_KEYS = OPTION_KINDS | frozenset(
+    "does bare operands first_unless task_file reader lasting aliases same_as".split()
+)
+
+
+def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
+    """Return a grammar from its table; raises GrammarError where the format is not kept."""
+    if unknown := table.keys() - _GRAMMAR_KEYS:
+        raise GrammarError(f"{name}: unknown key {min(unknown)}")
+    if not table.get("source"):
+        raise GrammarError(f"{name}: no source")
+    grammar = Grammar(
+        name=name,
+        source=table["source"],
+        program=_command(name, table.get("program", {})),
+        same_as=tuple(table.get("same_as", ())),
+        glued=table.get("glued", table.get("bundles", True)),
+        **{switch: table[switch] for switch in _SWITCHES & table.keys()},
+    )
+    for words, content in table.get("commands", {}).items():
+        at = grammar.program
+        *groups, last = words.split(" ")
+        for group in groups:
+            at = _sub_command(at, at.names.get(group, group))
+        known = at.commands.get(last)
+        made = _command(f"{name} {words}", content)
+        if known is not None:  # A group that was made for a sub-command that was listed before it.
+            made.commands, made.names = known.commands, known.names
+        at.commands[last] = made
+        for word in (last, *content.get("aliases", ())):
+            if at.names.setdefault(word, last) != last:
+                raise GrammarError(f"{name}: `{word}` means two sub-commands")
+    return grammar
+
+
+def _sub_command(at: CommandTable, word: str) -> CommandTable:
+    at.names.setdefault(word, word)
+    return at.commands.setdefault(word, CommandTable())
+
+
+def _command(where: str, table: Mapping[str, Any]) -> CommandTable:
+    if unknown := table.keys() - _COMMAND_KEYS:
+        raise GrammarError(f"{where}: unknown key {min(unknown)}")
+    does = tuple(table.get("does", "").split())
+    kinds = table.get("operands", "").split()
+    last = ""
+    if "..." in kinds:
+        at = kinds.index("...")
+        if at != len(kinds) - 2:
+            raise GrammarError(f"{where}: `...` must be the last but one")
+        kinds, last = kinds[:at], kinds[-1]
+    for kind in (*kinds, *filter(None, (last,))):
+        if kind not in OPERAND_KINDS:
+            raise GrammarError(f"{where}: unknown kind of operand {kind}")
+    bare = tuple(table.get("bare", "").split())
+    if unknown := {*does, *bare} - HAZARDS.keys():
+        raise GrammarError(f"{where}: unknown hazard {min(unknown)}")
+    made = CommandTable(
+        does=does,
+        bare=bare,
+        operands=tuple(kinds),
+        last=last,
+        first_unless=frozenset(word.rstrip("=?") for word in table.get("first_unless", "").split()),
+        task_file=tuple(table.get("task_file", ())),
+        reader=table.get("reader", ""),
+        may_last=table.get("lasting", True),
+        same_as=tuple(table.get("same_as", "").split()),
+    )
+    for kind in table.keys() & OPTION_KINDS:
+        _add_options(where, made, kind, table[kind].split())
+    return made
+
+
+def _add_options(where: str, made: CommandTable, kind: str, specs: list[str]) -> None:
+    before = ""
+    for spec in specs:
+        found = _SPEC.fullmatch(spec)
+        if found is None:
+            raise GrammarError(f"{where}: `{spec}` is no option")
+        word, takes = found[1], found[2] or ""
+        if word == "-#":
+            made.numbers = True
+            continue
+        if word[-1] == "*":
+            made.prefixes[word[:-1]] = OptionRule(kind, "=?")
+            continue
+        if word in made.options:
+            raise GrammarError(f"{where}: `{word}` is there twice")
+        twin = ""
+        if before and _is_short(before) and word[:2] == "--":
+            twin = before
+            short = made.options[before]
+            made.options[before] = OptionRule(short.kind, short.takes, word)
+        made.options[word] = OptionRule(kind, takes, twin)
+        before = word
+
+
+def _is_short(word: str) -> bool:
+    return len(word) == 2 and word[0] == "-"

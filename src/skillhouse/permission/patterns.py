@@ -1,0 +1,311 @@
+"""Patterns of rules about commands: what they cover, leave uncovered, and deny."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import posixpath
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from skillhouse.floor.rules import matches
+from skillhouse.permission.command_meaning import CommandMeaning, Hazard
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.plan import command_resource
+
+
+class Breadth(enum.IntEnum):
+    """How specifically the rules that allow a command name it."""
+
+    NONE = 0
+    PROGRAM = 1
+    """A wildcard after the program's name."""
+    NARROW = 2
+    """A wildcard after more than the program's name."""
+    EXACT = 3
+    ALL = 4
+    """The operator's `*` alone: any command whatever."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPattern:
+    """The pattern of a rule about commands, read once."""
+
+    text: str
+    words: tuple[str, ...]
+    """The words before the first wildcard."""
+    is_open: bool
+    """Whether any further words may follow."""
+    is_wild: bool = False
+    """Whether it has other wildcards than a final ` *`, and is compared as text."""
+
+    @property
+    def breadth(self) -> Breadth:
+        if not self.words:
+            is_all = self.is_wild and not self.text.strip("*")
+            return Breadth.ALL if is_all else Breadth.PROGRAM
+        if not self.is_open and not self.is_wild:
+            return Breadth.EXACT
+        return Breadth.NARROW if len(self.words) > 1 else Breadth.PROGRAM
+
+
+@functools.lru_cache(maxsize=4096)
+def command_pattern(text: str) -> CommandPattern:
+    """Return the pattern of a layer's rule: `*` and `?` are wildcards wherever they stand."""
+    head, is_open = text, False
+    if text.endswith(" *"):
+        head, is_open = text[:-2], True
+    if not any(sign in head for sign in "*?"):
+        try:
+            words = tuple(shlex.split(head))
+        except ValueError:
+            words = tuple(head.split(" "))
+        if words:
+            return CommandPattern(text, words, is_open)
+    literal = min((head.find(sign) for sign in "*?" if sign in head), default=len(head))
+    return CommandPattern(text, tuple(text[:literal].split(" ")[:-1]), is_open=False, is_wild=True)
+
+
+def covers_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
+    """Whether a pattern that allows is about a command; what it leaves is another question."""
+    argv = meaning.argv
+    if pattern.is_wild:
+        return _matches_text(pattern, _resource(argv))
+    words = pattern.words
+    if argv[: len(words)] == words and (pattern.is_open or len(argv) == len(words)):
+        return True
+    if argv[0] != words[0] or meaning.unknown or meaning.grammar is None:
+        return False
+    named = read_command(words)
+    return _is_about(named, meaning, is_open=pattern.is_open)
+
+
+def left_uncovered(
+    pattern: CommandPattern,
+    meaning: CommandMeaning,
+    *,
+    unbound: bool = False,
+    started: bool = False,
+    scripts: bool = False,
+) -> str:
+    """Return the first thing that a pattern which covers a command's words does not name, or "".
+
+    Args:
+        unbound: Whether the rule covers programs that run whatever code the workspace holds.
+        started: Whether it covers these where another program that it names starts them.
+        scripts: Whether it covers scripts and tasks of the workspace that it does not name.
+    """
+    if not pattern.is_open and not pattern.is_wild and pattern.words == meaning.argv:
+        return ""
+    named = read_command(pattern.words) if pattern.words else None
+    is_free = unbound or (started and named is not None and named.started is not None)
+    at: CommandMeaning | None = meaning
+    while at is not None:
+        for hazard in at.hazards:
+            is_named = _names(named, hazard) or (scripts and _is_script(at, hazard))
+            if not is_named or (hazard.kind == "unbound" and not is_free):
+                return hazard.said
+        if at.started is not None and at.started.unknown:
+            return at.started.unknown
+        # What runs in a container or on another machine has not the code of this workspace.
+        is_free = is_free or any(h.kind in _FAR for h in at.hazards if h.depth >= 0)
+        at = at.started
+        named = named.started if named is not None else None
+    return ""
+
+
+_FAR = ("runs", "elsewhere")
+
+
+def denies_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
+    """Whether a pattern that denies or asks is about a command, however it is spelt."""
+    if _denies(pattern, meaning):
+        return True
+    in_full = _in_full(meaning)
+    return in_full is not None and _denies(pattern, in_full)
+
+
+def programs_of(meaning: CommandMeaning) -> frozenset[str]:
+    """Return the names by which a pattern may mean a command: its own and what it starts."""
+    names: set[str] = set()
+    at: CommandMeaning | None = meaning
+    while at is not None:
+        names |= {at.argv[0], at.program}
+        if at.grammar is not None and at.grammar.same_as:
+            names.add(at.grammar.same_as[0])
+        at = at.started
+    return frozenset(names)
+
+
+def _in_full(meaning: CommandMeaning) -> CommandMeaning | None:
+    """Return a command by the words that its program is short for, or None where it is not."""
+    if meaning.grammar is None or not meaning.grammar.same_as:
+        return None
+    return read_command((*meaning.grammar.same_as, *meaning.argv[1:]))
+
+
+def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
+    if pattern.is_wild:
+        texts = [_resource(meaning.argv), *map(_resource, _plain_words(meaning))]
+        return any(_matches_text(pattern, text) for text in texts)
+    words = pattern.words
+    at: CommandMeaning | None = meaning
+    while at is not None:
+        if at.argv[: len(words)] == words and (pattern.is_open or len(at.argv) == len(words)):
+            return True
+        named = read_command(words)
+        if named.program == at.program and at.grammar is not None:
+            if at.unknown or (named.unknown and not named.cut):
+                if pattern.is_open and _follow(words[1:], at.argv[1:]):
+                    return True
+            elif _is_about(named, at, is_open=pattern.is_open, is_denial=True):
+                return True
+        at = at.started
+    return False
+
+
+def applies_to_command(text: str, argv: tuple[str, ...], *, allows: bool) -> bool:
+    """Whether the pattern of a rule is about a command: one that denies, however that is spelt."""
+    pattern, meaning = command_pattern(text), read_command(argv)
+    is_about = covers_command if allows else denies_command
+    return pattern.breadth is Breadth.ALL or is_about(pattern, meaning)
+
+
+def _plain_words(meaning: CommandMeaning) -> Iterator[tuple[str, ...]]:
+    """Yield a command's words by the full names of its sub-command, without what is before it."""
+    if meaning.grammar is None:
+        return
+    yield (meaning.program, *meaning.path, *meaning.words(meaning.operands))
+    if meaning.path:
+        rest = [w for w in meaning.argv[1:] if w[:1] == "-"]
+        yield (meaning.program, *meaning.path, *rest, *meaning.words(meaning.operands))
+    if meaning.started is not None:
+        yield meaning.started.argv
+        yield from _plain_words(meaning.started)
+
+
+def _is_about(
+    named: CommandMeaning, meaning: CommandMeaning, *, is_open: bool, is_denial: bool = False
+) -> bool:
+    """Whether the words of a rule are those of a command, by its grammar."""
+    if named.unknown and not (named.cut and is_open):
+        return False
+    if named.path != meaning.path[: len(named.path)]:
+        return False
+    ours, theirs = _own_operands(named), _own_operands(meaning)
+    if ours and named.path != meaning.path:
+        return False
+    # A deny of `rm x` is about `rm y x` as well.
+    if not (_in_order(ours, theirs) if is_denial else ours == theirs[: len(ours)]):
+        return False
+    given = {(option.name, option.value) for option in meaning.options}
+    names = {option.name for option in meaning.options}
+    if is_denial:
+        given |= {(option.twin, option.value) for option in meaning.options if option.twin}
+        names |= {option.twin for option in meaning.options}
+    for option in named.options:
+        if (option.name, option.value) not in given and not (is_denial and option.is_global):
+            return False
+    if named.cut and named.cut not in names:
+        return False
+    if named.started is not None:
+        if meaning.started is None:
+            return False
+        if not _starts(named.started, meaning.started, is_open=is_open, is_denial=is_denial):
+            return False
+    if is_open:
+        return True
+    if named.path != meaning.path or len(ours) != len(theirs):
+        return False
+    if named.started is None and meaning.started is not None:
+        return False
+    return is_denial or _local(named) == _local(meaning)
+
+
+def _starts(
+    named: CommandMeaning, meaning: CommandMeaning, *, is_open: bool, is_denial: bool
+) -> bool:
+    count = len(named.argv)
+    if meaning.argv[:count] == named.argv and (is_open or len(meaning.argv) == count):
+        return True
+    same = named.program == meaning.program if is_denial else named.argv[0] == meaning.argv[0]
+    if not same or meaning.grammar is None or meaning.unknown:
+        return False
+    return _is_about(named, meaning, is_open=is_open, is_denial=is_denial)
+
+
+def _own_operands(meaning: CommandMeaning) -> tuple[str, ...]:
+    """Return the operands that are not words of what the command starts."""
+    places = meaning.operands
+    if meaning.started is not None:
+        places = [place for place in places if place < meaning.at]
+    return meaning.words(places)
+
+
+def _local(meaning: CommandMeaning) -> list[tuple[str, str]]:
+    return sorted((o.name, o.value or "") for o in meaning.options if not o.is_global)
+
+
+def _names(named: CommandMeaning | None, hazard: Hazard) -> bool:
+    """Whether the words of a rule name what a hazard is about."""
+    if named is None:
+        return False
+    if hazard.option is not None:
+        return any((o.name, o.value) == hazard.option for o in named.options)
+    if hazard.operand >= 0:
+        return len(named.operands) > hazard.operand
+    return len(named.path) >= hazard.depth
+
+
+_resource = functools.lru_cache(maxsize=256)(command_resource)
+
+
+def _matches_text(pattern: CommandPattern, text: str) -> bool:
+    """Whether a pattern with other wildcards matches; its final ` *` is also no further word."""
+    bare = pattern.text.removesuffix(" *")
+    return matches(pattern.text, text) or (bare != pattern.text and matches(bare, text))
+
+
+def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
+    """Whether a hazard is a script or task of the workspace, asked about by the digest of its file.
+
+    INVARIANT: the `scripts` of the command hold that file.
+    """
+    place = hazard.operand
+    if hazard.kind != "runs" or not 0 <= place < len(meaning.kinds):
+        return False
+    kind, started = meaning.kinds[place], meaning.started
+    if kind == "task":
+        return bool(meaning.scripts)
+    path = posixpath.normpath(meaning.argv[meaning.operands[place]])
+    # Without a suffix it may be a directory or a name to which the interpreter adds one.
+    if path.startswith(("-", "/dev/")) or not posixpath.splitext(path)[1]:
+        return False
+    if kind == "program":
+        # Whether its path is one of the workspace is seen only here.
+        is_inside = path[0] not in "/~" and not path.startswith("../")
+        # In a container, and among packages, it is not one of the workspace.
+        is_here = all(h is hazard or h.kind == "unbound" for h in meaning.hazards)
+        return started is not None and bool(started.scripts) and is_inside and is_here
+    return kind == "script" and bool(meaning.scripts)
+
+
+def _in_order(words: Sequence[str], others: Sequence[str]) -> bool:
+    rest = iter(others)
+    return all(word in rest for word in words)
+
+
+def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
+    """Whether all words are in a command in this order, a long option perhaps cut short."""
+    rest = iter(argv)
+    return all(any(_is_word(word, given) for given in rest) for word in words)
+
+
+def _is_word(word: str, given: str) -> bool:
+    if given == word:
+        return True
+    if len(word) == 2 and word[0] == "-" and given[:1] == "-" and given[1:2] != "-":
+        return word[1] in given  # A letter among others: `-lc` of a shell.
+    name = given.partition("=")[0]
+    return word[:2] == "--" and len(name) > 2 and word.partition("=")[0].startswith(name)

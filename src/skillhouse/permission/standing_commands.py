@@ -1,0 +1,108 @@
+"""The rule that a standing approval of a command writes, and the rules that are narrower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skillhouse.permission import hazards
+from skillhouse.permission.command_meaning import CommandMeaning
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.patterns import command_pattern, covers_command, left_uncovered
+from skillhouse.permission.plan import command_resource
+
+
+def standing_rule(argv: Sequence[str]) -> str:
+    """Return the pattern of the rule that a standing approval of a command writes, or "" for none.
+
+    It is the words of the sub-command with the options given, then ` *`. Of a program without a
+    grammar, of a group of sub-commands and of what writes files it is the exact command. There is
+    none for a command with a hazard, such as one that installs, deletes or names an address, and
+    none for one that is not understood.
+
+    >>> standing_rule(["git", "log", "--oneline", "main"]), standing_rule(["git", "push"])
+    ('git log --oneline *', '')
+    """
+    words = tuple(argv)
+    if not words or not words[0] or any(sign in word for word in words for sign in "*?"):
+        return ""
+    meaning = read_command(words)
+    if not _may_last(meaning):
+        return ""
+    exact = _exact(meaning)
+    rule = command_resource(exact) if exact else f"{command_resource(_named(meaning))} *"
+    return rule if _covers(rule, meaning) else ""
+
+
+def narrows(offered: str, given: str) -> bool:
+    """Whether a rule about commands covers no more than the one that was offered.
+
+    A rule without a wildcard is narrowed by itself only. One with ` *` is narrowed by each rule
+    of the same words and more, that would itself be offered: more words may name a hazard, which
+    the wildcard alone does not cover.
+
+    >>> narrows("git log *", "git log --oneline *"), narrows("git log *", "git *")
+    (True, False)
+    """
+    if given == offered:
+        return True
+    wide, narrow = command_pattern(offered), command_pattern(given)
+    if not wide.is_open or wide.is_wild or narrow.is_wild or not narrow.words:
+        return False
+    meaning = read_command(narrow.words)
+    return (
+        _may_last(meaning)
+        and covers_command(wide, meaning)
+        and not left_uncovered(wide, meaning)
+        and (not narrow.is_open or not _is_group(meaning))
+    )
+
+
+def _may_last(meaning: CommandMeaning) -> bool:
+    if meaning.grammar is None:
+        name = hazards.base_name(meaning.argv[0])
+        return not (
+            hazards.running(name)
+            or name in hazards.PRIVILEGED
+            or hazards.destruction(meaning.argv)
+            or meaning.scripts
+        )
+    if meaning.unknown or meaning.hazards or meaning.inner or meaning.environment:
+        return False
+    if meaning.started is not None or meaning.scripts:
+        return False
+    return meaning.table is not None and meaning.table.may_last and not _takes_address(meaning)
+
+
+def _takes_address(meaning: CommandMeaning) -> bool:
+    """Whether the grammar has an address of the web in its place, which could be any."""
+    table = meaning.table
+    if table is None:
+        return False
+    given = (table.options.get(option.name) for option in meaning.options)
+    return "web" in (*table.operands, table.last, *(rule.kind for rule in given if rule))
+
+
+def _exact(meaning: CommandMeaning) -> tuple[str, ...]:
+    """Return all words of a command of which only the exact rule may last; else nothing."""
+    writes = meaning.writes or meaning.written_values
+    return meaning.argv if meaning.grammar is None or writes or _is_group(meaning) else ()
+
+
+def _is_group(meaning: CommandMeaning) -> bool:
+    """Whether further words could make it another sub-command."""
+    return meaning.table is not None and bool(meaning.table.commands)
+
+
+def _named(meaning: CommandMeaning) -> tuple[str, ...]:
+    """Return the program, its sub-command and its options, in the order given."""
+    operands = frozenset(meaning.operands)
+    words = [word for at, word in enumerate(meaning.argv) if at not in operands]
+    return tuple(word for word in words if word != "--")
+
+
+def _covers(rule: str, meaning: CommandMeaning) -> bool:
+    """Whether a rule as it is written covers the command, and no other wildcard is in it."""
+    pattern = command_pattern(rule)
+    if pattern.is_wild or not covers_command(pattern, meaning) or left_uncovered(pattern, meaning):
+        return False
+    return pattern.is_open is not bool(_exact(meaning))

@@ -1,0 +1,321 @@
+"""Scripts of the workspace that allowed commands run: each is approved once, by its digest.
+
+A rule may cover a script with any arguments (`python scripts/recalc.py *`). What it names can be
+another file tomorrow, so that a person is asked once about its bytes and again when they change.
+What runs is a sealed copy of the approved bytes (`ScriptRuns.copies`). A script that cannot be
+bound so, such as one behind a symbolic link, is asked about each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from skillhouse.approval import Approval, ApprovedScript, ScriptStore
+from skillhouse.permission import (
+    Breadth,
+    CommandPlan,
+    CommandVerdict,
+    Effect,
+    LayerRules,
+    Permission,
+    SimpleCommand,
+    only_reads,
+    read_command,
+    unwrapped,
+)
+from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
+from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
+from skillhouse.tools.tool import Session
+
+_GLOB = frozenset("*?[\0")
+"""In a script's name: another file may be what runs."""
+_SHOWING = frozenset(
+    "echo printf cat head tail grep rg uniq wc cut tr ls pwd date true false test [ jq nl tac "
+    "column basename dirname which".split()
+)
+_GIT_SHOWS = (("log",), ("status",), ("diff",), ("show",))
+_WRITING = frozenset("mkdir touch tee cp mv rm".split())
+"""Programs whose grammar says all that they write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRuns:
+    """The scripts that the commands of one plan run."""
+
+    needs: tuple[PermissionRequest, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 in hex of each that is bound, by its path below the workspace."""
+    new: tuple[str, ...] = ()
+    """Those of them that are not approved yet."""
+    odd: tuple[str, ...] = ()
+    """Scripts that cannot be bound, as the commands name them."""
+    runs_alone: bool = False
+    """Whether no other call may change the workspace meanwhile: it could rename a directory above
+    a script, or make one that is not there. What runs any code of the workspace is left out."""
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptPlaces:
+    """Where scripts are, and what is known of them."""
+
+    root: str
+    """Real path of the workspace."""
+    approved: Callable[[], Mapping[str, str]]
+    """Returns the approved digest of each path."""
+    is_of_skill: Callable[[str], bool]
+    """Whether a real path is in a loaded skill that may be loaded now: its own approval is about
+    all its files."""
+
+
+def script_runs(
+    verdict: CommandVerdict, plan: CommandPlan, rules: LayerRules, places: ScriptPlaces
+) -> ScriptRuns:
+    """Return what the scripts of a plan need, as the files are now.
+
+    Only commands that a rule allows count: of any other the person is asked, and that question is
+    bound to its files. The operator's `*` alone has allowed all that runs.
+    """
+    base = os.path.join(places.root, plan.directory)
+    known: Mapping[str, str] | None = None
+    needs: list[PermissionRequest] = []
+    digests: dict[str, str] = {}
+    new: list[str] = []
+    unbound: list[str] = []
+    alone = False
+    for judged in verdict.commands:
+        if judged.effect is not Effect.ALLOW or rules.rule(judged.argv).cover is Breadth.ALL:
+            continue
+        for candidates in _scripts_of(judged.argv, judged.scripts, base):
+            found = _found(candidates, base, places)
+            alone = alone or not (judged.unbound or found.is_of_skill)
+            odd = found.odd or _changed_by_line(found.paths, plan, judged.argv, base)
+            if odd:
+                unbound.append(candidates[0])
+                needs.append(_each_time(candidates[0], odd))
+            elif found.path:
+                known = places.approved() if known is None else known
+                digests[found.path] = found.digest
+                if known.get(found.path) != found.digest and found.path not in new:
+                    new.append(found.path)
+                    needs.append(_once_for(found.path, places.root, is_known=found.path in known))
+    facts = tuple(("script", f"{path} sha256:{digests[path]}") for path in new)
+    return ScriptRuns(
+        needs=tuple(needs),
+        digests=digests,
+        new=tuple(new),
+        odd=tuple(unbound),
+        runs_alone=alone,
+        facts=facts,
+    )
+
+
+def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str, bytes]:
+    """Return the approved bytes of each script by its real path, to be sealed.
+
+    Args:
+        before: What was decided about.
+        now: The same at the moment of the run, when no other call changes the workspace.
+        root: Real path of the workspace.
+
+    Raises:
+        RefusedError: something has changed in between.
+    """
+    names = sorted(
+        path
+        for path in {*before.digests, *now.digests}
+        if before.digests.get(path) != now.digests.get(path)
+    )
+    if names or before.odd != now.odd:
+        shown = f"`{names[0]}`" if names else "a script"
+        raise RefusedError(f"nothing was done: {shown} has changed meanwhile; try again")
+    copies = {}
+    for path, digest in before.digests.items():
+        data = _bytes(os.path.join(root, path))
+        if data is None or hashlib.sha256(data).hexdigest() != digest:
+            raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
+        copies[os.path.join(root, path)] = data
+    return copies
+
+
+def keeping(
+    store: ScriptStore, runs: ScriptRuns, root: str, session: Session
+) -> Callable[[Approval], None] | None:
+    """Return what keeps the scripts of an approved call, or None where none is new."""
+    new = tuple(
+        ApprovedScript(
+            workspace=root,
+            path=path,
+            digest=runs.digests[path],
+            user=session.user,
+            agent=session.agent,
+        )
+        for path in runs.new
+    )
+
+    def keep(approval: Approval) -> None:
+        store.add(
+            [replace(one, device=approval.device, approved_ms=approval.closed_ms) for one in new]
+        )
+
+    return keep if new else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """The file that a command runs as a script."""
+
+    paths: tuple[str, ...]
+    """Absolute, without `..`: where a file would be meant."""
+    path: str = ""
+    """Below the workspace; empty where there is none, or none that has to be approved."""
+    digest: str = ""
+    odd: str = ""
+    """Why it is asked about each time."""
+    is_of_skill: bool = False
+
+
+def _scripts_of(
+    argv: tuple[str, ...], scripts: Sequence[tuple[str, ...]], base: str
+) -> Iterator[tuple[str, ...]]:
+    """Yield the candidates of each script; a program that is named by its path is one itself."""
+    if "/" in argv[0] and (argv[0],) not in scripts:
+        yield (argv[0],)
+    yield from scripts
+    if read_command(argv).unknown:
+        yield from ((path,) for path in files_that_run(argv, base))
+
+
+def _found(candidates: Sequence[str], base: str, places: ScriptPlaces) -> _Found:
+    paths = tuple(os.path.normpath(os.path.join(base, one)) for one in _all(candidates, base))
+    if any(_GLOB & {*one} for one in candidates):
+        return _Found(paths=paths, odd="its name is a pattern")
+    path = next(filter(os.path.lexists, _above(paths, candidates, base, places.root)), "")
+    if not path:
+        odd = "" if not any(map(_has_neighbour, paths)) else "another file may be what runs"
+        return _Found(paths=paths, odd=odd)
+    real = os.path.realpath(path)
+    # Where `..` follows a link, or the path is one, it may be another file at the next moment.
+    # Links outside the workspace are none that a command can change.
+    if any(_follows_link(os.path.join(base, one), places.root) for one in (*candidates, path)):
+        return _Found(paths=paths, odd="it is reached through a symbolic link")
+    if places.is_of_skill(real):
+        return _Found(paths=paths, is_of_skill=True)
+    if real != path or not real.startswith(f"{places.root}/"):
+        return _Found(paths=paths, odd="it is outside the workspace")
+    paths = (*paths, real)
+    data = _bytes(real)
+    if data is None:
+        return _Found(paths=paths, odd="it is not a file that can be read whole")
+    relative = real[len(places.root) + 1 :]
+    return _Found(paths=paths, path=relative, digest=hashlib.sha256(data).hexdigest())
+
+
+def _follows_link(path: str, root: str) -> bool:
+    """Whether a path leads elsewhere than it says, by a link of the workspace."""
+    plain = os.path.normpath(path)
+    is_inside = plain.startswith(f"{root}/") or path.startswith(f"{root}/")
+    return is_inside and os.path.lexists(path) and os.path.realpath(path) != plain
+
+
+def _all(candidates: Sequence[str], base: str) -> Iterator[str]:
+    yield from (os.path.join(base, one) for one in candidates if "\0" not in one)
+
+
+def _above(paths: Sequence[str], candidates: Sequence[str], base: str, root: str) -> Iterator[str]:
+    """Yield the paths, and where a plain name is not there those of it further up: npm, just and
+    others look for their file there."""
+    yield from paths
+    directory = os.path.normpath(base)
+    while directory.startswith(f"{root}/"):
+        directory = os.path.dirname(directory)
+        yield from (os.path.join(directory, one) for one in candidates if "/" not in one)
+
+
+def _has_neighbour(path: str) -> bool:
+    """Whether there is a file of that name with a suffix, which some programs run instead."""
+    directory, name = os.path.split(path)
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    return "." not in name and any(one.startswith(f"{name}.") for one in names)
+
+
+def _bytes(path: str) -> bytes | None:
+    """Return the bytes of a regular file of at most `SEALED_BYTES_MAX`; else None."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with open(os.open(path, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            data = file.read(SEALED_BYTES_MAX + 1)
+    except OSError:
+        return None
+    return data if len(data) <= SEALED_BYTES_MAX else None
+
+
+def _changed_by_line(
+    paths: Sequence[str], plan: CommandPlan, argv: Sequence[str], base: str
+) -> str:
+    """Return why the line itself may decide what the script is, or nothing.
+
+    A sealed copy keeps a file, but not the names of the directories above it, and there is none of
+    a file that only comes to be.
+    """
+    seen = False
+    for command in plan.commands():
+        inner = unwrapped(command.argv) or command.argv
+        is_own = not seen and inner == tuple(argv)
+        seen = seen or is_own
+        written = [r.target for r in command.redirects if r.kind in ("write", "append")]
+        if not is_own and not _only_shows(inner):
+            known = _written(command)
+            if known is None:
+                return "another command of the line may change it"
+            written += known
+        for target in written:
+            real = os.path.realpath(os.path.join(base, target))
+            if any(path == real or path.startswith(f"{real}/") for path in paths):
+                return "the line writes it"
+    return ""
+
+
+def _written(command: SimpleCommand) -> list[str] | None:
+    """Return all that a command writes, or None where its grammar does not say."""
+    meaning = read_command(unwrapped(command.argv) or command.argv)
+    is_known = meaning.is_quiet and not (command.patterns or meaning.directory)
+    if not is_known or meaning.program not in _WRITING:
+        return None
+    if meaning.program in ("mv", "cp") and len(meaning.argv) > 3:
+        # With options a link may be copied as one.
+        return None
+    return [*meaning.words(meaning.writes), *meaning.written_values]
+
+
+def _only_shows(argv: tuple[str, ...]) -> bool:
+    meaning = read_command(argv)
+    if meaning.program == "git":
+        return only_reads(argv) and meaning.path[:1] in _GIT_SHOWS
+    return meaning.program in _SHOWING and only_reads(argv)
+
+
+def _once_for(path: str, root: str, *, is_known: bool) -> PermissionRequest:
+    said = "has changed since it was approved" if is_known else "was not approved yet"
+    return PermissionRequest(
+        permission=Permission(action=SCRIPT, resource=os.path.join(root, path)),
+        default=Effect.ASK,
+        why=f"`{path}` {said}; an approval holds until it changes",
+    )
+
+
+def _each_time(name: str, odd: str) -> PermissionRequest:
+    return PermissionRequest(
+        permission=Permission(action=SCRIPT, resource=name),
+        default=Effect.ASK,
+        why=f"the script `{name[:80]}` is asked about each time: {odd}",
+    )

@@ -1,0 +1,86 @@
+"""What a command's run comes to in words: its title, its result, what was withheld from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from skillhouse.permission import CommandVerdict, command_resource
+from skillhouse.sandbox import Completed
+from skillhouse.tools.call import Output
+from skillhouse.tools.command_inputs import CommandInputs, changed_files
+
+TITLE_MAX = 160
+"""Characters of a question's title, beyond which its commands are counted."""
+_LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat '")
+"""What git says of a file that it could not write, whatever its exit code (git 2.39, entry.c)."""
+
+
+def titled(programs: Sequence[tuple[str, ...]]) -> str:
+    shown: list[str] = []
+    for at, argv in enumerate(programs):
+        text = command_resource(argv)
+        if shown and sum(map(len, shown)) + len(text) > TITLE_MAX:
+            return f"{' ; '.join(shown)} ; and {len(programs) - at} more commands"
+        shown.append(text if len(text) <= TITLE_MAX else f"{text[:TITLE_MAX]}…")
+    return " ; ".join(shown)
+
+
+def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool]) -> str:
+    if all(granted) or not any(granted):
+        return ""
+    named: dict[bool, list[str]] = {True: [], False: []}
+    for argv, may in zip(programs, granted, strict=True):
+        if (name := f"`{argv[0]}`") not in named[may]:
+            named[may].append(name)
+    yes, no = ", ".join(named[True]), ", ".join(named[False])
+    return f"network withheld: rules grant it to {yes} and not to {no}; run each by itself"
+
+
+def unbound_programs(verdict: CommandVerdict) -> str:
+    """Return that programs which run any code of the workspace have no network, or ""."""
+    names = dict.fromkeys(f"`{judged.argv[0]}`" for judged in verdict.commands if judged.unbound)
+    if not names:
+        return ""
+    return f"no network: {', '.join(names)} runs whatever code the workspace holds"
+
+
+def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:
+    names = ", ".join(changed_files(approved, root))
+    return replace(output, text=f"{output.text}\n[changed: {names}]") if names else output
+
+
+def output_of(done: Completed, level: str, *, network: str) -> Output:
+    stdout = done.stdout.decode("utf-8", "replace")
+    stderr = done.stderr.decode("utf-8", "replace")
+    if done.limit:
+        failure = f"stopped: the limit on {done.limit} was reached"
+    elif done.signal is not None:
+        failure = f"ended by signal {done.signal}"
+    elif done.exit_code:
+        failure = f"exit code {done.exit_code}"
+    else:
+        failure = _half_done(stderr)
+    notes = "\n".join(f"[{note}]" for note in done.notes)
+    changes = f"[written: {', '.join(done.changes)}]" if done.changes else ""
+    cut = "[output cut]" if done.truncated else ""
+    parts = (failure, stdout, f"[stderr]\n{stderr}" if stderr else "", changes, notes, cut)
+    exit_code = -1 if done.exit_code is None else done.exit_code
+    return Output(
+        text="\n".join(filter(None, parts)) or "[no output]",
+        data={"exit_code": exit_code, "stdout": stdout, "stderr": stderr, "limit": done.limit},
+        failed=bool(failure),
+        detail={
+            "exit_code": exit_code,
+            "limit": done.limit,
+            "sandbox": str(level),
+            "network": network,
+        },
+    )
+
+
+def _half_done(stderr: str) -> str:
+    # Git passes over protected files and ends with 0.
+    if not any(text in stderr for text in _LEFT_BY_GIT):
+        return ""
+    return "half done: git could not write protected files, see below; name the git command itself"
