@@ -109,13 +109,14 @@ def left_uncovered(
         if at.started is not None and at.started.unknown:
             return at.started.unknown
         # What runs in a container or on another machine has not the code of this workspace.
-        is_free = is_free or any(h.kind in _FAR for h in at.hazards if h.depth >= 0)
+        is_free = is_free or any(h.kind in FAR for h in at.hazards if h.depth >= 0)
         at = at.started
         named = named.started if named is not None else None
     return ""
 
 
-_FAR = ("runs", "elsewhere")
+FAR = ("runs", "elsewhere")
+"""What a command does that starts another one in a container or on another machine."""
 
 
 def denies_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
@@ -293,7 +294,7 @@ def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
 
 def _in_order(words: Sequence[str], others: Sequence[str]) -> bool:
     rest = iter(others)
-    return all(word in rest for word in words)
+    return all(any(word == other or word in other.split(",") for other in rest) for word in words)
 
 
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
