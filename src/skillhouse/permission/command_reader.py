@@ -101,7 +101,7 @@ class _Reader:
                 break
         meaning.table = table = self._tables[-1]
         if table.same_as:
-            meaning.path = table.same_as
+            meaning.groups, meaning.path = meaning.path[:-1], table.same_as
         if self._grammar.argument_files and (file := _argument_file(meaning)):
             meaning.unknown = f"`{file[:60]}` means the words in a file"
             return

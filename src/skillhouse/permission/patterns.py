@@ -192,10 +192,13 @@ def _is_about(
     """Whether the words of a rule are those of a command, by its grammar."""
     if named.unknown and not (named.cut and is_open):
         return False
-    if named.path != meaning.path[: len(named.path)]:
-        return False
     ours, theirs = _own_operands(named), _own_operands(meaning)
-    if ours and named.path != meaning.path:
+    if is_denial and is_open and named.path and named.path == meaning.groups[: len(named.path)]:
+        return not (ours or named.options)
+    further = named.path[len(meaning.path) :]
+    if named.path[: len(meaning.path)] == meaning.path and further and is_denial:
+        ours = (*further, *ours)  # In `kubectl get pods,secrets` the kind is no sub-command.
+    elif named.path != meaning.path[: len(named.path)] or (ours and named.path != meaning.path):
         return False
     # A deny of `rm x` is about `rm y x` as well.
     if not (_in_order(ours, theirs) if is_denial else ours == theirs[: len(ours)]):
