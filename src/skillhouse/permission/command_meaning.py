@@ -42,6 +42,8 @@ class CommandMeaning:
     grammar: Grammar | None
     path: tuple[str, ...] = ()
     """The words of the sub-command, each by its full name."""
+    groups: tuple[str, ...] = ()
+    """The groups that the sub-command was written under, where its full name has none."""
     table: CommandTable | None = None
     options: list[Option] = field(default_factory=list)
     operands: list[int] = field(default_factory=list)

@@ -101,7 +101,7 @@ class _Reader:
                 break
         meaning.table = table = self._tables[-1]
         if table.same_as:
-            meaning.path = table.same_as
+            meaning.groups, meaning.path = meaning.path[:-1], table.same_as
         if self._grammar.argument_files and (file := _argument_file(meaning)):
             meaning.unknown = f"`{file[:60]}` means the words in a file"
             return
@@ -312,6 +312,8 @@ class _Reader:
             if self._tables[-1].reader == "npm_exec" and argv[at - 1] != "--":
                 # npm takes the `--` away that ends its own options, also behind the program.
                 at += argv[at + 1 : at + 2] == ("--",)
+            if word.endswith(".py") and "/" not in word:
+                meaning.scripts.append((word,))  # `uv run x.py`
             meaning.started = read_command((word, *argv[at + 1 :]), self._depth + 1)
             meaning.at = at
 

@@ -190,6 +190,21 @@ def _requirement(meaning: CommandMeaning) -> None:
             meaning.hazards.append(Hazard("address", said, option=(option.name, value)))
 
 
+_PACKAGE_ADDRESS = re.compile(
+    r"(?:.+@)?(?:(?:github|gitlab|bitbucket|gist|git|ssh|https?|file|link|portal|npm)[:+]|"
+    r"(?![@./])[\w.-]+/[\w.-]+(?:#|$))"
+)
+
+
+def _package(meaning: CommandMeaning) -> None:
+    """A package by an address: `USER/REPO`, `git+…`, `NAME@npm:OTHER` (npm-install(1))."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        if _PACKAGE_ADDRESS.match(word):
+            said = HAZARDS["address"].format(word[:60])
+            meaning.hazards.append(Hazard("address", said, operand=index))
+
+
 _SECRET_KINDS = re.compile(r"secret|token|credential|password|key")
 
 
@@ -300,6 +315,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "prefixed": _prefixed,
     "prints": _prints,
     "qpdf": _qpdf,
+    "package": _package,
     "requirement": _requirement,
     "tar_old_style": _tar_old_style,
     "test": _test,

@@ -109,13 +109,14 @@ def left_uncovered(
         if at.started is not None and at.started.unknown:
             return at.started.unknown
         # What runs in a container or on another machine has not the code of this workspace.
-        is_free = is_free or any(h.kind in _FAR for h in at.hazards if h.depth >= 0)
+        is_free = is_free or any(h.kind in FAR for h in at.hazards if h.depth >= 0)
         at = at.started
         named = named.started if named is not None else None
     return ""
 
 
-_FAR = ("runs", "elsewhere")
+FAR = ("runs", "elsewhere")
+"""What a command does that starts another one in a container or on another machine."""
 
 
 def denies_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
@@ -191,10 +192,13 @@ def _is_about(
     """Whether the words of a rule are those of a command, by its grammar."""
     if named.unknown and not (named.cut and is_open):
         return False
-    if named.path != meaning.path[: len(named.path)]:
-        return False
     ours, theirs = _own_operands(named), _own_operands(meaning)
-    if ours and named.path != meaning.path:
+    if is_denial and is_open and named.path and named.path == meaning.groups[: len(named.path)]:
+        return not (ours or named.options)
+    further = named.path[len(meaning.path) :]
+    if named.path[: len(meaning.path)] == meaning.path and further and is_denial:
+        ours = (*further, *ours)  # In `kubectl get pods,secrets` the kind is no sub-command.
+    elif named.path != meaning.path[: len(named.path)] or (ours and named.path != meaning.path):
         return False
     # A deny of `rm x` is about `rm y x` as well.
     if not (_in_order(ours, theirs) if is_denial else ours == theirs[: len(ours)]):
@@ -293,7 +297,7 @@ def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
 
 def _in_order(words: Sequence[str], others: Sequence[str]) -> bool:
     rest = iter(others)
-    return all(word in rest for word in words)
+    return all(any(word == other or word in other.split(",") for other in rest) for word in words)
 
 
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:

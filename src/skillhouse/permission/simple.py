@@ -16,7 +16,7 @@ from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
-from skillhouse.permission.patterns import Breadth
+from skillhouse.permission.patterns import FAR, Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
@@ -207,6 +207,10 @@ class CommandJudge:
             if concern := self._loose_path(word):
                 return concern
         if meaning.started is not None:
+            program = meaning.started.argv[0]
+            is_here = not any(hazard.kind in FAR for hazard in meaning.hazards if hazard.depth >= 0)
+            if is_here and "/" in program and (concern := self._places.reading(program)):
+                return concern
             return self._paths_concern(meaning.started, patterns[meaning.at :])
         return ""
 
