@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, judge_line
-from skillhouse.permission.grammar import all_grammars, grammar_of, names_of
+from skillhouse.permission.grammar import (
+    COMMAND_KEYS,
+    GRAMMAR_KEYS,
+    OPERAND_KINDS,
+    all_grammars,
+    grammar_of,
+    names_of,
+)
 from skillhouse.permission.operand_readers import READERS
 
 LINES = Path(__file__).parent / "lines_of"
@@ -78,3 +85,9 @@ def test_lines_are_of_programs_with_a_table() -> None:
         for kind in content.values():
             for entry in kind:
                 assert shlex.split(entry["line"])
+
+
+def test_the_reference_has_every_key_and_kind() -> None:
+    text = (Path(__file__).parents[2] / "docs/reference/grammars.md").read_text(encoding="utf-8")
+    keys = {*GRAMMAR_KEYS, *COMMAND_KEYS, *OPERAND_KINDS} - {"program", "commands"}
+    assert {key for key in keys if f"`{key}`" not in text} == set()

@@ -180,17 +180,17 @@ def _loaded(stem: str) -> Grammar:
 _SWITCHES = frozenset(
     {"argument_files", "bundles", "permutes", "anywhere", "abbreviates", "long_abbreviates"}
 )
-_GRAMMAR_KEYS = _SWITCHES | {
+GRAMMAR_KEYS = _SWITCHES | {
     *("source", "names", "module_only", "same_as", "glued", "program", "commands")
 }
-_COMMAND_KEYS = OPTION_KINDS | frozenset(
+COMMAND_KEYS = OPTION_KINDS | frozenset(
     "does bare operands first_unless task_file reader lasting aliases same_as".split()
 )
 
 
 def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
     """Return a grammar from its table; raises GrammarError where the format is not kept."""
-    if unknown := table.keys() - _GRAMMAR_KEYS:
+    if unknown := table.keys() - GRAMMAR_KEYS:
         raise GrammarError(f"{name}: unknown key {min(unknown)}")
     if not table.get("source"):
         raise GrammarError(f"{name}: no source")
@@ -224,7 +224,7 @@ def _sub_command(at: CommandTable, word: str) -> CommandTable:
 
 
 def _command(where: str, table: Mapping[str, Any]) -> CommandTable:
-    if unknown := table.keys() - _COMMAND_KEYS:
+    if unknown := table.keys() - COMMAND_KEYS:
         raise GrammarError(f"{where}: unknown key {min(unknown)}")
     does = tuple(table.get("does", "").split())
     kinds = table.get("operands", "").split()
