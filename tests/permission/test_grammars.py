@@ -65,6 +65,7 @@ def test_lines_are_judged_as_the_manual_says(stem: str, tmp_path: Path) -> None:
     assert not wrong, "\n".join(map(str, wrong))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", all_grammars())
 def test_a_table_keeps_the_format(stem: str) -> None:
     names = names_of(stem)

@@ -338,6 +338,7 @@ def test_one_store_serves_thread_after_thread(file: Path) -> None:
     assert descriptors(file) == 0
 
 
+@pytest.mark.slow
 def test_threads_that_make_the_file_together_all_get_it(tmp_path: Path) -> None:
     together = Barrier(IDLE_MAX)
 
