@@ -88,12 +88,14 @@ class CommandMeaning:
         """Whether it is understood and has no hazard: what it does is its reads and writes."""
         return self.grammar is not None and not (self.unknown or self.hazards or self.scripts)
 
+    @property
+    def is_far(self) -> bool:
+        """Whether what it starts runs in a container or on another machine."""
+        return any(h.kind in ("runs", "elsewhere") for h in self.hazards if h.depth >= 0)
 
-def scripts_of(meaning: CommandMeaning | None) -> Iterator[tuple[str, ...]]:
-    """Yield the files of the workspace that a command runs, also through what it starts.
-
-    Each is a tuple of paths, relative to where the command runs: the first that exists is meant.
-    """
-    while meaning is not None:
-        yield from meaning.scripts
-        meaning = meaning.started
+    def chain(self) -> Iterator[CommandMeaning]:
+        """Yield it, what it starts, what that starts, and so on."""
+        at: CommandMeaning | None = self
+        while at is not None:
+            yield at
+            at = at.started

@@ -89,7 +89,9 @@ class ArgumentRules:
         if argv in self._exact:
             return Ruling(cover=Breadth.EXACT, literals=len(argv))
         patterns = [*self._wild.get(argv[0], ()), *self._wild.get("", ())]
-        return _ruling([_Covering(pattern, started=True) for pattern in patterns], argv)
+        meaning = read_command(argv)
+        about = [p for p in patterns if not p.words or covers_command(p, meaning)]
+        return _ruling([_Covering(pattern, started=True) for pattern in about], meaning)
 
 
 class _Covering(NamedTuple):
@@ -157,7 +159,7 @@ class LayerRules:
                 allowing.append(_Covering(pattern, unbound=rule.unbound, scripts=rule.scripts))
                 is_granted = is_granted or layer.name == GRANTS
         return replace(
-            _ruling(allowing, argv),
+            _ruling(allowing, meaning),
             denied=_first(Effect.DENY, about, meaning),
             asked="" if is_granted else _first(Effect.ASK, about, meaning),
         )
@@ -172,15 +174,12 @@ def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning)
     return ""
 
 
-def _ruling(rules: Sequence[_Covering], argv: tuple[str, ...]) -> Ruling:
-    """Return what rules that allow come to."""
-    meaning = read_command(argv)
+def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> Ruling:
+    """Return what rules that allow a command's words come to."""
     cover, literals, left, is_whole = Breadth.NONE, 0, "", False
     for rule in rules:
         pattern = rule.pattern
-        if pattern.words and not covers_command(pattern, meaning):
-            continue
-        cover = max(cover, _breadth(pattern, argv))
+        cover = max(cover, _breadth(pattern, meaning.argv))
         literals = max(literals, len(pattern.words))
         missing = left_uncovered(
             pattern, meaning, unbound=rule.unbound, started=rule.started, scripts=rule.scripts
@@ -192,7 +191,8 @@ def _ruling(rules: Sequence[_Covering], argv: tuple[str, ...]) -> Ruling:
         literals=literals,
         left="" if is_whole or cover >= Breadth.EXACT else left,
         # An exact rule, and the operator's `*`, leave the network to the rules about it.
-        unbound=Breadth.NONE < cover < Breadth.EXACT and _is_unbound(meaning),
+        unbound=Breadth.NONE < cover < Breadth.EXACT
+        and any(hazard.kind == "unbound" for at in meaning.chain() for hazard in at.hazards),
     )
 
 
@@ -200,14 +200,6 @@ def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Breadth:
     breadth = pattern.breadth
     # A rule without a wildcard that covers other words does so by the grammar, not as they stand.
     return Breadth.NARROW if breadth is Breadth.EXACT and pattern.words != argv else breadth
-
-
-def _is_unbound(meaning: CommandMeaning | None) -> bool:
-    while meaning is not None:
-        if any(hazard.kind == "unbound" for hazard in meaning.hazards):
-            return True
-        meaning = meaning.started
-    return False
 
 
 def _said(layer: Layer, rule: Rule) -> str:

@@ -119,8 +119,6 @@ class Grammar:
     """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
     argument_files: bool = False
     """Whether a word `@FILE` means the words in a file."""
-    long_abbreviates: bool = True
-    """The same of long options. A rule never covers one; a deny sees it."""
 
 
 def grammar_of(program: str, *, module: bool = False) -> Grammar | None:
@@ -177,9 +175,7 @@ def _loaded(stem: str) -> Grammar:
         return read_grammar(stem, tomllib.load(file))
 
 
-_SWITCHES = frozenset(
-    {"argument_files", "bundles", "permutes", "anywhere", "abbreviates", "long_abbreviates"}
-)
+_SWITCHES = frozenset({"argument_files", "bundles", "permutes", "anywhere", "abbreviates"})
 GRAMMAR_KEYS = _SWITCHES | {
     *("source", "names", "module_only", "same_as", "glued", "program", "commands")
 }

@@ -100,8 +100,7 @@ def left_uncovered(
         return ""
     named = read_command(pattern.words) if pattern.words else None
     is_free = unbound or (started and named is not None and named.started is not None)
-    at: CommandMeaning | None = meaning
-    while at is not None:
+    for at in meaning.chain():
         for hazard in at.hazards:
             is_named = _names(named, hazard) or (scripts and _is_script(at, hazard))
             if not is_named or (hazard.kind == "unbound" and not is_free):
@@ -109,14 +108,9 @@ def left_uncovered(
         if at.started is not None and at.started.unknown:
             return at.started.unknown
         # What runs in a container or on another machine has not the code of this workspace.
-        is_free = is_free or any(h.kind in FAR for h in at.hazards if h.depth >= 0)
-        at = at.started
+        is_free = is_free or at.is_far
         named = named.started if named is not None else None
     return ""
-
-
-FAR = ("runs", "elsewhere")
-"""What a command does that starts another one in a container or on another machine."""
 
 
 def denies_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
@@ -130,12 +124,10 @@ def denies_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
 def programs_of(meaning: CommandMeaning) -> frozenset[str]:
     """Return the names by which a pattern may mean a command: its own and what it starts."""
     names: set[str] = set()
-    at: CommandMeaning | None = meaning
-    while at is not None:
+    for at in meaning.chain():
         names |= {at.argv[0], at.program}
         if at.grammar is not None and at.grammar.same_as:
             names.add(at.grammar.same_as[0])
-        at = at.started
     return frozenset(names)
 
 
@@ -151,18 +143,16 @@ def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
         texts = [_resource(meaning.argv), *map(_resource, _plain_words(meaning))]
         return any(_matches_text(pattern, text) for text in texts)
     words = pattern.words
-    at: CommandMeaning | None = meaning
-    while at is not None:
+    named = read_command(words)
+    for at in meaning.chain():
         if at.argv[: len(words)] == words and (pattern.is_open or len(at.argv) == len(words)):
             return True
-        named = read_command(words)
         if named.program == at.program and at.grammar is not None:
             if at.unknown or (named.unknown and not named.cut):
                 if pattern.is_open and _follow(words[1:], at.argv[1:]):
                     return True
             elif _is_about(named, at, is_open=pattern.is_open, is_denial=True):
                 return True
-        at = at.started
     return False
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning, scripts_of
+from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
-from skillhouse.permission.patterns import FAR, Breadth
+from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
@@ -126,7 +126,7 @@ class CommandJudge:
         if ruling.cover is Breadth.NONE and _looks_up(argv):
             return self._without_rule(argv)
         meaning = read_command(argv)
-        scripts = tuple(scripts_of(meaning))
+        scripts = tuple(script for at in meaning.chain() for script in at.scripts)
         allowed = JudgedCommand(
             argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
         )
@@ -208,7 +208,7 @@ class CommandJudge:
                 return concern
         if meaning.started is not None:
             program = meaning.started.argv[0]
-            is_here = not any(hazard.kind in FAR for hazard in meaning.hazards if hazard.depth >= 0)
+            is_here = not meaning.is_far
             if is_here and "/" in program and (concern := self._places.reading(program)):
                 return concern
             return self._paths_concern(meaning.started, patterns[meaning.at :])
