@@ -80,7 +80,7 @@ def test_no_frontend_reaches_a_tool_but_through_the_gate() -> None:
 
 
 def test_no_import_of_our_own_hides_from_the_import_linter() -> None:
-    """It reads import statements: a name in a string would be an edge that nobody sees."""
+    """It reads import statements: a name in a string would be an edge that it does not see."""
     hidden = {
         file.relative_to(PACKAGE).as_posix()
         for file in PACKAGE.rglob("*.py")

@@ -80,7 +80,7 @@ class SkillCode:
             (root.scope, _without_missing(result, lacking(result.directory)))
             for root in roots
             if (root.scope != "project" or is_trusted) and root.path.is_dir()
-            for result in find_manifests(root.path, told=self.take_step)
+            for result in find_manifests(root.path, on_step=self.take_step)
         )
 
     def tools(self, found: Found, view: AgentView) -> tuple[toolbox.SkillCodeTool, ...]:

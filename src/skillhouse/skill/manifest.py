@@ -39,7 +39,7 @@ _MARKS = {JAVASCRIPT_FILE: b"owliabot", PYTHON_FILE: b"skillhouse"}
 _CLAIMS = {JAVASCRIPT_FILE: "a field `owliabot`", PYTHON_FILE: "a table `[tool.skillhouse]`"}
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
-Told = Callable[[Path, str], None]
+StepListener = Callable[[Path, str], None]
 """Hears of a directory which step of its start was taken: read, parsed, validated (S002-52)."""
 
 
@@ -57,7 +57,7 @@ def has_manifest(directory: Path) -> bool:
     return False
 
 
-def read_manifest(directory: Path, *, told: Told = lambda _, __: None) -> ManifestResult:
+def read_manifest(directory: Path, *, on_step: StepListener = lambda _, __: None) -> ManifestResult:
     """Return what the manifest in `directory` says; never raises for what is there.
 
     A Markdown skill without tools of its own has neither a manifest nor findings. The callback
@@ -69,7 +69,7 @@ def read_manifest(directory: Path, *, told: Told = lambda _, __: None) -> Manife
     for file, read in _READERS.items():
         try:
             text = _text(place, file)
-            told(place, "read")
+            on_step(place, "read")
             written = read(text)
         except FileNotFoundError:
             continue
@@ -79,7 +79,7 @@ def read_manifest(directory: Path, *, told: Told = lambda _, __: None) -> Manife
             if written is None:
                 silent.append(file)
             else:
-                told(place, "parsed")
+                on_step(place, "parsed")
                 claims.append((file, written, []))
     if not claims:
         return _nothing(place, silent)
@@ -91,7 +91,7 @@ def read_manifest(directory: Path, *, told: Told = lambda _, __: None) -> Manife
     if written is not None and not findings:
         manifest, findings = _judged(place, written)
         if manifest is not None:
-            told(place, "validated")
+            on_step(place, "validated")
     diagnostics = placed(findings, place / file)
     for other, _, more in claims[1:]:
         diagnostics += placed(more, place / other)
@@ -99,7 +99,10 @@ def read_manifest(directory: Path, *, told: Told = lambda _, __: None) -> Manife
 
 
 def find_manifests(
-    root: Path, *, max_directories: int = DIRECTORIES_MAX, told: Told = lambda _, __: None
+    root: Path,
+    *,
+    max_directories: int = DIRECTORIES_MAX,
+    on_step: StepListener = lambda _, __: None,
 ) -> tuple[ManifestResult, ...]:
     """Return what was found in each directory directly below `root`, sorted by name (S002-6).
 
@@ -119,7 +122,7 @@ def find_manifests(
     results = [
         result
         for name in names[:max_directories]
-        if (result := read_manifest(root / name, told=told)).manifest is not None
+        if (result := read_manifest(root / name, on_step=on_step)).manifest is not None
         or (result.diagnostics and _is_claimed(result))
     ]
     if len(names) > max_directories:

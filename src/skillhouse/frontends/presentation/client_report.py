@@ -286,11 +286,11 @@ def as_toml(profile: Profile, *, unlike: Profile | None = None) -> str:
         # The file's name is the profile's: a copy under another name must not hold the old one.
         del values["name"]
     else:
-        told = {"name", "title", "facts", "client", "checked"}
+        shown = {"name", "title", "facts", "client", "checked"}
         values = {
             key: value
             for key, value in values.items()
-            if key not in told and value != getattr(unlike, key)
+            if key not in shown and value != getattr(unlike, key)
         }
     # In TOML, tables come after the plain values.
     plain = {key: value for key, value in values.items() if not _is_table(value)}
