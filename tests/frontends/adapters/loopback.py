@@ -1,7 +1,6 @@
 """A model on loopback that calls several tools in one turn, and keeps the requests that it gets.
 
-It speaks the protocols of the providers that the frameworks of the guide talk to. What it does next
-depends on the results in a request, so that a client may repeat a request.
+It takes the protocols of the providers that the frameworks of the guide talk to.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Loopback:
         self.calls = list(calls)
         self.last = last
         self.bodies: list[Json] = []
-        """The requests, oldest first."""
+        """The requests that offered the tools, oldest first."""
         self.url = ""
         self._numbers = itertools.count()
 
@@ -36,16 +35,13 @@ class Loopback:
 
     def reply(self, path: str, body: Json) -> tuple[Json, list[Json]]:
         """Return the answer to a request, in one piece and as events."""
-        self.bodies.append(body)
-        # A service that keeps the conversation gets only what is new.
-        first = len(self.bodies) == 1
-        calls = self.named() if first and offers_tools(body) else []
+        # A client may ask for a title too, without tools.
+        offered = all(f'"{name}"' in json.dumps(body.get("tools")) for name, _ in self.calls)
+        calls = self.named() if offered and not self.bodies else []
+        if offered:
+            self.bodies.append(body)
         speak = next(speak for ending, speak in _PROTOCOLS.items() if ending in path)
         return speak(f"{next(self._numbers)}", calls, "" if calls else self.last)
-
-
-def offers_tools(body: Json) -> bool:
-    return bool(body.get("tools"))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from tests.frontends.adapters.guide import LAST
 from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.adapters.loopback import Call, Json, Loopback, listening
 
+from skillhouse.approval import Answer, ApprovalRequest, Channel
 from skillhouse.runtime import Skillhouse
 
 Reaction = Literal["yes", "no", "left"]
@@ -67,13 +68,27 @@ Run = Callable[[str, Reaction, Skillhouse | None], None]
 without a house, with native tools."""
 
 
-def hold_as_native(tmp_path: Path, scenario: Scenario, run: Run) -> tuple[list[Json], list[Json]]:
+@dataclass(frozen=True, slots=True)
+class Reacting:
+    """The channel of a program that asks its user itself."""
+
+    reaction: Reaction
+
+    async def ask(self, request: ApprovalRequest) -> Answer | None:
+        if self.reaction == "left":
+            return None
+        return Answer.ONCE if self.reaction == "yes" else Answer.NO
+
+
+def hold_as_native(
+    tmp_path: Path, scenario: Scenario, run: Run, *, channel: Channel | None = None
+) -> tuple[list[Json], list[Json]]:
     """Run a scenario with our tools and with native ones, and compare what the model was sent.
 
     Returns:
         The requests with our tools and those with native ones.
     """
-    with open_house(tmp_path) as house:
+    with open_house(tmp_path, channel=channel) as house:
         (tmp_path / "project/note.txt").write_text("A note.\n")
         ours = requests_of(scenario, run, house)
     assert written(tmp_path) == ("Rain.\n" if scenario.answer == "yes" else None)
