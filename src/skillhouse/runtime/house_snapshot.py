@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from skillhouse.runtime.agent_search import Signature
     from skillhouse.runtime.code_service import Found
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.composition import Composition
     from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.services import Services
     from skillhouse.runtime.settings import SettingsStore, SkillSettings
     from skillhouse.runtime.usage import RecentSkills, TouchedFiles
     from skillhouse.skill import Profile
@@ -215,18 +217,36 @@ class HouseSnapshot:
         }
 
 
+def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
+    """Return a snapshot of the skills as they are now; it is read when it is first asked for."""
+    return HouseSnapshot(
+        composition.config,
+        composition.policy,
+        services.settings_store,
+        lambda: services.trust_store.is_trusted(services.project),
+        lambda view, code: composition.gates.for_agent(view, services.skill_code.tools(code, view)),
+        lambda *looked: services.skill_code.found(*looked),  # noqa: PLW0108 made late
+        services.touched,
+        services.recent,
+    )
+
+
 def watch(
     snapshot: Callable[[], HouseSnapshot],
     refresh: Callable[[], bool],
     announce: Callable[[Difference], None],
     *,
+    files: Callable[[], Sequence[Path]],
     stop: threading.Event,
     poll: bool,
 ) -> None:
-    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`."""
+    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`.
+
+    `files` are those of the configuration, which are not below the roots.
+    """
     while not stop.is_set():
         roots = snapshot().roots
-        for _ in discovery.watch(roots, stop=stop, poll=poll):
+        for _ in discovery.watch(roots, files=files(), stop=stop, poll=poll):
             before = snapshot()
             try:
                 is_different = refresh()
