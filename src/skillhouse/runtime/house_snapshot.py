@@ -245,19 +245,33 @@ def watch(
     `files` are those of the configuration, which are not below the roots.
     """
     while not stop.is_set():
-        roots = snapshot().roots
-        for _ in discovery.watch(roots, files=files(), stop=stop, poll=poll):
-            before = snapshot()
-            try:
-                is_different = refresh()
-            except (SkillhouseError, OSError, ValueError, RecursionError):
-                # A file that is half written now is whole at the next change.
-                logger.exception("looking for changes")
-                continue
-            if is_different:
-                announce(snapshot().since(before))
-            if snapshot().roots != roots:
+        roots, known = snapshot().roots, tuple(files())
+        changes = discovery.watch(roots, files=known, stop=stop, poll=poll)
+        # What changed after the last scan and before this watch began is reported by neither.
+        _announce_changes(snapshot, refresh, announce)
+        if snapshot().roots != roots:
+            continue
+        for _ in changes:
+            _announce_changes(snapshot, refresh, announce)
+            if snapshot().roots != roots or tuple(files()) != known:
                 break
+
+
+def _announce_changes(
+    snapshot: Callable[[], HouseSnapshot],
+    refresh: Callable[[], bool],
+    announce: Callable[[Difference], None],
+) -> None:
+    before = snapshot()
+    try:
+        is_different = refresh()
+    except (SkillhouseError, OSError, ValueError, RecursionError):
+        # A file that is half written now is whole at the next change.
+        logger.exception("looking for changes")
+        return
+    now = snapshot()
+    if is_different or now is not before:
+        announce(now.since(before))
 
 
 def _signatures(index: SkillIndex) -> dict[str, Signature]:
