@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from skillhouse import tools as toolbox
 from skillhouse.floor.lock import once
 from skillhouse.runtime.config import Locations
-from skillhouse.runtime.config.config_files import configured, overridden
-from skillhouse.runtime.house_snapshot import HouseSnapshot, watch
+from skillhouse.runtime.config.config_files import overridden
+from skillhouse.runtime.config.config_source import configured
+from skillhouse.runtime.config_reload import ConfigReload
+from skillhouse.runtime.house_snapshot import snapshot_of, watch
 from skillhouse.runtime.mcp_skills import load_for_person
 from skillhouse.runtime.services import Services
 from skillhouse.runtime.trust import ProjectTrust
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from skillhouse.retrieval import Hit
     from skillhouse.runtime.agent_view import AgentView, Invocable
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.config_reload import Adopted
     from skillhouse.runtime.conversation import Conversation
-    from skillhouse.runtime.house_snapshot import Difference
+    from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot
     from skillhouse.runtime.management import Management
     from skillhouse.runtime.policy import Policy
     from skillhouse.runtime.remotes import Remotes
@@ -66,7 +69,9 @@ class Skillhouse:
         self.config = overridden(config, overrides)
         self.services = Services(self.config, channel=channel, checks=checks, call=self.call)
         """The parts that it is composed of, for frontends and tests."""
-        self._snapshot = self._new_snapshot()
+        self._snapshot = snapshot_of(self.services, self.services.composition)
+        self.config_reload = ConfigReload(self.config, overrides, self._adopt)
+        """Follows the configuration files: each call sees them as they are then."""
 
     @property
     def policy(self) -> Policy:
@@ -157,6 +162,7 @@ class Skillhouse:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
+        await self.config_reload.check_in_thread()
         await self.services.skill_code.reload_if_signalled(self.refresh)
         snapshot = self._current()
         known = self.services.caller(caller, fields)
@@ -338,7 +344,8 @@ class Skillhouse:
         Agents' views are replaced all at once, and stay when nothing has changed; the next search
         reads changed bodies again.
         """
-        now = self._new_snapshot()
+        self.config_reload.check()
+        now = snapshot_of(self.services, self.services.composition)
         if self._snapshot.was_used and now.is_like(self._snapshot):
             self._snapshot.follow(now)
             return False
@@ -358,28 +365,27 @@ class Skillhouse:
         Raises:
             MissingExtraError: the extra `watch` is not installed.
         """
-        watch(lambda: self._snapshot, self.refresh, announce, stop=stop, poll=poll)
+        files = lambda: self.config_reload.files  # noqa: E731 - of the newest configuration
+        watch(lambda: self._snapshot, self.refresh, announce, files=files, stop=stop, poll=poll)
 
     def _current(self) -> HouseSnapshot:
         """Return the snapshot in use, a new one for a profile without a cache."""
+        self.config_reload.check()
         if self.policy.profile.cache == "none":
             self.refresh()
         return self._snapshot
 
-    def _new_snapshot(self) -> HouseSnapshot:
-        services = self.services
-        return HouseSnapshot(
-            self.config,
-            self.policy,
-            services.settings_store,
-            lambda: services.trust_store.is_trusted(services.project),
-            lambda view, code: services.gates.for_agent(
-                view, services.skill_code.tools(code, view)
-            ),
-            lambda *looked: services.skill_code.found(*looked),  # noqa: PLW0108 made late
-            services.touched,
-            services.recent,
-        )
+    def _adopt(self, config: Config) -> Adopted:
+        """Put another configuration into use, all of it or nothing; see `ConfigReload`."""
+        composition = self.services.composed(config)
+        snapshot = snapshot_of(self.services, composition)
+        # Read now, as it raises ConfigError for a root that cannot be.
+        _ = snapshot.roots
+        adopted = self.services.adopt(composition)
+        self.config, self._snapshot = config, snapshot
+        for made in ("remotes", "management"):
+            vars(self).pop(made, None)
+        return adopted
 
     def _session(
         self, snapshot: HouseSnapshot, call: toolbox.ToolCall, origin_digest: str

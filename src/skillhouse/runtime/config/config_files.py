@@ -57,7 +57,6 @@ from skillhouse.runtime.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
-from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
@@ -344,13 +343,9 @@ _OTHER_VARIABLES = frozenset(
 )
 
 
-def configured(places: Locations, flags: Settings | None = None) -> Config:
-    """Return the configuration for `places`; a trusted project's file is included."""
-    config = load_config(places, flags)
-    project = project_of(places.start)
-    if TrustStore(config.state_directory).is_trusted(project):
-        config = load_config(places, flags, project=project)
-    return config
+def managed_rules(places: Locations) -> tuple[Rule, ...]:
+    """Return the rules of the managed file; ConfigError if it cannot be used."""
+    return _ConfigFile(places.managed_file).settings().rules or ()
 
 
 def project_of(start: Path) -> Path:

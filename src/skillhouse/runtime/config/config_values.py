@@ -247,6 +247,23 @@ class Settings:
     """A directory for the log's signed checkpoints, best on another machine."""
 
 
+Stamp = tuple[int | str, ...]
+"""What changes when a file is another one; see `config_source.stamp`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSource:
+    """What a configuration was read from, and what its files were then."""
+
+    flags: Settings | None
+    stamps: Mapping[Path, Stamp]
+    """Of each file that decides, present or not, taken before it was read."""
+    is_trusted: bool
+    """Whether the project was trusted, whose file counts only then."""
+    loaded: Config
+    """As read; a program may have replaced values since."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The configuration of one `Skillhouse`."""
@@ -297,6 +314,8 @@ class Config:
     """Where the log's signed checkpoints are kept; None is beside the log."""
     problems: tuple[Diagnostic, ...] = ()
     """What is wrong with the project's file, which costs what that file sets."""
+    source: ConfigSource | None = field(default=None, compare=False, repr=False)
+    """Where it was read from; None for one that a program made, which no file changes."""
 
     def at(self, start: Path) -> Config:
         """Return the same configuration for another working directory."""
