@@ -16,6 +16,8 @@ from skillhouse.runtime import Skillhouse
 from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, Output, ResultFiles, ToolResult
 from skillhouse.tools.delivery import CONCEALED_MAX, Delivery
 from skillhouse.tools.result_files import SESSION_FILES, TOTAL_FILES
+from tests.runtime.test_network import SECRET as NET_SECRET
+from tests.runtime.test_network import house_with, table
 from tests.tools.houses import Person, house_at
 from tests.tools.test_result_files import kept_path, paths, session
 
@@ -128,7 +130,7 @@ def test_a_secret_across_a_cut_is_in_neither_part(
     tmp_path: Path, cut: int, excerpt: str
 ) -> None:
     results = ResultFiles(tmp_path)
-    for shift in range(0, 1_400, 11):
+    for shift in range(0, 1_400, 23):
         # Both around the cut from the beginning and that from the end.
         text = "x" * (cut - shift) + SECRET
         text += "y" * max(0, cut + RESULT_MAX - len(text)) + SECRET + "z" * (cut - shift)
@@ -136,6 +138,18 @@ def test_a_secret_across_a_cut_is_in_neither_part(
         everything = result.content + str(result.data) + paths(results)[-1].read_text()
         assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
         results.close()
+
+
+@pytest.mark.parametrize("column", [1, 9, 12, 29_400])
+def test_a_secret_across_pages_is_on_neither(tmp_path: Path, column: int) -> None:
+    text = table(hosts=["https://a.example"])
+    text += NET_SECRET.format(name="KEY", env="HOUSE_KEY", host="https://a.example")
+    with house_with(tmp_path, text, {"HOUSE_KEY": SECRET}) as house:
+        line = f"value = {SECRET}" + "x" * (29_390 - 8 - len(MASK)) + SECRET + "y" * 9_000
+        (house.config.places.start / "a.txt").write_text(line)
+        result = house.call_sync("read", {"path": "a.txt", "column": column})
+    assert result.status == "ok"
+    assert not any(SECRET[at : at + 9] in result.content for at in range(len(SECRET) - 8))
 
 
 def test_the_file_holds_what_is_shown_with_hidden_characters_as_escapes(tmp_path: Path) -> None:

@@ -163,6 +163,7 @@ def test_a_command_line_gets_the_whole_result(tmp_path: Path, channel: str) -> N
 
 def test_where_nothing_can_be_written_the_result_comes_all_the_same(tmp_path: Path) -> None:
     with house_at(tmp_path, RUN) as house:
+        house.call_sync("list", {})
         house.services.results.directory.write_text("no directory")
         result = house.call_sync("exec", {"command": "seq 1 20000"})
     assert result.status == "ok"
