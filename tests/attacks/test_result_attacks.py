@@ -1,4 +1,4 @@
-"""Attacks on the files of long results: other sessions, planted links, secrets, floods, leftovers."""
+"""Attacks on the files of long results: other sessions, links, secrets, floods, leftovers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, Output, ResultFiles, ToolResult
+from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, ResultFiles, ToolResult
+from skillhouse.tools.call import Excerpt
 from skillhouse.tools.delivery import CONCEALED_MAX, Delivery
 from skillhouse.tools.result_files import SESSION_FILES, TOTAL_FILES
 from tests.runtime.test_network import SECRET as NET_SECRET
@@ -114,11 +116,10 @@ def masked(text: str) -> str:
     return text.replace(SECRET, MASK)
 
 
-def delivered(results: ResultFiles, text: str, excerpt: str) -> ToolResult:
+def delivered(results: ResultFiles, text: str, excerpt: Excerpt) -> ToolResult:
     delivery = Delivery(masked, results, has_read=True)
-    output = Output(text=text, excerpt=excerpt, data={"text": text})  # type: ignore[arg-type]
-    result = ToolResult(content=output.text, data=output.data, excerpt=output.excerpt)
-    return delivery._delivered(result, session())  # noqa: SLF001 - without an event loop
+    result = ToolResult(content=text, data={"text": text}, excerpt=excerpt)
+    return anyio.run(delivery.delivered, result, session())
 
 
 @pytest.mark.parametrize("excerpt", ["head", "ends"])
@@ -127,7 +128,7 @@ def delivered(results: ResultFiles, text: str, excerpt: str) -> ToolResult:
     [RESULT_MAX, RESULT_MAX // 2, OUTPUT_MAX, OUTPUT_MAX // 2, CONCEALED_MAX, CONCEALED_MAX // 2],
 )
 def test_a_secret_across_a_cut_is_in_neither_part(
-    tmp_path: Path, cut: int, excerpt: str
+    tmp_path: Path, cut: int, excerpt: Excerpt
 ) -> None:
     results = ResultFiles(tmp_path)
     for shift in range(0, 1_400, 23):
@@ -194,6 +195,11 @@ sys.stdin.read()
 """
 
 
+def first_line(process: subprocess.Popen[str]) -> Path:
+    assert process.stdout is not None
+    return Path(process.stdout.readline().strip())
+
+
 def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_stays(
     tmp_path: Path,
 ) -> None:
@@ -207,9 +213,7 @@ def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_stays(
         )
 
     with started() as killed, started() as live:
-        assert killed.stdout is not None
-        assert live.stdout is not None
-        left, kept = (Path(p.stdout.readline().strip()) for p in (killed, live))
+        left, kept = first_line(killed), first_line(live)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert left.exists()

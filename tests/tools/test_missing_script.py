@@ -1,4 +1,4 @@
-"""Tests of tools/missing_script.py: a script that is not there is refused before anyone is asked."""
+"""Tests of tools/missing_script.py: a missing script is refused before anyone is asked."""
 
 from __future__ import annotations
 
