@@ -29,7 +29,11 @@ READ_MAX = 8 * 1_048_576
 ENTRIES_MAX = 1_000
 """Names of a directory that are listed."""
 
-PATH: Mapping[str, Any] = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
+PATH: Mapping[str, Any] = {
+    "type": "string",
+    "description": "relative to the workspace, or absolute",
+    "minLength": 1,
+}
 
 
 class WorkspaceTool(Tool):
