@@ -6,12 +6,16 @@ which needs approval. Both times the model must be sent the same items in the sa
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import pytest
 from tests.frontends.adapters.guide import LAST
 from tests.frontends.adapters.houses import open_house, written
@@ -101,6 +105,52 @@ def hold_as_native(
             counts = Counter(item[1] for item in outline(body) if item[0] == "result")
             assert set(counts.values()) <= {1}
     return ours, native
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A channel that never answers, and a native tool that never ends."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        self.begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def write(self, path: str, content: str) -> str:
+        """Write a file."""
+        self.begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def cancelled(self, run: Coroutine[Any, Any, Any]) -> None:
+        """Cancel a run once one of its calls waits."""
+        task = asyncio.create_task(run)
+        # The call may wait on another loop than the run.
+        assert await anyio.to_thread.run_sync(self.begun.wait, 30)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+CancelledRun = Callable[[str, Waiting, Skillhouse | None], None]
+"""Runs an agent at an address, cancels the run while a call waits, and says `AFTERWARDS`."""
+
+
+def hold_cancelled_as_native(tmp_path: Path, run: CancelledRun) -> None:
+    """Cancel a run with our tools and one with native tools; the next requests must be alike."""
+    bodies = []
+    for native in (False, True):
+        waiting, model = Waiting(), Loopback((READ, WRITE), LAST)
+        with listening(model), open_house(tmp_path, channel=waiting) as house:
+            run(model.url, waiting, None if native else house)
+            assert [one.state.value for one in house.approvals.latest()] == ["open"]
+        bodies.append(model.bodies)
+    ours, native_bodies = bodies
+    assert len(ours) == 2
+    assert [outline(body) for body in ours] == [outline(body) for body in native_bodies]
+    assert written(tmp_path) is None
 
 
 def requests_of(scenario: Scenario, run: Run, house: Skillhouse | None) -> list[Json]:

@@ -26,8 +26,10 @@ from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
     Scenario,
+    Waiting,
     each_scenario,
     hold_as_native,
+    hold_cancelled_as_native,
     native_read,
     native_write,
 )
@@ -86,13 +88,11 @@ def test_the_example_of_the_guide_runs(
 ) -> None:
     script, person = Script(*CALLS), Typing(answer)
     models = {
-        # It is in a package of its own, which has nothing to do with skills.
-        "from agent_framework.openai import OpenAIChatClient\n": "",
-        "OpenAIChatClient()": "client",
+        'OpenAIChatClient("gpt-5")': "client",
     }
     run_example("Microsoft Agent Framework", models, {"client": script}, person)
     assert capsys.readouterr().out == f"{LAST}\n"
-    assert person.asked == ["Yes? "]
+    assert person.asked == ["write? "]
     assert written(place) == expected
 
 
@@ -180,3 +180,19 @@ async def talk(model: Any, answer: Reaction, house: Skillhouse | None, stream: b
         return
     given = [one.to_function_approval_response(answer == "yes") for one in asked]
     assert (await say(Message("user", given))).text == LAST
+
+
+@pytest.mark.parametrize("client", [OpenAIChatClient, OpenAIChatCompletionClient])
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(
+    tmp_path: Path, client: Any
+) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=url) as api:
+            model = client("fake", async_client=api)
+            native = [tool(native_read, name="read"), tool(waiting.write, name="write")]
+            agent = Agent(model, tools=native) if house is None else agent_of(house, model)
+            session = agent.create_session()
+            await waiting.cancelled(agent.run("go", session=session))
+            assert (await agent.run(AFTERWARDS, session=session)).text == LAST
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

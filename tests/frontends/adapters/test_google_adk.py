@@ -31,8 +31,10 @@ from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
     Scenario,
+    Waiting,
     each_scenario,
     hold_as_native,
+    hold_cancelled_as_native,
     native_read,
     native_write,
 )
@@ -75,8 +77,16 @@ def script_of(*calls: tuple[str, dict[str, Any]]) -> Script:
 class Talk:
     """One conversation with an agent that has the house."""
 
-    def __init__(self, house: Skillhouse | None, model: BaseLlm, **more: Any) -> None:
-        tools = native_tools() if house is None else [skillhouse_toolset(house, **more)]
+    def __init__(
+        self,
+        house: Skillhouse | None,
+        model: BaseLlm,
+        native: list[Any] | None = None,
+        **more: Any,
+    ) -> None:
+        tools = native or native_tools()
+        if house is not None:
+            tools = [skillhouse_toolset(house, **more)]
         agent = Agent(name="poet", model=model, tools=tools)
         self._runner = InMemoryRunner(agent=agent, app_name="talk")
 
@@ -226,3 +236,17 @@ async def talk(model: BaseLlm, answer: Reaction, house: Skillhouse | None) -> No
             message = answer_of_the_guide()(asked, answer == "yes")
         events = await one.say(message)
         assert events[-1].content.parts[0].text == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        with Client(api_key="none", http_options={"base_url": url}) as client:
+            model = Gemini(model="fake", client=client)
+            native = [native_tools()[0], FunctionTool(waiting.write)]
+            async with Talk(house, model, native=native) as one:
+                await waiting.cancelled(one.say("go"))
+                events = await one.say(AFTERWARDS)
+                assert events[-1].content.parts[0].text == LAST
+            await client.aio.aclose()
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

@@ -24,8 +24,10 @@ from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
     Scenario,
+    Waiting,
     each_scenario,
     hold_as_native,
+    hold_cancelled_as_native,
     native_read,
     native_write,
 )
@@ -66,7 +68,7 @@ def model_of(*calls: tuple[str, dict[str, Any]]) -> Model:
     return Model(responses=[*said, AIMessage(LAST)], offered=[], seen=[])
 
 
-def agent_of(house: Skillhouse, model: Model, **more: Any) -> Any:
+def agent_of(house: Skillhouse, model: Any, **more: Any) -> Any:
     return create_agent(
         model, middleware=[skillhouse_middleware(house, **more)], checkpointer=InMemorySaver()
     )
@@ -238,3 +240,23 @@ def talk(model: ChatOpenAI, answer: Reaction, house: Skillhouse | None) -> None:
         question = {} if house is None else asked.value
         message = Command(resume={asked.id: {**question, "approved": answer == "yes"}})
     assert agent.invoke(message, THREAD)["messages"][-1].text == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with httpx2.AsyncClient() as http:
+            model = ChatOpenAI(
+                model="fake", api_key=SecretStr("none"), base_url=url, http_async_client=http
+            )
+            native = [
+                StructuredTool.from_function(native_read, name="read"),
+                StructuredTool.from_function(coroutine=waiting.write, name="write"),
+            ]
+            agent: Any = create_agent(model, native, checkpointer=InMemorySaver())
+            if house is not None:
+                agent = agent_of(house, model)
+            await waiting.cancelled(agent.ainvoke({"messages": "go"}, THREAD))
+            done = await agent.ainvoke({"messages": AFTERWARDS}, THREAD)
+            assert done["messages"][-1].text == LAST
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

@@ -16,6 +16,7 @@ from agents import (
     OpenAIResponsesModel,
     Runner,
     RunState,
+    SQLiteSession,
     Tool,
     Usage,
     function_tool,
@@ -33,8 +34,10 @@ from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
     Scenario,
+    Waiting,
     each_scenario,
     hold_as_native,
+    hold_cancelled_as_native,
     native_read,
     native_write,
 )
@@ -221,3 +224,20 @@ async def talk(model: Model, answer: Reaction, house: Skillhouse | None) -> None
     state = first.to_state()
     state.approve(asked) if answer == "yes" else state.reject(asked)
     assert (await Runner.run(agent, state)).final_output == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=url) as api:
+            native: list[Tool] = [
+                function_tool(native_read, name_override="read"),
+                function_tool(waiting.write, name_override="write"),
+            ]
+            tools = native if house is None else skillhouse_tools(house)
+            agent = Agent("poet", tools=tools, model=OpenAIResponsesModel("fake", api))
+            session = SQLiteSession("1")
+            await waiting.cancelled(Runner.run(agent, "go", session=session))
+            assert (await Runner.run(agent, AFTERWARDS, session=session)).final_output == LAST
+            session.close()
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

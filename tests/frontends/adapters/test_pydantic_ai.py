@@ -8,7 +8,14 @@ from typing import Any
 import anyio
 import pytest
 from openai import AsyncOpenAI
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    Tool,
+    ToolApproved,
+    capture_run_messages,
+)
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -27,8 +34,10 @@ from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
     Scenario,
+    Waiting,
     each_scenario,
     hold_as_native,
+    hold_cancelled_as_native,
     native_read,
     native_write,
 )
@@ -201,3 +210,19 @@ async def talk(model: Any, answer: Reaction, house: Skillhouse | None) -> None:
     )
     last = await agent.run(message_history=history, deferred_tool_results=given)
     assert last.output == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=url) as api:
+            model = OpenAIResponsesModel("fake", provider=OpenAIProvider(openai_client=api))
+            native = [Tool(native_read, name="read"), Tool(waiting.write, name="write")]
+            toolsets = [] if house is None else [skillhouse_toolset(house, ask=False)]
+            agent: Agent[None, str] = Agent(
+                model, tools=native if house is None else [], toolsets=toolsets
+            )
+            with capture_run_messages() as history:
+                await waiting.cancelled(agent.run("go"))
+            assert (await agent.run(AFTERWARDS, message_history=history)).output == LAST
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))
