@@ -105,9 +105,11 @@ def request_id(message: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def refused(message: Mapping[str, Any], reason: str) -> RefusedMessage:
+def refused(
+    message: Mapping[str, Any], reason: str, *, code: int = INVALID_REQUEST
+) -> RefusedMessage:
     """Refuse a message that was read."""
-    return RefusedMessage(code=INVALID_REQUEST, reason=reason, ids=request_id(message))
+    return RefusedMessage(code=code, reason=reason, ids=request_id(message))
 
 
 def _refused(scan: EnvelopeScan, code: int, reason: str) -> RefusedMessage:
