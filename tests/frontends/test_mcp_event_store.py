@@ -36,7 +36,8 @@ def test_what_followed_on_the_stream_of_an_event_is_replayed_in_order() -> None:
     stored(events, "2", note("other"))
     stored(events, "1", None)
     b = stored(events, "1", note("b"))
-    assert replayed(events, first) == ("1", [EventMessage(note("a"), a), EventMessage(note("b"), b)])
+    expected = [EventMessage(note("a"), a), EventMessage(note("b"), b)]
+    assert replayed(events, first) == ("1", expected)
     assert replayed(events, b) == ("1", [])
 
 

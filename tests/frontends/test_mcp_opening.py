@@ -39,8 +39,8 @@ def test_refused_messages_and_pings_are_answered_before_the_handshake(
         if phase == "served":
             # Its answer comes from the SDK, which is there from then on.
             pipe.send("prompts/list", 0)
-            answer = pipe.receive()
-            assert answer["error"]["message"] == "`prompts/list` before `initialize`: send that first"
+            early = "`prompts/list` before `initialize`: send that first"
+            assert pipe.receive()["error"]["message"] == early
         for line, request_id, code in REFUSED:
             pipe.write(line)
             answer = pipe.receive()
