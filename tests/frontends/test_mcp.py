@@ -258,7 +258,9 @@ def test_lines_that_are_no_messages_are_answered_and_do_not_end_the_connection(p
             pipe.write(line)
             answer = pipe.receive()
             found.append((answer["id"], answer["error"]["code"]))
-        assert found == [(None, -32700), (None, -32600), (None, -32700), (1, -32600), (None, -32700)]
+        ids, codes = zip(*found, strict=True)
+        assert ids == (None, None, None, 1, None)
+        assert codes == (-32700, -32600, -32700, -32600, -32700)
         pipe.send("ping", 7)
         assert pipe.receive() == {"jsonrpc": "2.0", "id": 7, "result": {}}
 

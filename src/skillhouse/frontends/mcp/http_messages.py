@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.mcp.handshake import is_plain_ping
 from skillhouse.frontends.mcp.messages import (
+    INVALID_REQUEST,
     MESSAGE_MAX,
     EnvelopeScan,
     RefusedMessage,
@@ -26,9 +29,11 @@ if TYPE_CHECKING:
 
 SCANNED_MAX = 4 * MESSAGE_MAX
 """Bytes of a body that are read for its id; with more the connection ends without it."""
-ERROR_MAX = 65_536
-"""Bytes of an answer of the SDK in which an id is put; its errors are shorter."""
-SESSION = b"mcp-session-id"
+SMALL = 65_536
+"""Bytes of a message that is read at once; a larger one in a thread, since it takes a while."""
+REASON_MAX = 200
+"""Characters of the SDK's reason."""
+SESSION, VERSION = b"mcp-session-id", b"mcp-protocol-version"
 
 
 class GoneError(Exception):
@@ -53,7 +58,13 @@ class MessageFilter:
         if isinstance(message, RefusedMessage):
             await _refuse(message, send, is_long=len(body) > MESSAGE_MAX)
             return
-        session = dict(scope["headers"]).get(SESSION, b"")
+        headers = dict(scope["headers"])
+        session = headers.get(SESSION, b"")
+        if not session and VERSION not in headers and is_plain_ping(message):
+            # Before `initialize` there is no session.
+            pong = {"jsonrpc": "2.0", "id": message["id"], "result": {}}
+            await _send(json.dumps(pong).encode(), 200, send)
+            return
         ids = request_id(message) if "method" in message else ()
         # The SDK keeps one stream for each id as text: with a second, the first would never end.
         keys = {(session, str(message["id"]))} if session and ids else set()
@@ -88,9 +99,9 @@ async def _read(receive: Receive) -> tuple[Mapping[str, Any] | RefusedMessage, b
     data = bytes(body)
     if scan is not None:
         return too_long(scan), data
-    # A large one takes a while, in which other clients are answered.
-    is_small = len(data) <= ERROR_MAX
-    return (read_message(data) if is_small else await in_thread(lambda: read_message(data))), data
+    if len(data) <= SMALL:
+        return read_message(data), data
+    return await in_thread(lambda: read_message(data)), data
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -107,35 +118,38 @@ def _with_id(ids: tuple[str, ...], send: Send) -> Send:
     held: list[Message] = []
 
     async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            if ids and message["status"] >= 400 and _is_json(message):
-                held.append(message)
-                return
-        elif held and message["type"] == "http.response.body":
+        if message["type"] == "http.response.start" and ids and message["status"] >= 400:
+            held.append(message)
+            return
+        if held and message["type"] == "http.response.body":
             start = held.pop()
-            body = _identified(message.get("body", b""), ids[0])
-            names = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
-            if not message.get("more_body", False):
-                names.append((b"content-length", str(len(body)).encode()))
-            await send({**start, "headers": names})
-            message = {**message, "body": body}
+            if message.get("more_body", False):
+                await send(start)
+            else:
+                body = _identified(message.get("body", b""), start["status"], ids[0])
+                headers = [pair for pair in start["headers"] if pair[0].lower() not in _OF_BODY]
+                await send({**start, "headers": [*headers, *_headers(body)]})
+                message = {**message, "body": body}
         await send(message)
 
     return sent
 
 
-def _is_json(start: Message) -> bool:
-    kinds = [value for name, value in start["headers"] if name.lower() == b"content-type"]
-    return any(kind.startswith(b"application/json") for kind in kinds)
+_OF_BODY = (b"content-type", b"content-length")
 
 
-def _identified(body: bytes, given: str) -> bytes:
-    if len(body) > ERROR_MAX:
-        return body
+def _headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+
+
+def _identified(body: bytes, status: int, given: str) -> bytes:
+    """Return an error with the id of its request; a text or nothing becomes its message."""
     try:
         answer = json.loads(body)
     except ValueError:
-        return body
+        reason = body.decode(errors="replace")[:REASON_MAX] or HTTPStatus(status).phrase
+        [answered] = RefusedMessage(code=INVALID_REQUEST, reason=reason, ids=(given,)).answers()
+        return answered
     if not isinstance(answer, dict) or "error" not in answer or answer.get("id") is not None:
         return body
     return json.dumps({**answer, "id": json.loads(given)}).encode()
@@ -146,10 +160,9 @@ async def _refuse(message: RefusedMessage, send: Send, *, is_long: bool = False)
     if len(answers) > 1:
         # One body is one answer, and none of several ids is that of the whole.
         answers = RefusedMessage(code=message.code, reason=message.reason).answers()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(answers[0])).encode()),
-    ]
-    status = 413 if is_long else 400
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": answers[0]})
+    await _send(answers[0], 413 if is_long else 400, send)
+
+
+async def _send(body: bytes, status: int, send: Send) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": _headers(body)})
+    await send({"type": "http.response.body", "body": body})

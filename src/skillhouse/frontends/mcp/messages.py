@@ -105,9 +105,11 @@ def request_id(message: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def refused(message: Mapping[str, Any], reason: str) -> RefusedMessage:
+def refused(
+    message: Mapping[str, Any], reason: str, *, code: int = INVALID_REQUEST
+) -> RefusedMessage:
     """Refuse a message that was read."""
-    return RefusedMessage(code=INVALID_REQUEST, reason=reason, ids=request_id(message))
+    return RefusedMessage(code=code, reason=reason, ids=request_id(message))
 
 
 def _refused(scan: EnvelopeScan, code: int, reason: str) -> RefusedMessage:
@@ -222,7 +224,7 @@ class EnvelopeScan:
             if self._steps > STEPS_MAX:
                 self._expects = "broken"
             elif self._string is not None:
-                at = self._in_string(data, at)
+                at = self._in_string(self._string, data, at)
             elif self._depth > 1 and (nested := _NESTED.match(data, at)):
                 at = nested.end()
             else:
@@ -238,9 +240,8 @@ class EnvelopeScan:
             self._string = bytearray(b'"')
         return end + 1
 
-    def _in_string(self, data: bytes, at: int) -> int:
+    def _in_string(self, string: bytearray, data: bytes, at: int) -> int:
         """Read on in a string, and return where it continues."""
-        assert self._string is not None
         if self._is_escaped:
             self._is_escaped = False
             self._keep(data[at : at + 1])
@@ -253,9 +254,9 @@ class EnvelopeScan:
         if found[0] == b"\\":
             self._is_escaped = True
         else:
-            raw, self._string = bytes(self._string), None
+            self._string = None
             if self._depth == 1:
-                self._scalar(raw, is_string=True)
+                self._scalar(bytes(string), is_string=True)
         return found.end()
 
     def _keep(self, part: bytes) -> None:

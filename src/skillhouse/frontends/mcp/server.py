@@ -100,6 +100,9 @@ class SkillhouseServer:
     async def _list_tools(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        if params is not None and params.cursor is not None:
+            # All tools are on the first page, so no cursor is ours.
+            raise MCPError(types.INVALID_PARAMS, "unknown cursor")
         # This answer itself shows the client a change.
         self._listing.changed_lately()
         tools = [types.Tool.model_validate(tool) for tool in self._listing.tools()]

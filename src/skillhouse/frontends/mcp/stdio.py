@@ -19,6 +19,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from skillhouse.frontends.mcp.approval_bridge import printable
 from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
 from skillhouse.frontends.mcp.handshake import (
     META,
@@ -114,7 +115,7 @@ class OpeningGate:
     """Answers what comes before the handshake, which must not decide the revision for the SDK."""
 
     def __init__(self, is_served: Callable[[str], bool]) -> None:
-        """Store whether a method has a handler; others are left to the SDK, as unknown."""
+        """Store how to find out whether a method has a handler."""
         self._is_served = is_served
         self._is_open = False
 
@@ -131,7 +132,8 @@ class OpeningGate:
             return SessionMessage(pong)
         if method != "server/discover" and self._is_served(method):
             return refused(message, f"`{method}` before `initialize`: send that first")
-        return None
+        reason = f"no method `{printable(method)}` before `initialize`"
+        return refused(message, reason, code=types.METHOD_NOT_FOUND)
 
 
 def _has_envelope(message: Mapping[str, Any]) -> bool:
