@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime.config.config_files import PROJECT_FILE, managed_rules, project_of
+from skillhouse.runtime.config.config_lines import located
 from skillhouse.runtime.config.config_source import configured, is_recent, is_trusted, stamp
 from skillhouse.store import STATE_FILE, commit_stamp
 
@@ -139,7 +140,7 @@ class ConfigReload:
         try:
             found = configured(places, source.flags)
         except (SkillhouseError, OSError, ValueError, RecursionError) as error:
-            self._refuse(source, changed, str(error))
+            self._refuse(source, changed, located(error))
             return
         before = self._config
         wanted = replace(found, **self._kept)
@@ -147,7 +148,7 @@ class ConfigReload:
         try:
             adopted = self._adopt(config)
         except (SkillhouseError, OSError, ValueError) as error:
-            self._refuse(source, changed, str(error))
+            self._refuse(source, changed, located(error))
             return
         self._config, self._source = config, found.source
         faults = [*_project_faults(found), *([adopted.fault] if adopted.fault else [])]
@@ -280,13 +281,19 @@ def _differences(before: Config, config: Config, *, tiers: bool) -> list[str]:
         added = len(config.agents.keys() - before.agents.keys())
         removed = len(before.agents.keys() - config.agents.keys())
         parts.append(f"agents: +{added} -{removed}")
-    skipped = {"layers", "agents", "skill_rules", "problems", "source"}
+    if _preloaded(before) != _preloaded(config):
+        parts.append("preload")
+    skipped = {"layers", "agents", "skill_rules", "preload", "problems", "source"}
     parts += [
         field.name
         for field in dataclasses.fields(config)
         if field.name not in skipped and getattr(before, field.name) != getattr(config, field.name)
     ]
     return parts
+
+
+def _preloaded(config: Config) -> dict[str, tuple[str, ...]]:
+    return {name: skills for name, skills in config.preload.items() if skills}
 
 
 def _rules(config: Config) -> Counter[tuple[str, Rule]]:

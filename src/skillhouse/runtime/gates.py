@@ -189,7 +189,7 @@ class GateFactory:
         try:
             newer = _explained(policy, request, session)
         except ConfigError as error:
-            return Decision(effect=Effect.DENY, layer="reload"), f"{error} any more"
+            return Decision(effect=Effect.DENY, layer="reload"), f"{error}; the configuration has changed meanwhile"
         judged = write_gate.apply(
             toolbox.EvaluatedPermission(request=request, decision=newer[0], reason=newer[1]),
             session.user,
