@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime.config.config_files import PROJECT_FILE, managed_rules, project_of
+from skillhouse.runtime.config.config_files import managed_rules
 from skillhouse.runtime.config.config_lines import located
-from skillhouse.runtime.config.config_source import configured, is_recent, is_trusted, stamp
+from skillhouse.runtime.config.config_source import MISSING, configured, is_recent, is_trusted, stamp
 from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class ConfigReload:
         self._adopt = adopt
         self._source: ConfigSource | None = config.source
         self._kept = _replaced(config, overrides)
+        self._state = config.state_directory / STATE_FILE
         self._trust: tuple[int, ...] = ()
+        """Stamp of the state when it was last asked whether the project is trusted."""
         self._fault = ""
         self._retry_at = 0.0
         self._listeners: list[Callable[[ConfigNews], None]] = []
@@ -109,7 +111,7 @@ class ConfigReload:
             return True
         if self._fault and time.monotonic() >= self._retry_at:
             return True
-        state = commit_stamp(source.loaded.state_directory / STATE_FILE)
+        state = commit_stamp(self._state)
         if state == self._trust:
             return False
         if is_trusted(source.loaded) != source.is_trusted:
@@ -127,7 +129,7 @@ class ConfigReload:
     async def check_in_thread(self) -> None:
         """Do what `check` does, and keep no event loop waiting for files."""
         if self.is_due():
-            from skillhouse.floor.threads import in_thread
+            from skillhouse.floor.threads import in_thread  # noqa: PLC0415 - only calls need it.
 
             await in_thread(self.check)
 
@@ -204,7 +206,7 @@ def _replaced(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settled(before: Mapping[Path, object]) -> tuple[Path, ...]:
-    """Wait until nobody writes to the files, and return those that have changed.
+    """Wait until the files are written to no more, and return those that have changed.
 
     Editors empty a file and fill it, or move it away and write another one: without the wait a
     call between the two would find no rules.
@@ -215,7 +217,7 @@ def _settled(before: Mapping[Path, object]) -> tuple[Path, ...]:
         changed = [path for path in before if now[path] != before[path]]
         is_new = any(now[path] != last.get(path) for path in changed)
         is_open = any(
-            is_recent(now[path]) or (is_new and now[path][0] == "missing") for path in changed
+            is_recent(now[path]) or (is_new and now[path][0] == MISSING) for path in changed
         )
         if not is_open:
             break

@@ -7,7 +7,8 @@ import re
 from skillhouse.floor import ConfigError, read_regular
 from skillhouse.runtime.config.config_files import CONFIG_FILE_MAX
 
-_PLACE = re.compile(r"`\$\.([A-Za-z0-9_-]+)(?:\[(\d+)\]|\.([A-Za-z0-9_-]+))?(?:\.([A-Za-z0-9_-]+))?")
+_NAME = r"([A-Za-z0-9_-]+)"
+_PLACE = re.compile(rf"`\$\.{_NAME}(?:\[(\d+)\]|\.{_NAME})?(?:\.{_NAME})?")
 """The place of a value as its decoder writes it, such as `$.rules[0].effect`."""
 
 
