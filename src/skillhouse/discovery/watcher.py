@@ -46,8 +46,9 @@ def watch(
 ) -> Iterator[frozenset[Path]]:
     """Yield the changed paths after each change, until `stop` is set, which may take the interval.
 
-    What changes after this call is reported, also before the first path is asked for. A new, replaced or removed root is a change of the root itself. The trees are also surveyed from
-    time to time, since the system reports not every change. They are polled only, without watches,
+    What changes after this call is reported, also before the first path is asked for. A new,
+    replaced or removed root is a change of the root itself. The trees are also surveyed from time
+    to time, since the system does not report every change. They are polled only, without watches,
     if they have more than `watch_bound` directories or the system has no more watches; `poll` does
     so from the start, for file systems without notifications.
 
@@ -102,7 +103,7 @@ def _changes(
                     poll = True
                     break
         except (OSError, RuntimeError) as error:
-            # No watch left (OSError) or no instance (RuntimeError), or a root was removed meanwhile.
+            # No watch (OSError) or instance (RuntimeError) is left, or a root has been removed.
             changes = state.look()
             if state.places == places:
                 _say_polling(f"the system cannot watch them: {error}")

@@ -75,13 +75,13 @@ class Composition:
 
     @once
     def network(self) -> Network:
-        from skillhouse.runtime.network import Network
+        from skillhouse.runtime.network import Network  # noqa: PLC0415 - only calls need it.
 
         return self._network_before or Network(self.config)
 
     @once
     def gates(self) -> GateFactory:
-        from skillhouse.runtime.gates import GateFactory
+        from skillhouse.runtime.gates import GateFactory  # noqa: PLC0415 - likewise.
 
         return GateFactory(
             self.config,

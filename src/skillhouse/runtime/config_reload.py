@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime.config.config_files import PROJECT_FILE, managed_rules, project_of
-from skillhouse.runtime.config.config_source import configured, is_recent, is_trusted, stamp
+from skillhouse.runtime.config.config_files import managed_rules
+from skillhouse.runtime.config.config_lines import located
+from skillhouse.runtime.config.config_source import MISSING, configured, is_recent, is_trusted, stamp
 from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ class ConfigReload:
         self._adopt = adopt
         self._source: ConfigSource | None = config.source
         self._kept = _replaced(config, overrides)
+        self._state = config.state_directory / STATE_FILE
         self._trust: tuple[int, ...] = ()
+        """Stamp of the state when it was last asked whether the project is trusted."""
         self._fault = ""
         self._retry_at = 0.0
         self._listeners: list[Callable[[ConfigNews], None]] = []
@@ -108,7 +111,7 @@ class ConfigReload:
             return True
         if self._fault and time.monotonic() >= self._retry_at:
             return True
-        state = commit_stamp(source.loaded.state_directory / STATE_FILE)
+        state = commit_stamp(self._state)
         if state == self._trust:
             return False
         if is_trusted(source.loaded) != source.is_trusted:
@@ -126,7 +129,7 @@ class ConfigReload:
     async def check_in_thread(self) -> None:
         """Do what `check` does, and keep no event loop waiting for files."""
         if self.is_due():
-            from skillhouse.floor.threads import in_thread
+            from skillhouse.floor.threads import in_thread  # noqa: PLC0415 - only calls need it.
 
             await in_thread(self.check)
 
@@ -139,7 +142,7 @@ class ConfigReload:
         try:
             found = configured(places, source.flags)
         except (SkillhouseError, OSError, ValueError, RecursionError) as error:
-            self._refuse(source, changed, str(error))
+            self._refuse(source, changed, located(error))
             return
         before = self._config
         wanted = replace(found, **self._kept)
@@ -147,7 +150,7 @@ class ConfigReload:
         try:
             adopted = self._adopt(config)
         except (SkillhouseError, OSError, ValueError) as error:
-            self._refuse(source, changed, str(error))
+            self._refuse(source, changed, located(error))
             return
         self._config, self._source = config, found.source
         faults = [*_project_faults(found), *([adopted.fault] if adopted.fault else [])]
@@ -203,7 +206,7 @@ def _replaced(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settled(before: Mapping[Path, object]) -> tuple[Path, ...]:
-    """Wait until nobody writes to the files, and return those that have changed.
+    """Wait until the files are written to no more, and return those that have changed.
 
     Editors empty a file and fill it, or move it away and write another one: without the wait a
     call between the two would find no rules.
@@ -214,7 +217,7 @@ def _settled(before: Mapping[Path, object]) -> tuple[Path, ...]:
         changed = [path for path in before if now[path] != before[path]]
         is_new = any(now[path] != last.get(path) for path in changed)
         is_open = any(
-            is_recent(now[path]) or (is_new and now[path][0] == "missing") for path in changed
+            is_recent(now[path]) or (is_new and now[path][0] == MISSING) for path in changed
         )
         if not is_open:
             break
@@ -280,13 +283,19 @@ def _differences(before: Config, config: Config, *, tiers: bool) -> list[str]:
         added = len(config.agents.keys() - before.agents.keys())
         removed = len(before.agents.keys() - config.agents.keys())
         parts.append(f"agents: +{added} -{removed}")
-    skipped = {"layers", "agents", "skill_rules", "problems", "source"}
+    if _preloaded(before) != _preloaded(config):
+        parts.append("preload")
+    skipped = {"layers", "agents", "skill_rules", "preload", "problems", "source"}
     parts += [
         field.name
         for field in dataclasses.fields(config)
         if field.name not in skipped and getattr(before, field.name) != getattr(config, field.name)
     ]
     return parts
+
+
+def _preloaded(config: Config) -> dict[str, tuple[str, ...]]:
+    return {name: skills for name, skills in config.preload.items() if skills}
 
 
 def _rules(config: Config) -> Counter[tuple[str, Rule]]:

@@ -189,10 +189,11 @@ class GateFactory:
             return found
         # INVARIANT: a call ends under the rules that it began with, and under newer ones where
         # those are stricter: a question that waits is decided again at the moment of use.
+        fault = "the configuration has changed meanwhile"
         try:
             newer = _explained(policy, request, session)
         except ConfigError as error:
-            return Decision(effect=Effect.DENY, layer="reload"), f"{error} any more"
+            return Decision(effect=Effect.DENY, layer="reload"), f"{error}; {fault}"
         judged = write_gate.apply(
             toolbox.EvaluatedPermission(request=request, decision=newer[0], reason=newer[1]),
             session.user,

@@ -164,7 +164,7 @@ class Skillhouse:
         """
         await self.config_reload.check_in_thread()
         await self.services.skill_code.reload_if_signalled(self.refresh)
-        snapshot = self._current()
+        snapshot = self._current(is_checked=True)
         known = self.services.caller(caller, fields)
         call = known.tool_call(name, arguments, approval_id=approval_id)
         session = self._session(snapshot, call, origin_digest)
@@ -368,9 +368,10 @@ class Skillhouse:
         files = lambda: self.config_reload.files  # noqa: E731 - of the newest configuration
         watch(lambda: self._snapshot, self.refresh, announce, files=files, stop=stop, poll=poll)
 
-    def _current(self) -> HouseSnapshot:
+    def _current(self, *, is_checked: bool = False) -> HouseSnapshot:
         """Return the snapshot in use, a new one for a profile without a cache."""
-        self.config_reload.check()
+        if not is_checked:
+            self.config_reload.check()
         if self.policy.profile.cache == "none":
             self.refresh()
         return self._snapshot

@@ -94,6 +94,7 @@ def _talk(
     width = terminal.width if sys.stderr.isatty() else None
     screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None, width=width)
     with shown_logs(screen), ExitStack() as stack:
+        stack.callback(house.config_reload.subscribe(lambda news: screen.note(one_line(news.text))))
         conversation = _conversation(house, kept, options, screen, stack)
         commands = Commands(conversation, screen)
         loop = stack.enter_context(Loop())

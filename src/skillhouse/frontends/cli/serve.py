@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_place, house_
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import ConfigNews
 
 _UP_EXAMPLES = """examples:
   skillhouse up
@@ -195,7 +197,17 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
         # Without any handler Python prints warnings to stderr.
         logging.getLogger().addHandler(logging.NullHandler())
     with house_of(options) as house:
+        if not options.log:
+            house.config_reload.subscribe(_print_news)
         return serve(house, agent=options.agent, user=options.user)
+
+
+def _print_news(news: ConfigNews) -> None:
+    """Print what became of a changed configuration where clients keep the log of a server."""
+    from skillhouse.frontends.presentation.text import one_line
+
+    with suppress(OSError):
+        print(f"skillhouse: {one_line(news.text)}", file=sys.stderr, flush=True)
 
 
 PORT = 8700

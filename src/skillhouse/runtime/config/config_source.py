@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 RECENT_NANOSECONDS = 50_000_000
 """A file that was written less than this before it was read may change again under one date: the
 clock of a file system has steps of up to 10 ms."""
+MISSING = "missing"
+"""The first value of the stamp of a file that is not there."""
 PROFILES_MAX = 64
 """Files of profiles that are looked at; more are seen by the date of their directory."""
 
@@ -49,13 +51,14 @@ def stamps(places: Locations) -> Mapping[Path, Stamp]:
 
 def stamp(path: Path) -> Stamp:
     """Return what changes when a file, its owner, its mode or what a link leads to is another."""
+    target = ""
     try:
         info = os.lstat(path)
-        target = os.readlink(path) if stat.S_ISLNK(info.st_mode) else ""
-        if target:
+        if stat.S_ISLNK(info.st_mode):
+            target = os.readlink(path)
             info = os.stat(path)
     except FileNotFoundError:
-        return ("missing", os.path.islink(path))
+        return (MISSING, target)
     except OSError as error:
         return ("unreadable", error.errno or 0)
     return (
