@@ -138,6 +138,7 @@ class AgentView:
         style: str | None = None,
         files: Iterable[str] = (),
         budget_chars: int | None = None,
+        request: str = "",
     ) -> Catalog:
         """Return the agent's skills as a model sees them.
 
@@ -151,9 +152,11 @@ class AgentView:
             budget_chars: Most characters besides.
             style: Another renderer than the profile's.
             files: Further paths below the project that the agent works on.
+            request: A user's words, blank for none; the skills that fit them come first.
 
         Raises:
             ConfigError: no renderer has that name.
+            SearchError: with a request, this Python's SQLite has no full-text module.
         """
         if budget_tokens is None:
             budget_tokens = self.budget_tokens
@@ -169,12 +172,19 @@ class AgentView:
             style=style,
             budget_tokens=budget_tokens,
             budget_chars=budget_chars,
+            first=self._fitting(request, listed) if request.strip() else None,
         )
         if len(listed) == len(self.visible):
             return found
         included = {skill.file for skill in found.included}
         omitted = tuple(skill for skill in self.visible.skills if skill.file not in included)
         return dataclasses.replace(found, omitted=omitted)
+
+    def _fitting(self, request: str, listed: SkillIndex) -> list[Skill]:
+        """Return the listed skills that fit a request, best first."""
+        places = {skill.file: at for at, skill in enumerate(self.search.ranked(request))}
+        fitting = [skill for skill in listed.skills if skill.file in places]
+        return sorted(fitting, key=lambda skill: places[skill.file])
 
     def system_prompt(self, offered: Iterable[str] | None = None) -> str:
         return self.prompts().system(offered)

@@ -110,10 +110,14 @@ class Skillhouse:
         style: str | None = None,
         files: Iterable[str] = (),
         budget_chars: int | None = None,
+        request: str = "",
     ) -> Catalog:
-        """Return what an agent sees, in a style; ConfigError for an unknown agent or style."""
+        """Return what an agent sees, in a style; ConfigError for an unknown agent or style.
+
+        With a request, the skills that fit it come first.
+        """
         return self.view(agent).catalog(
-            budget_tokens, style=style, files=files, budget_chars=budget_chars
+            budget_tokens, style=style, files=files, budget_chars=budget_chars, request=request
         )
 
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import HeadIndex, SearchIndex
+from skillhouse.retrieval import HeadIndex, SearchIndex, skills_of
 from skillhouse.skill import (
     Profile,
     Skill,
@@ -311,13 +311,9 @@ def search_skills(
     visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
 ) -> list[dict[str, str]]:
     """Best first (S003-36)."""
-    by_id: dict[str, list[Skill]] = {}
-    for skill in visible.skills:
-        by_id.setdefault(skill.id, []).append(skill)
     skills = []
-    for hit in index.search(query, limit=min(limit, SEARCH_MAX)):
-        # Several with one id are as many hits, equally good ones in the order of the index.
-        skill = by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0]
+    hits = index.search(query, limit=min(limit, SEARCH_MAX))
+    for skill in skills_of(visible, hits):
         name = " ".join(skill.name.split())
         skills.append({"name": name, "description": " ".join(skill.description.split())})
     return skills

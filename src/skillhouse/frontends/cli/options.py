@@ -103,12 +103,21 @@ def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Ski
 
 def positive(text: str) -> int:
     """Return a number of at least 1, for argparse."""
+    return _number_from(1, text)
+
+
+def natural(text: str) -> int:
+    """Return a number of at least 0, for argparse."""
+    return _number_from(0, text)
+
+
+def _number_from(least: int, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got `{text}`")
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least}, got `{text}`")
     return number
 
 

@@ -184,10 +184,10 @@ class ReadingProgress:
             self._is_shown = False
 
 
-def prepare_search(house: Skillhouse, terminal: Terminal) -> None:
-    """Bring the search index up to date; `SearchError` if SQLite has no full-text module."""
+def prepare_search(house: Skillhouse, terminal: Terminal, *, agent: str = "default") -> None:
+    """Bring an agent's search index up to date; `SearchError` if SQLite has no full-text module."""
     progress = ReadingProgress(terminal)
     try:
-        house.view().search.index(progress)
+        house.view(agent).search.index(progress)
     finally:
         progress.end()
