@@ -198,7 +198,7 @@ def test_an_answer_without_an_end_is_ended(
         conversation, _ = talk(house, Script())
         conversation = ChatConversation(
             house,
-            UsableModel(model=endless.model),
+            UsableModel(model=endless.model, reports_end=False),
             Screen(io.StringIO(), io.StringIO()),
             session_id="s1",
             known=KnownSecrets(),

@@ -72,7 +72,7 @@ def conversation_of(
 ) -> ChatConversation:
     return ChatConversation(
         house,
-        UsableModel(model=script.model),
+        UsableModel(model=script.model, reports_end=False),
         Screen(io.StringIO(), io.StringIO()),
         session_id="s1",
         transcript=transcript,

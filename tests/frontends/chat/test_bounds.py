@@ -22,7 +22,8 @@ from tests.frontends.chat.test_conversation import LOAD, Script, parts_of, run, 
 from tests.frontends.conftest import Run
 
 from skillhouse.frontends.chat.compaction import UNLOADED, Spent
-from skillhouse.frontends.chat.models import Wanted, failure_reason, model_of
+from skillhouse.frontends.chat.failures import failure_reason
+from skillhouse.frontends.chat.models import Wanted, model_of
 from skillhouse.frontends.chat.screen import described
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.tools import Progress, ToolResult

@@ -10,13 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
-from pydantic_ai.exceptions import (
-    AgentRunError,
-    ModelAPIError,
-    ModelHTTPError,
-    UsageLimitExceeded,
-    UserError,
-)
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     PartDeltaEvent,
     PartStartEvent,
@@ -79,6 +73,8 @@ class UsableModel:
     """The key, if given; it must not be stored."""
     notice: str = ""
     """A warning before the first request."""
+    reports_end: bool = True
+    """Whether a whole answer has a finish reason, as every provider's has."""
 
 
 def model_of(wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
@@ -340,44 +336,3 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-_HINTS = {
-    400: "the provider does not take the request; `/compact` or another model may help",
-    401: "the key is not taken; set the right one, or name its variable with `--key-variable`",
-    402: "the account has no credit",
-    403: "the key may not use this model",
-    404: "there is no such model or address; check `--model` and `--base-url`",
-    413: "the conversation is too long for it; `/compact` makes it short",
-    429: "too many requests or no credit; wait a little, then send it again",
-}
-_SERVER = "the provider has a fault; send it again later"
-_REDIRECT = "it leads to another address, which is not followed; give the right `--base-url`"
-
-
-def failure_reason(error: AgentRunError) -> str:
-    """Return why there is no answer, and the remedy; the provider's text in it is untrusted."""
-    if isinstance(error, UsageLimitExceeded):
-        return f"more than {REQUESTS_MAX} requests or {CALLS_MAX} calls for one prompt; say `go on`"
-    if isinstance(error, ModelHTTPError):
-        hint = _HINTS.get(error.status_code, _SERVER if error.status_code >= 500 else "")
-        detail = _detail(error.body)
-        what = f"the model's address answered {error.status_code}"
-        return "; ".join([f"{what}: {detail}" if detail else what, *([hint] if hint else [])])
-    text = str(error)
-    if isinstance(error, ModelAPIError):
-        if text.startswith("Error code: 3"):
-            return f"the model's address answered {text.removeprefix('Error code: ')}; {_REDIRECT}"
-        if text.strip(". ").lower() in ("connection error", "request timed out"):
-            return (
-                "the model cannot be reached; check the network, `--base-url`, and that its "
-                "server runs"
-            )
-    return text
-
-
-def _detail(body: object) -> str:
-    """Return the message in the body of an error, in the providers' various forms."""
-    while isinstance(body, dict):
-        body = body.get("error") or body.get("message") or body.get("detail")
-    return body if isinstance(body, str) else ""
