@@ -31,7 +31,8 @@ from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat import models
 from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
+from skillhouse.frontends.chat.model_choice import Wanted
+from skillhouse.frontends.chat.models import UsableModel, model_of
 from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen, shown_logs
 from skillhouse.runtime import Skillhouse

@@ -102,9 +102,10 @@ def failure_of(
 
 
 def _is_in_stream(error: ModelAPIError) -> bool:
-    """Return whether the provider reported an error within an answer that it had accepted."""
+    """Return whether the error came within an answer that the provider had accepted."""
     if not isinstance(error, ModelHTTPError):
-        return False
+        texts = (str(one) for one in _causes(error))
+        return any("without sending complete message body" in text for text in texts)
     response = getattr(error.__cause__, "response", None)
     status = getattr(response, "status_code", None)
     return status is None or status < 400
@@ -113,14 +114,21 @@ def _is_in_stream(error: ModelAPIError) -> bool:
 def _broken_reason(error: ModelAPIError) -> str:
     if isinstance(error, ModelHTTPError):
         return _detail(error.body) or f"error {error.status_code}"
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in _causes(error):
         if isinstance(cause, httpx2.TimeoutException):
             return f"nothing more came for {TIMEOUT_SECONDS:g} seconds"
-        if isinstance(cause, httpx2.TransportError) and not isinstance(cause, httpx2.DecodingError):
+        if isinstance(cause, httpx2.TransportError):
             return "the connection ended"
-        cause = cause.__cause__
+        if isinstance(cause, httpx2.DecodingError):
+            return str(cause)
     return str(error)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 _HINTS = {
