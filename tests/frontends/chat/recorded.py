@@ -41,9 +41,7 @@ def whole(*bodies: list[bytes]) -> Callable[[Request], None]:
     return broken(*bodies, how="closed")
 
 
-def broken(
-    *bodies: list[bytes], how: str, is_ended: Callable[[], bool] = lambda: True
-) -> Callable[[Request], None]:
+def broken(*bodies: list[bytes], how: str) -> Callable[[Request], None]:
     """Return an answer whose connection ends after the body.
 
     `how` is `closed` (which without a length is how HTTP/1.0 ends a body), `cut` (chunks without
@@ -53,16 +51,17 @@ def broken(
 
     def answer(request: Request) -> None:
         body = left.pop(0) if len(left) > 1 else left[0]
-        is_last = how != "closed"
+        is_chunked = how != "closed"
         request.protocol_version = "HTTP/1.1"
         request.send_response(200)
         request.send_header("Content-Type", "text/event-stream")
-        request.send_header("Transfer-Encoding", "chunked") if is_last else None
+        if is_chunked:
+            request.send_header("Transfer-Encoding", "chunked")
         request.send_header("Connection", "close")
         request.end_headers()
         for event in body:
             size = f"{len(event):x}\r\n".encode()
-            request.wfile.write(size + event + b"\r\n" if is_last else event)
+            request.wfile.write(size + event + b"\r\n" if is_chunked else event)
         request.wfile.flush()
         request.close_connection = True
         if how == "reset":

@@ -202,7 +202,8 @@ def calls_that_gave(
             if isinstance(part, ToolCallPart) and part.tool_name in tools:
                 if any(value in names for value in _arguments(part)):
                     ids.add(part.tool_call_id)
-            elif isinstance(part, UserPromptPart) and (mark := mark_of(part.content)).startswith(STARTED):
+            elif isinstance(part, UserPromptPart) and mark_of(part.content).startswith(STARTED):
+                mark = mark_of(part.content)
                 typed = str(part.content).removeprefix(f"[{mark}] ").split(maxsplit=1)
                 if typed and typed[0] in lines:
                     ids.add(mark)

@@ -1,7 +1,7 @@
 """Shows Markdown on a terminal while it arrives: each word once, nothing drawn over.
 
-Headings, lists, quotes, tables, code, emphasis and links; anything else stays as it was written. An
-address is always shown beside its text, since a model's link can name one place and lead to another.
+Headings, lists, quotes, tables, code, emphasis and links; anything else stays as it was written.
+An address is always shown beside its text, since a link can name one place and lead to another.
 The text has to be escaped before; the only control sequences in the result are our own styles.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from skillhouse.frontends.presentation.text import width_of
+from skillhouse.frontends.presentation.text import shown, width_of
 
 Piece = tuple[str, str]
 """A text and the parameters of its style, as in `1;4`; empty for none."""
@@ -43,6 +43,12 @@ def styled(text: str, style: str) -> str:
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
 
+def rendered(text: str, width: int) -> str:
+    """Return a whole untrusted text as lines for a terminal, its control characters as escapes."""
+    stream = MarkdownStream(width)
+    return stream.feed("\n".join(shown(line) for line in text.split("\n"))) + stream.close()
+
+
 class MarkdownStream:
     """Turns a text that arrives in pieces into styled lines of a terminal."""
 
@@ -65,26 +71,25 @@ class MarkdownStream:
 
     def feed(self, piece: str) -> str:
         """Return what can be shown now."""
-        shown = []
         *whole, rest = (self._line + piece).split("\n")
-        for line in whole:
-            shown.append(self._end(line))
+        made = [self._end(line) for line in whole]
         self._line = rest
         if not self._fence and (self._is_begun or self._can_begin(rest)):
-            shown.append(self._words())
-        return "".join(shown)
+            made.append(self._words())
+        return "".join(made)
 
     def close(self) -> str:
         """Return the rest, with a line feed if a line is open."""
         line, self._line = self._line, ""
-        shown = self._end(line) if line or self._column else ""
-        shown += self._table()
+        made = self._end(line) if line or self._column else ""
+        made += self._table()
         self._fence = ""
-        return shown
+        return made
 
     def _can_begin(self, line: str) -> bool:
         """Return whether the beginning of a line shows what the line is."""
-        return not _MAYBE_MARKER.match(line) and not line.lstrip(" ").startswith(("|", "```", "~~~"))
+        words = line.lstrip(" ")
+        return not _MAYBE_MARKER.match(line) and not words.startswith(("|", "```", "~~~"))
 
     def _begin(self) -> str:
         """Take the marker off the current line; return a table before it, and the marker's form."""
@@ -128,9 +133,9 @@ class MarkdownStream:
                 return self._table() + "\n"
             if _RULE.match(line):
                 return self._table() + styled("─" * min(self._width, 40), DIM) + "\n"
-        shown = self._words(is_whole=True) + "\n"
+        made = self._words(is_whole=True) + "\n"
         self._is_begun, self._column, self._line = False, 0, ""
-        return shown
+        return made
 
     def _code(self, line: str) -> str:
         end = line.strip()
@@ -141,18 +146,18 @@ class MarkdownStream:
 
     def _words(self, *, is_whole: bool = False) -> str:
         """Return the words of the current line whose form is certain; `is_whole`: all of them."""
-        shown = "" if self._is_begun else self._begin()
+        made = "" if self._is_begun else self._begin()
         ready = len(self._line) if is_whole else _certain(self._line)
         text, self._line = self._line[:ready], self._line[ready:]
         word: list[Piece] = []
         for piece, style in inline(text, self._base):
             for part in re.findall(r"\s+|\S+", piece):
                 if part.isspace():
-                    shown += self._word(word)
+                    made += self._word(word)
                     word, self._gap = [], True
                 else:
                     word.append((part, style))
-        return shown + self._word(word)
+        return made + self._word(word)
 
     def _word(self, word: list[Piece]) -> str:
         if not word:
@@ -184,17 +189,17 @@ class MarkdownStream:
         widths = [max(_width(row[place]) for row in cells) for place in range(count)]
         if sum(widths) + 3 * (count - 1) > self._width:
             return "".join(f"{line}\n" for line in lines)
-        shown = []
+        made = []
         for number, row in enumerate(cells):
             line = styled(" │ ", DIM).join(
                 "".join(styled(text, style or ("" if number else BOLD)) for text, style in cell)
                 + " " * (widths[place] - _width(cell))
                 for place, cell in enumerate(row)
             )
-            shown.append(line.rstrip(" ") + "\n")
+            made.append(line.rstrip(" ") + "\n")
             if number == 0:
-                shown.append(styled("─┼─".join("─" * width for width in widths), DIM) + "\n")
-        return "".join(shown)
+                made.append(styled("─┼─".join("─" * width for width in widths), DIM) + "\n")
+        return "".join(made)
 
 
 def _width(cell: list[Piece]) -> int:

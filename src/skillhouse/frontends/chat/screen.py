@@ -63,7 +63,7 @@ class Screen:
         self._output = output
         self._errors = errors
         self._quiet = quiet
-        self._coloured = is_styled
+        self._coloured = is_styled and errors.isatty()
         self._stream = Stream()
         self._markdown = MarkdownStream(width or _COLUMNS) if is_styled else None
         self._indicator = Indicator(errors) if is_watched else None

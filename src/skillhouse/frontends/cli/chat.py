@@ -109,9 +109,7 @@ def _talk(
         begun = _begin(house, kept, options, screen, stack)
         if prompt is not None:
             return _one_answer(begun, options, terminal, prompt, stack)
-        screen.note(
-            start_lines(begun.asked.where, begun.session_id, begun.agent, begun.before)
-        )
+        screen.note(start_lines(begun.asked.where, begun.session_id, begun.agent, begun.before))
         loop = stack.enter_context(Loop())
         stack.callback(lambda: loop.run(house.services.release_loop))
         opening = stack.enter_context(Opening(begun.commands))
@@ -123,6 +121,7 @@ def _talk(
 def _one_answer(
     begun: Begun, options: argparse.Namespace, terminal: Terminal, prompt: Prompt, stack: ExitStack
 ) -> int:
+    from skillhouse.frontends.chat.markdown import rendered
     from skillhouse.frontends.chat.repl import Loop, show
 
     begun.screen.working("loading the model's package")
@@ -138,7 +137,10 @@ def _one_answer(
     if options.json:
         terminal.json(_value(conversation, answered))
     elif answered.text:
-        terminal.document(answered.text)
+        if terminal.is_styled:
+            terminal.write(rendered(answered.text, terminal.width))
+        else:
+            terminal.document(answered.text)
         if answered.status != "ok":
             terminal.line(NOT_WHOLE)
     show(answered, begun.screen)

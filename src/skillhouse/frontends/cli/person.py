@@ -286,7 +286,7 @@ class TerminalChannel:
     async def _answered(
         self, request: ApprovalRequest, file: TextIO, terminal: Terminal
     ) -> Reply | None:
-        """Read one answer; None for a text that was kept, after which the question is asked again."""
+        """Read one answer; None for a text that was kept: the question is asked again."""
         choices = allowed_answers(request)
         _forget_typed(file)
         words = "y once, s this session, p this project, a always, n no"
