@@ -44,6 +44,7 @@ class Terminal:
                 reconfigure(errors="backslashreplace")
         self.is_watched = errors.isatty() and environment.get("TERM") != "dumb"
         """Whether a line of talk can be written over."""
+        self.is_styled = self._coloured[output]
         self.width = min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX)
 
     def write(self, text: str) -> None:
