@@ -149,12 +149,12 @@ def test_a_call_goes_over_the_wire_and_is_kept(client: Any) -> None:
     assert any(f'"{tool}"' in json.dumps(event) for event in events)
     assert any("tides" in json.dumps(event) for event in events)
     assert [one.body for one in model.asked] == [request()]
-    assert model.results_seen() == 0
+    assert model.results() == ()
 
 
 def test_a_repeated_call_waits_for_the_person() -> None:
     answered = threading.Event()
-    model = FakeModel(steps=[Step(tool="skills_exec", arguments={}, after=answered)])
+    model = FakeModel(steps=[Step(tool="skills_exec", arguments={}, after=answered.wait)])
     one = asked("opencode")
     turns: list[object] = []
     waiting = threading.Thread(target=lambda: turns.append(model.turn(one.speech, one.body)))

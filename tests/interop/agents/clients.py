@@ -35,6 +35,17 @@ class Client:
 PROMPT = "Follow the script."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnShell:
+    """A client's own tool that runs a command, for a house that offers none."""
+
+    tool: str
+    arguments: Callable[[str], Mapping[str, str]]
+    """Takes the command."""
+    words: tuple[str, ...]
+    """How the client is started so that it may use it."""
+
+
 def _claude_environment(url: str) -> Mapping[str, str]:
     return {
         "ANTHROPIC_BASE_URL": url,
@@ -154,3 +165,31 @@ CLIENTS = (
         prepare=_prepare_opencode,
     ),
 )
+
+OWN_SHELLS: Mapping[str, OwnShell] = {
+    "claude-code": OwnShell(
+        tool="Bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=(
+            *("claude", "-p", PROMPT, "--model", "sonnet"),
+            *("--allowedTools", "mcp__skills", "Bash"),
+        ),
+    ),
+    "codex": OwnShell(
+        tool="exec_command",
+        arguments=lambda command: {"cmd": command},
+        # Its sandbox is bubblewrap within the namespace of the run, which refuses a second one.
+        words=("codex", "exec", "--skip-git-repo-check", "--sandbox", "workspace-write", PROMPT),
+    ),
+    "gemini-cli": OwnShell(
+        tool="run_shell_command",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("gemini", "-m", "gemini-2.5-flash", "--yolo", "--skip-trust", "-p", PROMPT),
+    ),
+    "opencode": OwnShell(
+        tool="bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("opencode", "run", PROMPT),
+    ),
+}
+"""By the client's name."""

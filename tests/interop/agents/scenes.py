@@ -253,9 +253,9 @@ def ask_and_repeat(actor: Actor, base: Path) -> Trace:
     """Call what needs approval; it is pending, answered when the model knows so, and repeated."""
     house = House(base)
     house.configure(RULES)
-    person = Person(house, lambda: model.results_seen() > 0)
+    person = Person(house, lambda: bool(model.results()))
     first = _step(actor, "exec", GATED)
-    again = Step(tool=first.tool, arguments=GATED, after=person.answered)
+    again = Step(tool=first.tool, arguments=GATED, after=person.answered.wait)
     model = FakeModel(steps=(first, again))
     act(actor, house, model, person)
     return _trace(actor, house, model, person)
@@ -271,16 +271,33 @@ def ask_and_hold(actor: Actor, base: Path) -> Trace:
     return _trace(actor, house, model, person)
 
 
-def act(actor: Actor, house: House, model: FakeModel, person: Watcher | None = None) -> None:
-    """Let the client read our entry and follow the script to its end."""
+def act(
+    actor: Actor,
+    house: House,
+    model: FakeModel,
+    person: Watcher | None = None,
+    *,
+    installed: Sequence[str] = (),
+    words: Sequence[str] = (),
+) -> None:
+    """Let the client read our entry and follow the script to its end.
+
+    Args:
+        actor: The client.
+        house: Its home and project.
+        model: What it talks to.
+        person: Who answers meanwhile.
+        installed: More words for `mcp install`.
+        words: How the client is started, if not as `actor.client` says.
+    """
     client = actor.client
     with serving(model):
         client.prepare(house.home, house.project, model.url)
-        house.do("mcp", "install", client.name)
+        house.do("mcp", "install", client.name, *installed)
         client.finish(house.home)
         with (house.base / "output.txt").open("wb") as output:
             process = subprocess.Popen(
-                [str(actor.program), *client.words[1:]],
+                [str(actor.program), *(words or client.words)[1:]],
                 cwd=house.project,
                 env={
                     **house.environment,
