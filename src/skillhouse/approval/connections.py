@@ -13,6 +13,7 @@ import secrets
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from skillhouse.approval.request import ApprovalRequest
@@ -48,6 +49,7 @@ class Connections:
         self._held: dict[str, int] = {}
         # INVARIANT: held to change what is held; calls come on threads of their own.
         self._lock = threading.Lock()
+        self._on_end: list[Callable[[str], None]] = []
         self._finalizer = weakref.finalize(self, _end_all, self._held, self._directory)
 
     def hold(self, connection: str) -> None:
@@ -64,11 +66,17 @@ class Connections:
                 raise OSError(None, "the connection belongs to another process")
             self._held[connection] = handle
 
+    def on_end(self, ended: Callable[[str], None]) -> None:
+        """Have `ended` called with each connection that ends here."""
+        self._on_end.append(ended)
+
     def end(self, connection: str) -> None:
         with self._lock:
             handle = self._held.pop(connection, None)
         if handle is not None:
             _end(handle, self._directory, connection)
+        for ended in self._on_end:
+            ended(connection)
 
     def close(self) -> None:
         with self._lock:

@@ -32,12 +32,14 @@ class GateFactory:
         enforcement: EnforcementServices,
         network: Network,
         sandbox: SandboxProvider,
+        results: toolbox.ResultFiles,
     ) -> None:
         self._config = config
         self._policy = policy
         self._enforcement = enforcement
         self._network = network
         self._sandbox = sandbox
+        self._results = results
 
     def for_agent(self, view: AgentView, code: Iterable[toolbox.Tool] = ()) -> toolbox.Gate:
         """Return the gate to the agent's tools, and to those that skills bring (`code`)."""
@@ -45,6 +47,7 @@ class GateFactory:
         return toolbox.Gate(
             [*self._tools(view), *enforcement.tools(), *code],
             conceal=self._network.conceal,
+            results=self._results,
             decide=self._decide,
             approvals=enforcement.approvals,
             audit=enforcement.audit_log,
@@ -109,7 +112,7 @@ class GateFactory:
         environment = places.environment
         return [
             *self._skill_tools(view),
-            toolbox.ReadTool(workspace),
+            toolbox.ReadTool(workspace, self._results, self._network.conceal),
             toolbox.ListTool(workspace),
             toolbox.WriteTool(workspace),
             toolbox.EditTool(workspace),

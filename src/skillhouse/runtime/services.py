@@ -164,7 +164,17 @@ class Services:
     def gates(self) -> GateFactory:
         from skillhouse.runtime.gates import GateFactory
 
-        return GateFactory(self.config, self.policy, self.enforcement, self.network, self.sandbox)
+        return GateFactory(
+            self.config, self.policy, self.enforcement, self.network, self.sandbox, self.results
+        )
+
+    @once
+    def results(self) -> toolbox.ResultFiles:
+        """The files of long results; those of processes that were killed are removed."""
+        results = toolbox.ResultFiles(self.config.state_directory)
+        results.sweep()
+        self.enforcement.approvals.connections.on_end(results.end_connection)
+        return results
 
     def caller(self, caller: Caller | None, fields: CallerFields | None = None) -> Caller:
         """Return the caller, given in one form, with client and connection; TypeError for both."""
@@ -206,7 +216,9 @@ class Services:
         await self.skill_code.close()
 
     def close(self) -> None:
-        """End the signer's process; close the state and the log."""
+        """End the signer's process; close the state and the log; remove the long results."""
+        if "results" in vars(self):
+            self.results.close()
         if "enforcement" in vars(self):
             self.enforcement.close()
         store.close_pooled(self.config.state_directory / store.STATE_FILE)

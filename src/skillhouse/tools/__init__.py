@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.call_context import Forecast as Forecast
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_requests import shown_variables as shown_variables
+    from skillhouse.tools.excerpt import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
-    from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
     from skillhouse.tools.gate import Gate as Gate
     from skillhouse.tools.invoke import INVOKE as INVOKE
@@ -57,8 +57,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.messages import list_room as list_room
     from skillhouse.tools.messages import render as render
+    from skillhouse.tools.read_tool import ReadTool as ReadTool
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
+    from skillhouse.tools.result_files import ResultFiles as ResultFiles
     from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill

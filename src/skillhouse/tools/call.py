@@ -81,6 +81,8 @@ TRANSACTION_PAGE = "transaction"
 """The page that shows a decoded transaction (the published design asks for it, section 5.2)."""
 
 Status = Literal["ok", "error", "denied", "pending"]
+Excerpt = Literal["head", "ends", "whole"]
+"""What a model gets of a long result: its beginning, its beginning and end, or all of it."""
 
 
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
@@ -135,6 +137,8 @@ class ToolResult:
     data: Mapping[str, Any] | None = None
     """The same as plain values, for programs."""
     approval_id: str | None = None
+    excerpt: Excerpt = field(default="head", compare=False, repr=False)
+    """Which part of a long content is given to a model."""
 
     @property
     def is_error(self) -> bool:
@@ -153,6 +157,8 @@ class Output:
     activation: Activation | None = None
     span_attributes: Mapping[str, str | int] = field(default_factory=dict)
     """What telemetry may say of it, by the words of `floor.tracing`; no content."""
+    excerpt: Excerpt = "head"
+    """What a model gets of a text that is too long for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,13 +220,6 @@ def level_of(plan: Plan) -> Level:
 def failure_text(tool_name: str, error: OSError) -> str:
     """Return what the system said, without the paths that it names."""
     return f"`{tool_name}` failed: {(error.strerror or 'input or output').lower()}"
-
-
-def bounded(text: str) -> str:
-    if len(text) <= OUTPUT_MAX:
-        return text
-    notice = f"\n[cut: {len(text) - OUTPUT_MAX} more characters; ask for a part of it]"
-    return text[:OUTPUT_MAX] + notice
 
 
 def object_schema(

@@ -70,6 +70,7 @@ def output_of(done: Completed, level: str, *, network: str) -> Output:
         text="\n".join(filter(None, parts)) or "[no output]",
         data={"exit_code": exit_code, "stdout": stdout, "stderr": stderr, "limit": done.limit},
         failed=bool(failure),
+        excerpt="ends",
         detail={
             "exit_code": exit_code,
             "limit": done.limit,

@@ -2,8 +2,9 @@
 
 What a model gets repeats no secret, and what people do not see of it (terminal escapes and other
 controls, bidirectional controls, tag characters) is there as visible escapes. That holds for the
-text and for every text of the data, since adapters hand both to models. Only a skill's own code
-gets the data of its calls as it is: it is no model, and what it returns passes here in turn.
+text and for every text of the data, since adapters hand both to models. Of a long result a model
+gets a part, and the rest is in a file that it may read. Only a skill's own code gets the data of
+its calls as it is, and all of it: it is no model, and what it returns passes here in turn.
 """
 
 from __future__ import annotations
@@ -18,19 +19,72 @@ import anyio
 
 from skillhouse.floor.threads import in_thread
 from skillhouse.skill import revealed
-from skillhouse.tools.call import Progress, ProgressHandler, ReportProgress, ToolResult, bounded
+from skillhouse.tools.call import (
+    OUTPUT_MAX,
+    Excerpt,
+    Progress,
+    ProgressHandler,
+    ReportProgress,
+    ToolResult,
+)
+from skillhouse.tools.excerpt import (
+    RESULT_MAX,
+    KeptFile,
+    bounded_data,
+    ends_of,
+    excerpt_of,
+    joined,
+)
+from skillhouse.tools.result_files import ResultFiles, gets_whole
+from skillhouse.tools.tool import Session
 
 PRESENTED_AT_ONCE = 16_384
 """Characters of a result that are looked through on the event loop: some milliseconds."""
+CONCEALED_MAX = 4 * OUTPUT_MAX
+"""Characters of a result that are looked through for secrets; of a longer one nothing else is
+used."""
+SECRET_MAX = 131_072
+"""Characters of a secret at most (MAX_ARG_STRLEN, execve(2))."""
 
 
-async def presented(
-    result: ToolResult, conceal: Callable[[str], str], *, to_code: bool
-) -> ToolResult:
-    """`to_code` is for a skill's own code, whose data keeps what people do not see."""
-    if len(result.content) > PRESENTED_AT_ONCE:
-        return await in_thread(lambda: _presented(result, conceal, to_code=to_code))
-    return _presented(result, conceal, to_code=to_code)
+class Delivery:
+    """Makes of a tool's result what its caller gets."""
+
+    def __init__(
+        self, conceal: Callable[[str], str], results: ResultFiles | None, *, has_read: bool
+    ) -> None:
+        """`conceal` takes secrets out of a text; `results` keeps what is too long for a model, if
+        the model has the tool `read` (`has_read`)."""
+        self._conceal = conceal
+        self._results = results
+        self._has_read = has_read
+
+    async def delivered(self, result: ToolResult, session: Session) -> ToolResult:
+        if len(result.content) > PRESENTED_AT_ONCE:
+            return await in_thread(lambda: self._delivered(result, session))
+        return self._delivered(result, session)
+
+    def _delivered(self, result: ToolResult, session: Session) -> ToolResult:
+        presented = _presented(result, self._conceal, to_code=bool(session.origin_digest))
+        if result.excerpt == "whole" or gets_whole(session):
+            return presented
+        content, kept = presented.content, None
+        if len(content) > RESULT_MAX:
+            content, kept = self._excerpt(presented, session)
+        data = presented.data
+        if data is not None:
+            data = bounded_data(data, result.excerpt, kept)
+        return replace(presented, content=content, data=data)
+
+    def _excerpt(self, result: ToolResult, session: Session) -> tuple[str, KeptFile | None]:
+        kept, why = None, "there is no tool to read it with"
+        if self._results is not None and self._has_read:
+            try:
+                kept = self._results.keep(session, result.content)
+            except OSError as error:
+                # The call is done: its result is delivered as far as it goes.
+                why = (error.strerror or "it cannot be written").lower()
+        return excerpt_of(result.content, result.excerpt, kept, why=why), kept
 
 
 def _presented(result: ToolResult, conceal: Callable[[str], str], *, to_code: bool) -> ToolResult:
@@ -40,10 +94,44 @@ def _presented(result: ToolResult, conceal: Callable[[str], str], *, to_code: bo
     data = result.data
     if data is not None:
         data = {key: _mapped(value, conceal if to_code else shown) for key, value in data.items()}
-    text = shown(result.content)
-    # It was cut already; escapes may have made it longer.
-    content = bounded(text) if len(text) > len(result.content) else text
+    content = _readable(result.content, conceal, result.excerpt)
     return replace(result, content=content, data=data)
+
+
+def _readable(text: str, conceal: Callable[[str], str], excerpt: Excerpt) -> str:
+    """Return at most `OUTPUT_MAX` characters of a text, without secrets, hidden ones as escapes."""
+    if len(text) <= OUTPUT_MAX:
+        head, tail, unseen = conceal(text), "", 0
+    else:
+        # INVARIANT: secrets are taken out before the text is cut, so that none is cut through.
+        head, tail, unseen = _concealed_ends(text, conceal, excerpt)
+    whole = head + tail
+    if len(whole) > OUTPUT_MAX:
+        head, tail = ends_of(whole, OUTPUT_MAX, excerpt)
+    lost = unseen + len(whole) - len(head) - len(tail)
+    head, tail = revealed(head), revealed(tail)
+    if (size := len(head) + len(tail)) > OUTPUT_MAX:
+        # Escapes are longer.
+        head, tail = ends_of(head + tail, OUTPUT_MAX, excerpt)
+        lost += size - len(head) - len(tail)
+    return joined(head, tail, lost)
+
+
+def _concealed_ends(
+    text: str, conceal: Callable[[str], str], excerpt: Excerpt
+) -> tuple[str, str, int]:
+    """Return the beginning and the end of a text, and how many characters are in neither.
+
+    What is next to a cut is left out, since a secret may go on behind it: the environment of a
+    process has no longer value (MAX_ARG_STRLEN, execve(2)).
+    """
+    if len(text) <= CONCEALED_MAX:
+        return conceal(text), "", 0
+    most = CONCEALED_MAX // 2 if excerpt == "ends" else CONCEALED_MAX
+    head, tail = conceal(text[:most])[:-SECRET_MAX], ""
+    if excerpt == "ends":
+        tail = conceal(text[-most:])[SECRET_MAX:]
+    return head, tail, len(text) - len(head) - len(tail)
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

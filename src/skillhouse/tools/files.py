@@ -1,4 +1,4 @@
-"""The tools `read`, `list`, `write` and `edit`."""
+"""The tools `list`, `write` and `edit`, and the files that `read` shares with them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.difference import difference
-from skillhouse.tools.skill_text import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 
 READ_MAX = 8 * 1_048_576
-"""Bytes of a file that is read at all; the result is cut at `OUTPUT_MAX` characters."""
+"""Bytes of a file that is read at all; a result holds a page of it."""
 ENTRIES_MAX = 1_000
 """Names of a directory that are listed."""
 
-_PATH = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
+PATH: Mapping[str, Any] = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
 
 
 class WorkspaceTool(Tool):
@@ -38,64 +37,12 @@ class WorkspaceTool(Tool):
         self._workspace = workspace
 
 
-class ReadTool(WorkspaceTool):
-    name = "read"
-    description = (
-        "Read a text file of the workspace or of a loaded skill. Use `offset` and `limit` (lines) "
-        "for long files."
-    )
-    durable = False
-    reads_only = True
-    schema: Mapping[str, Any] = object_schema(
-        {
-            "path": _PATH,
-            "offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
-            "limit": {"type": "integer", "minimum": 1, "description": "most lines"},
-        },
-        required=("path",),
-    )
-
-    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """A listed skill's SKILL.md needs what loading that skill needs."""
-        absolute = self._workspace.absolute(arguments["path"])
-        # As it is written, and where links in the workspace lead.
-        names = (absolute, os.path.realpath(absolute))
-        skill = next((s for s in session.visible.skills if s.file in names), None)
-        needs: tuple[PermissionRequest, ...] = ()
-        if skill is not None:
-            needs = session.needs_of(skill)
-            session = session.with_loaded(skill)
-        place = self._workspace.file(arguments["path"], session)
-        needs += (read_need("read", place),)
-        home = skill_directory_of(place.path, place.base)
-        known = None if home is None else text_if_any(place)
-        facts: Facts = ()
-        if home is not None and known is not None:
-            needs, facts = cautioned(
-                session, needs, skill=skill or home, file=str(place.path), text=known
-            )
-
-        async def run() -> Output:
-            # INVARIANT: of a skill's file, the text that is handed over is the one that was judged.
-            text = _text(place) if known is None else known
-            lines = text.splitlines(keepends=True)
-            first = arguments.get("offset", 1) - 1
-            last = first + arguments["limit"] if "limit" in arguments else len(lines)
-            part = text if (first, last) == (0, len(lines)) else "".join(lines[first:last])
-            return Output(
-                text=part if home is None else handed(part),
-                data={"path": str(place.path), "lines": len(lines)},
-            )
-
-        return Plan(needs=needs, run=run, facts=facts)
-
-
 class ListTool(WorkspaceTool):
     name = "list"
     description = "List a directory of the workspace or of a loaded skill; `/` marks directories."
     durable = False
     reads_only = True
-    schema: Mapping[str, Any] = object_schema({"path": {**_PATH, "default": "."}})
+    schema: Mapping[str, Any] = object_schema({"path": {**PATH, "default": "."}})
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         given = arguments.get("path", ".")
@@ -144,7 +91,7 @@ class WriteTool(WorkspaceTool):
     description = "Write a text file of the workspace, replacing what is there."
     durable = True
     schema: Mapping[str, Any] = object_schema(
-        {"path": _PATH, "content": {"type": "string"}}, required=("path", "content")
+        {"path": PATH, "content": {"type": "string"}}, required=("path", "content")
     )
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
@@ -170,7 +117,7 @@ class EditTool(WorkspaceTool):
     durable = True
     schema: Mapping[str, Any] = object_schema(
         {
-            "path": _PATH,
+            "path": PATH,
             "old": {"type": "string", "minLength": 1},
             "new": {"type": "string"},
             "all": {"type": "boolean", "default": False},
@@ -180,7 +127,7 @@ class EditTool(WorkspaceTool):
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         relative = self._workspace.writable(arguments["path"], session)
-        before = _text(self._workspace.file(arguments["path"], session))
+        before = text_of(self._workspace.file(arguments["path"], session))
         old, new = arguments["old"], arguments["new"]
         count = before.count(old)
         if count == 0:
@@ -277,7 +224,7 @@ def change_facts(before: bytes | None, after: str, relative: str) -> tuple[tuple
     return (("difference", difference(text, after, relative) or "nothing changes"),)
 
 
-def _text(place: Place) -> str:
+def text_of(place: Place) -> str:
     handle = opened(place)
     with os.fdopen(handle, "rb") as file:
         data = file.read(READ_MAX + 1)
@@ -291,7 +238,7 @@ def _text(place: Place) -> str:
 
 def text_if_any(place: Place) -> str | None:
     try:
-        return _text(place)
+        return text_of(place)
     except RefusedError:
         return None
 

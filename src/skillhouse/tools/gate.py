@@ -31,7 +31,6 @@ from skillhouse.tools.call import (
     ToolCall,
     ToolResult,
     UnknownToolError,
-    bounded,
     failure_text,
 )
 from skillhouse.tools.call_context import (
@@ -44,8 +43,10 @@ from skillhouse.tools.call_context import (
     planned,
     settled,
 )
-from skillhouse.tools.delivery import presented, relayed
+from skillhouse.tools.delivery import Delivery, relayed
+from skillhouse.tools.excerpt import bounded
 from skillhouse.tools.recorder import Recorder
+from skillhouse.tools.result_files import ResultFiles
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -70,11 +71,12 @@ class Gate:
         agreed: RedeemedApprovals | None = None,
         telling: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
         conceal: Callable[[str], str] | None = None,
+        results: ResultFiles | None = None,
     ) -> None:
         """`workspace` keeps other calls from changing the workspace; None where no tool does.
 
         `conceal` takes secrets out of a text. None is for gates whose results no model gets as they
-        are: they are neither concealed nor escaped.
+        are: they are neither concealed nor escaped. `results` keeps what is too long for a model.
         Raises TypeError for a tool that does not derive from `Tool`.
         """
         for tool in tools:
@@ -94,7 +96,9 @@ class Gate:
         )
         self._agreed = agreed or RedeemedApprovals()
         self._telling = telling
-        self._conceal = conceal
+        self._delivery = (
+            Delivery(conceal, results, has_read="read" in self.tools) if conceal else None
+        )
         self._validators = {
             tool.name: jsonschema_rs.Draft202012Validator(dict(tool.accepted or tool.schema))
             for tool in tools
@@ -116,8 +120,10 @@ class Gate:
             call = replace(call, call_id=secrets.token_hex(8))
         with self._telling.of(tool, call, listener) as span:
             result = span.ended(await self._handle(tool, span.call, session, span))
-        if self._conceal is not None:
-            result = await presented(result, self._conceal, to_code=bool(session.origin_digest))
+        if self._delivery is None:
+            result = replace(result, content=bounded(result.content, result.excerpt))
+        else:
+            result = await self._delivery.delivered(result, session)
         if result.is_error and result.data is None:
             result = replace(result, data=tool.shaped(result))
         return result
@@ -277,9 +283,10 @@ class Gate:
                 output.activation, call_id=state.context.call.call_id, is_approved=bool(approval)
             )
         return ToolResult(
-            content=bounded(output.text),
+            content=output.text,
             status="error" if output.failed else "ok",
             data=output.data or None,
+            excerpt=output.excerpt,
         )
 
     def _close(self, state: CallState) -> None:

@@ -158,7 +158,7 @@ class SkillCodeTool(Tool):
                 "milliseconds": round(result.seconds * 1_000),
                 "log": "\n".join(host.lines),
             }
-            return Output(text=text, data=wrapped, failed=failed, detail=detail)
+            return Output(text=text, data=wrapped, failed=failed, detail=detail, excerpt="ends")
 
         facts = (
             ("skill", f"{self.skill.manifest.name} {self.skill.manifest.version}".strip()),

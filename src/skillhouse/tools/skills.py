@@ -242,6 +242,7 @@ class SkillTool(Tool):
         title = render(profile.messages, "loaded_title", name=skill.name)
         return Output(
             text=text,
+            excerpt="whole",
             data=result_data(profile.result, title=title, output=text, metadata=metadata),
             detail={"skill": skill.id, **({"held": 1} if is_held else {})},
             activation=None if is_held else activation_of(content, text, need.skill_digest),

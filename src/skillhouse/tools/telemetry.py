@@ -15,7 +15,15 @@ from urllib.parse import urlsplit, urlunsplit
 from skillhouse.floor import tracing
 from skillhouse.floor import tracing as words
 from skillhouse.skill import Skill
-from skillhouse.tools.call import Output, Plan, ProgressHandler, ToolCall, ToolResult, level_of
+from skillhouse.tools.call import (
+    OUTPUT_MAX,
+    Output,
+    Plan,
+    ProgressHandler,
+    ToolCall,
+    ToolResult,
+    level_of,
+)
 from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.tool import Session, Tool
 
@@ -114,7 +122,7 @@ class CallSpan:
             if result.status in ("error", "denied"):
                 self._span.fail(result.status)
             elif result.status == "ok":
-                self._content(words.CALL_RESULT, {"content": result.content})
+                self._content(words.CALL_RESULT, {"content": result.content[:OUTPUT_MAX]})
         return result
 
     def _say(self, span_attributes: Mapping[str, str | int]) -> None:
