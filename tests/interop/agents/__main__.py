@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.interop.agents import judging, scenes, work_judging
-from tests.interop.agents.clients import CLIENTS, Client
+from tests.interop.agents.clients import CLIENTS, VARIANTS, Client
 from tests.interop.agents.offering import Offer
 from tests.interop.agents.scenes import Actor, SceneError
 from tests.interop.agents.work import work
@@ -113,7 +113,7 @@ def main() -> int:
         return _in_namespace()
     # The loopback of a new namespace is down.
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    chosen = [client for client in CLIENTS if not names or client.name in names]
+    chosen = [one for one in (*CLIENTS, *VARIANTS) if not names or one.name in names]
     with tempfile.TemporaryDirectory(prefix="agents-") as scratch:
         base = Path(options.keep or scratch).resolve()
         run = Run(
@@ -203,7 +203,7 @@ class Run:
     """Of skills."""
     sample: Path | None
     seen: set[tuple[str, str]] = field(default_factory=set)
-    """Name and version of each client so far."""
+    """Title and version of each client so far."""
 
     def row(self, client: Client, agents: Path) -> Row | None:
         """Run a client; None when the same version was run before."""
@@ -214,11 +214,11 @@ class Run:
             return row
         self.base.mkdir(parents=True, exist_ok=True)
         row.version = _version(program, self.base)
-        if (client.name, row.version) in self.seen:
+        if (client.title, row.version) in self.seen:
             return None
-        self.seen.add((client.name, row.version))
+        self.seen.add((client.title, row.version))
         actor = Actor(client=client, program=program, version=row.version)
-        base = self.base / f"{client.name}-{row.version}"
+        base = self.base / f"{client.name}{'-defers' * client.defers}-{row.version}"
         try:
             if self.scenes in ("all", "calls"):
                 _call(row, actor, base)

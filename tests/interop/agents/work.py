@@ -20,7 +20,7 @@ from tests.interop.agents.clients import OWN_SHELLS
 from tests.interop.agents.fake_model import FakeModel, Made, Step
 from tests.interop.agents.judging import transcript
 from tests.interop.agents.scenes import Actor, House, act
-from tests.interop.agents.work_judging import LONG_LAST, Work
+from tests.interop.agents.work_judging import LONG_LAST, LONG_LINE, Work
 
 SKILL = "tally"
 SKILL_TEXT = """---
@@ -41,6 +41,8 @@ with open("runs.log", "a") as log:
     log.write("ran\\n")
 print("tally:", sum(map(int, numbers)) * int(unit[-1]), unit[1])
 """
+LONG = f"seq -f '{LONG_LINE}' 1 {LONG_LAST}"
+"""Prints more than a model gets."""
 RULES = """
 [[rules]]
 effect = "allow"
@@ -154,7 +156,7 @@ def work(actor: Actor, base: Path, *, subset: str) -> Work:
         first=first,
         skill=str(skill),
         unit=f"owl{secret}",
-        tally=f"tally: {sum(numbers) * factor} is",
+        tally=f"tally: {sum(numbers) * factor} owl{secret}",
     )
 
 
@@ -203,7 +205,7 @@ def again(results: Sequence[str]) -> Mapping[str, Any]:
 
 def rest_of(results: Sequence[str]) -> Mapping[str, Any]:
     """Return how the rest of the long result is read, by what it says of itself."""
-    found = re.search(r"`?(/\S+?)`?[;,.:]? .*`offset`:? (\d+)", results[-1])
+    found = re.search(r"in `(/[^`]+)`[^\n]*`offset` (\d+)", results[-1])
     return {"path": found[1], "offset": int(found[2])} if found else {"path": "nothing is named"}
 
 
@@ -228,7 +230,7 @@ def _with_all() -> tuple[Plan, ...]:
         Plan(key="write-again", tool="write", arguments=SUMMARY, answers=2),
         Plan(key="deny", tool="exec", arguments={"command": "rm numbers.txt"}),
         Plan(key="deny-read", tool="read", arguments=read("private/keys.md")),
-        Plan(key="long", tool="exec", arguments={"command": f"seq 1 {LONG_LAST}"}),
+        Plan(key="long", tool="exec", arguments={"command": LONG}),
         Plan(key="rest", tool="read", arguments=rest_of),
     )
 

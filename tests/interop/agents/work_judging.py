@@ -12,8 +12,10 @@ TO_MODEL_MAX = 30_000
 """Characters of one result that go to a model (issue 16, item 3)."""
 SUBSET = frozenset({"skill", "search_skills", "read"})
 """What `--tools skills` offers."""
-LONG_LAST = 30_000
-"""The last number of the long result, whose 168,894 characters are more than a model gets."""
+LONG_LAST = 2_500
+"""The number of the last line of the long result."""
+LONG_LINE = "line %.0f is one of many lines of a long report"
+"""What `seq` makes of a number; all of them are some 120,000 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +151,17 @@ def denied_read(work: Work) -> Faults:
 
 
 def continues(work: Work) -> Faults:
-    """Judge the long result: bounded, with head and tail, and the rest can be read."""
+    """Judge the long result: bounded, with head and tail, and read on where it says."""
     long, rest = work.results.get("long", ""), work.results.get("rest", "")
-    faults = _lacks(long, "\n2\n3\n", f"\n{LONG_LAST}")
+    lines = [LONG_LINE.replace("%.0f", str(number)) for number in range(1, LONG_LAST + 1)]
+    faults = _lacks(long, *lines[:3], lines[-1])
     if len(long) > TO_MODEL_MAX + 1_000:
         faults.append(f"{len(long):,} characters arrived")
-    middle = [number for number in range(1, LONG_LAST) if f"\n{number}\n" not in long]
-    if not middle:
+    missing = [line for line in lines if line not in long]
+    if not missing:
         faults.append("nothing was left out")
-    elif f"\n{middle[0] + 1}\n" not in rest:
-        faults.append(f"reading on did not go on at {middle[0]}: {rest[:120]!r}")
+    elif missing[0] not in rest:
+        faults.append(f"reading on did not go on at {missing[0]!r}: {rest[:120]!r}")
     return faults
 
 
