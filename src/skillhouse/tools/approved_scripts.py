@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
@@ -272,17 +272,38 @@ def _changed_by_line(
         inner = unwrapped(command.argv) or command.argv
         is_own = not seen and inner == tuple(argv)
         seen = seen or is_own
-        written = [r.target for r in command.redirects if r.kind in ("write", "append")]
-        if not is_own and not _only_shows(inner):
-            known = _written(command)
-            if known is None:
-                return "another command of the line may change it"
-            written += known
-        for target in written:
-            real = os.path.realpath(os.path.join(base, target))
-            if any(path == real or path.startswith(f"{real}/") for path in paths):
-                return "the line writes it"
+        written = _redirected(command) if is_own else _all_written(command)
+        if written is None:
+            return "another command of the line may change it"
+        if any(_covers(target, path, base) for target in written for path in paths):
+            return "the line writes it"
     return ""
+
+
+def may_be_made(path: str, commands: Iterable[SimpleCommand], base: str) -> bool:
+    """Whether one of some commands that run in `base` may write a path, as far as is known."""
+    for command in commands:
+        written = _all_written(command)
+        if written is None or any(_covers(target, path, base) for target in written):
+            return True
+    return False
+
+
+def _covers(target: str, path: str, base: str) -> bool:
+    real = os.path.realpath(os.path.join(base, target))
+    return path == real or path.startswith(f"{real}/")
+
+
+def _redirected(command: SimpleCommand) -> list[str]:
+    return [r.target for r in command.redirects if r.kind in ("write", "append")]
+
+
+def _all_written(command: SimpleCommand) -> list[str] | None:
+    """Return all that a command writes, or None where that is not known."""
+    if _only_shows(unwrapped(command.argv) or command.argv):
+        return _redirected(command)
+    known = _written(command)
+    return None if known is None else [*_redirected(command), *known]
 
 
 def _written(command: SimpleCommand) -> list[str] | None:

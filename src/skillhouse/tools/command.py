@@ -73,6 +73,7 @@ from skillhouse.tools.command_requests import (
     uncovered,
     uncovered_need,
 )
+from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -178,6 +179,8 @@ class ExecTool(Tool):
             verdict = judge_line(command, rules, places, environment=variables)
         else:
             verdict = judge_argv(_checked((command, *params), rules), rules, places)
+        if verdict.structure is not None and verdict.effect is not Effect.DENY:
+            check_scripts(verdict.structure, self._workspace, session)
         work = self._work(command, verdict, rules, session, paths)
         network, withheld = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))

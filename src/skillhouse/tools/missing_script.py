@@ -1,0 +1,148 @@
+"""Refuses a command whose script is not there before a person is asked about it.
+
+A skill says `python3 scripts/x.py`, and means its own directory; a command begins in the workspace.
+Such a call would ask a person, run, and fail. The refusal names the file that was meant.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from skillhouse.floor import PathError, confine
+from skillhouse.permission import CommandMeaning, CommandPlan, read_command, unwrapped
+from skillhouse.skill import Skill
+from skillhouse.tools.approved_scripts import may_be_made
+from skillhouse.tools.call import RefusedError
+from skillhouse.tools.tool import Session
+from skillhouse.tools.workspace import Workspace
+
+SUGGESTED_MAX = 3
+"""Files that a refusal names."""
+SKILLS_SEARCHED = 2_000
+"""Listed skills in which the file is looked for, those that are loaded first."""
+SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Where a shell in the sandbox looks for a script that is not in its directory (bash(1), -s)."""
+
+_UNKNOWN_PATH = re.compile(r"[*?\[{$`~\0]|[A-Za-z][A-Za-z0-9+.-]+:")
+"""What makes a word a pattern, an address or the like: which file it means is not known here."""
+_SUFFIXES = frozenset(
+    ".py .sh .bash .zsh .rb .pl .php .lua .js .mjs .cjs .ts .mts .cts .tsx .jsx .R .r .go".split()
+)
+_ONLY_FILES = frozenset("python ruby perl php lua Rscript".split())
+"""Programs whose operand is a file, whatever it is called."""
+_SHELLS = frozenset({"sh"})
+_ADDS_SUFFIX = frozenset("node bun deno tsx ts-node".split())
+_ADDED = (".js", ".cjs", ".mjs", ".json", ".node", ".ts", ".tsx", ".mts", ".cts", ".jsx")
+_TESTS = frozenset({"test", "["})
+"""Programs by which a line itself finds out whether a file is there."""
+
+
+def check_scripts(plan: CommandPlan, workspace: Workspace, session: Session) -> None:
+    """Raise RefusedError if a script that a plan certainly runs is not there.
+
+    What an earlier command of the line may make is left to the run, and so is what the line expects
+    to fail.
+    """
+    base = os.path.join(workspace.root, plan.directory)
+    commands = list(plan.commands())
+    if any(command.argv[0] in _TESTS for command in commands):
+        return
+    seen = 0
+    for place, pipeline in enumerate(plan.pipelines):
+        following = plan.pipelines[place + 1 : place + 2]
+        is_certain = pipeline.joined != "||" and not any(p.joined == "||" for p in following)
+        for command in pipeline.commands:
+            for word in _missing(command.argv, base) if is_certain else ():
+                path = os.path.normpath(os.path.join(base, word))
+                if workspace.is_withheld(path, session):
+                    continue
+                if not may_be_made(path, commands[:seen], base):
+                    raise RefusedError(_refusal(word, base, workspace, session))
+            seen += 1
+
+
+def _missing(argv: tuple[str, ...], base: str) -> Iterator[str]:
+    """Yield the scripts that a command names and that are not there."""
+    inner = unwrapped(argv)
+    if inner is None:
+        return
+    for meaning in read_command(inner).chain():
+        if meaning.unknown or meaning.directory or meaning.is_far:
+            # It may run elsewhere.
+            return
+        for candidates in meaning.scripts:
+            word = candidates[0]
+            # Several candidates are what a program looks for by itself, such as a Makefile.
+            if len(candidates) == 1 and word in meaning.argv and _is_gone(meaning, word, base):
+                yield word
+
+
+def _is_gone(meaning: CommandMeaning, word: str, base: str) -> bool:
+    if word[:1] == "-" or _UNKNOWN_PATH.search(word):
+        return False
+    path, program = os.path.join(base, word), meaning.program
+    if os.path.lexists(path):
+        return False
+    suffix = os.path.splitext(word)[1]
+    if program in _ADDS_SUFFIX and any(os.path.lexists(path + added) for added in _ADDED):
+        return False
+    if program in _SHELLS and "/" not in word:
+        return shutil.which(word, path=SHELL_PATH) is None
+    if program == "go" and word[:1] not in (".", "/"):
+        return suffix == ".go"  # Another operand is a package.
+    return program in _ONLY_FILES or "/" in word or suffix in _SUFFIXES
+
+
+def _refusal(word: str, base: str, workspace: Workspace, session: Session) -> str:
+    meant = [
+        f"`{path}` ({whose})"
+        for _, (path, whose) in zip(
+            range(SUGGESTED_MAX), _suggestions(word, workspace, session), strict=False
+        )
+    ]
+    shown = f"no such file: `{word}`"
+    if meant:
+        return f"{shown}; did you mean {' or '.join(meant)}"
+    return f"{shown}; relative paths begin at `{os.path.normpath(base)}`"
+
+
+def _suggestions(
+    word: str, workspace: Workspace, session: Session
+) -> Iterator[tuple[str, str]]:
+    """Yield files of that name, each with whose it is."""
+    name = PurePosixPath(word).name
+    relative = () if word.startswith("/") else (os.path.normpath(word),)
+    wanted = tuple(dict.fromkeys((*relative, f"scripts/{name}", name)))
+    for skill in _skills(session):
+        if workspace.is_withheld(str(skill.directory), session):
+            continue
+        if path := _first(skill.directory, wanted):
+            how = "" if skill.file in session.loaded else ", load it first"
+            yield path, f"of skill `{skill.name}`{how}"
+    if path := _first(workspace.root, wanted):
+        yield path, "in the workspace"
+
+
+def _skills(session: Session) -> Iterator[Skill]:
+    """Yield the listed skills, those that were loaded last first."""
+    listed = session.visible.skills[:SKILLS_SEARCHED]
+    if session.loaded:
+        by_file = {skill.file: skill for skill in session.visible.skills}
+        yield from (by_file[file] for file in reversed(session.loaded) if file in by_file)
+    yield from (skill for skill in listed if skill.file not in session.loaded)
+
+
+def _first(directory: Path, wanted: Sequence[str]) -> str:
+    for relative in wanted:
+        # A quick look first: there may be thousands of skills.
+        if os.path.isfile(os.path.join(directory, relative)):
+            try:
+                confine(directory, relative)
+            except PathError:
+                continue
+            return os.path.join(directory, relative)
+    return ""
