@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.agents.__main__ import COLUMNS, Row, table
+from tests.interop.agents.__main__ import COLUMNS, WORK, Row, table, work_table
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.fake_model import Asked, FakeModel, Step, serving
 from tests.interop.agents.judging import (
@@ -303,8 +303,15 @@ def test_exported_skills_are_listed_only_after_the_export(
 
 
 def test_a_client_holds_only_when_every_column_does() -> None:
-    good = Row(client=CLIENTS[0], version="1.2", faults=dict.fromkeys(COLUMNS, ()))
-    bad = Row(client=CLIENTS[1], version="1.2", faults={**good.faults, "held": ("why",)})
+    work: dict[str, dict[str, tuple[str, ...]]] = {
+        subset: dict.fromkeys(columns, ()) for subset, columns in WORK.items()
+    }
+    good = Row(client=CLIENTS[0], version="1.2", faults=dict.fromkeys(COLUMNS, ()), work=work)
+    bad = replace(good, client=CLIENTS[1], faults={**good.faults, "held": ("why",)})
+    lazy = replace(good, work={**work, "skills": {**work["skills"], "reads": ("why",)}})
+    assert [lazy.holds(), lazy.holds("calls"), lazy.holds("work")] == [False, True, False]
+    assert not replace(good, work={"all": work["all"]}).holds()
+    assert " | no | " in work_table([lazy], "skills").splitlines()[-1]
     half = Row(client=CLIENTS[2], version="1.2", faults={"lists": ()})
     absent = Row(client=CLIENTS[3], missing="try npm")
     assert [row.holds() for row in (good, bad, half, absent)] == [True, False, False, False]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skillhouse.skill import parse
-from tests.interop.agents.__main__ import COLUMNS, Row, offers_table
+from tests.interop.agents.__main__ import COLUMNS, WORK, Row, offers_table
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.fake_model import Asked, FakeModel, Step
 from tests.interop.agents.judging import described, transcript
@@ -170,6 +170,9 @@ def test_the_table_has_a_row_for_each_number_of_skills() -> None:
     title = f"| {CLIENTS[0].title} 2.1 | 1,294 | 9, 7 of them by name only | 0 | 0 | 0 | 30 |"
     assert offers_table([row]).splitlines()[2:] == [f"{title} yes |", f"{title} no |"]
     faults: dict[str, tuple[str, ...]] = dict.fromkeys(COLUMNS, ())
-    whole = replace(row, faults=faults)
+    work: dict[str, dict[str, tuple[str, ...]]] = {
+        subset: dict.fromkeys(columns, ()) for subset, columns in WORK.items()
+    }
+    whole = replace(row, faults=faults, work=work)
     assert not whole.holds()
     assert replace(whole, offers=row.offers[:1]).holds()
