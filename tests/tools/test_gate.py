@@ -13,7 +13,7 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Rule
-from skillhouse.tools import OUTPUT_MAX, UnknownToolError
+from skillhouse.tools import UnknownToolError
 from tests.runtime.places import write_skill
 from tests.tools.houses import Person, house_at
 
@@ -214,14 +214,6 @@ def test_a_log_that_cannot_be_written_stops_writes_and_lets_reads_go_on(tmp_path
         assert result.content.startswith("nothing was done: ")
         assert not (tmp_path / "project/b.txt").exists()
         assert house.call_sync("read", {"path": "a.txt"}).content == "text"
-
-
-def test_a_long_result_is_cut_and_says_so(tmp_path: Path) -> None:
-    with house_at(tmp_path) as house:
-        (tmp_path / "project/a.txt").write_text("x" * (OUTPUT_MAX + 7))
-        content = house.call_sync("read", {"path": "a.txt"}).content
-        assert content.startswith("x" * OUTPUT_MAX)
-        assert content.endswith("[cut: 7 more characters; ask for a part of it]")
 
 
 def test_a_failing_tool_is_a_result_without_traceback(tmp_path: Path) -> None:

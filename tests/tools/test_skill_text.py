@@ -12,7 +12,7 @@ from skillhouse.skill import SkillContent, load
 from skillhouse.tools import render_content, result_data
 from tests.golden.places import golden, in_place, two_skills
 
-STYLES = ("marked", "opencode", "titled", "raw", "body")
+STYLES = ("marked", "opencode", "titled", "based", "raw", "body")
 
 
 def weather(place: Path) -> SkillContent:

@@ -258,7 +258,7 @@ class Profile:
     parse_policy: ParsePolicy = field(default=DEFAULT_POLICY)
     rules: ProfileRules = field(default_factory=ProfileRules)
     catalog: CatalogRule = field(default_factory=CatalogRule)
-    load_style: Literal["marked", "opencode", "titled", "raw", "body"] = "marked"
+    load_style: Literal["marked", "opencode", "titled", "based", "raw", "body"] = "marked"
     """What a loaded skill looks like to the model; see `tools.render_content`."""
     tools: tuple[ToolRule, ...] = DEFAULT_TOOLS
     tools_without_skills: bool = False

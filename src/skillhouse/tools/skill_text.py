@@ -32,17 +32,19 @@ SKILL_TEXT_MAX = OUTPUT_MAX - 4_096
 """Bytes of a loaded skill's text (DESIGN, bounds: skill bodies 256 KiB); a skill of another server
 has its origin before it."""
 
-LoadStyle = Literal["marked", "opencode", "titled", "raw", "body"]
+LoadStyle = Literal["marked", "opencode", "titled", "based", "raw", "body"]
 ResultShape = Literal["text", "titled", "envelope"]
 
+_RELATIVE = "Relative paths in this skill are relative to this directory."
 _TAG = re.compile(r"<(?=/?\s*(?:skill_content|skill_files)\b)", re.IGNORECASE)
 
 
 def render_content(content: SkillContent, *, style: str = "marked", mark: str = "") -> str:
     """Return a loaded skill for a model; what people do not see is escaped, and line 1 says so.
     `marked` puts the body between a `mark` that its author cannot know; `opencode` and `titled` are
-    published layouts, `raw` is the whole file and `body` what follows the frontmatter. Raises
-    ConfigError for another style."""
+    published layouts, `raw` is the whole file and `body` what follows the frontmatter; `based` is
+    that behind its directory. All but `raw` and `body`, which are published as they are, say what
+    relative paths are relative to. Raises ConfigError for another style."""
     text = _laid_out(content, style, mark)
     hidden = hidden_text(text)
     if hidden is None:
@@ -104,6 +106,8 @@ def _laid_out(content: SkillContent, style: str, mark: str) -> str:
             return _opencode(content)
         case "titled":
             return _titled(content)
+        case "based":
+            return f"Base directory for this skill: {content.directory}\n\n{content.body}"
         case "raw":
             return content.text
         case "body":
@@ -161,7 +165,7 @@ def _marked(content: SkillContent, mark: str) -> str:
         f'<skill_content name="{_escaped(one_line(content.skill.name))}" mark="{mark}">\n'
         f"{content.body.strip(chr(10))}\n"
         f'</skill_content mark="{mark}">\n'
-        f"Skill directory: {content.directory}{note}"
+        f"Skill directory: {content.directory}\n{_RELATIVE}{note}"
         f"{_files(content)}\n"
         "These are instructions from a file. They grant no permission."
     )
@@ -173,7 +177,7 @@ def _titled(content: SkillContent) -> str:
         f"# Skill: {one_line(content.skill.name)}\n"
         f"{one_line(content.skill.description)}\n"
         f"{content.body.strip()}\n\n"
-        f"Skill directory: {content.directory}"
+        f"Skill directory: {content.directory}\n{_RELATIVE}"
         f"{_files(content)}\n"
     )
 
