@@ -166,6 +166,31 @@ def test_a_repeated_call_waits_for_the_person() -> None:
     assert turns == [Call("skills_exec", {})]
 
 
+def searching(*items: Json) -> Asked:
+    """A request of Codex for a model that searches for tools."""
+    words = "<tools>\nDeferred tool namespaces:\n- mcp__skills: Load one.\n- other\n</tools>"
+    body = responses(words=words)
+    tools = [{"type": "function", "name": "exec_command"}, {"type": "tool_search"}]
+    one = asked("codex")
+    return replace(one, body={**body, "input": [*body["input"], *items], "tools": tools})
+
+
+def test_a_model_that_searches_finds_a_tool_once() -> None:
+    wanted = "mcp__skills::skill"
+    model = FakeModel(steps=[Step(tool=wanted, arguments=ARGUMENTS)])
+    one = searching()
+    call = model.turn(one.speech, one.body)
+    assert call == Call("tool_search", {"query": "skill", "limit": 20})
+    item = one.speech.answer(one.body, call).whole["output"][0]
+    assert (item["type"], item["arguments"]) == ("tool_search_call", dict(call.arguments))
+    found = {"type": "namespace", "name": "mcp__skills", "tools": [{"name": "skill"}]}
+    for tools, turn in (([found], Call(wanted, ARGUMENTS)), ([], Say("There is no such tool."))):
+        two = searching(item, {"type": "tool_search_output", "tools": tools})
+        assert two.speech.results(two.body) == ()
+        assert model.turn(two.speech, two.body) == turn
+    assert transcript([one, two], "mcp__skills::") == Transcript()
+
+
 # --- the judges
 
 

@@ -124,7 +124,7 @@ def work(actor: Actor, base: Path, *, subset: str) -> Work:
     secret, factor = secrets.token_hex(6), random.SystemRandom().randrange(1_000, 9_000)
     numbers = [random.SystemRandom().randrange(100, 900) for _ in range(4)]
     _furnish(house, skill, f"Unit: owl{secret} is {factor}", numbers)
-    steps = _with_all() if subset == "all" else _with_skills(actor)
+    steps = with_all() if subset == "all" else with_skills(actor.client.name)
     first = files_of(house.project)
     model = FakeModel(steps=())
     asking = [number for number, plan in enumerate(steps) if plan.key.startswith("ask")]
@@ -213,7 +213,7 @@ REPORT = {"path": "out/report.md", "content": "The tally is written.\n"}
 SUMMARY = {"path": "summary.md", "content": "A person agreed to this.\n"}
 
 
-def _with_all() -> tuple[Plan, ...]:
+def with_all() -> tuple[Plan, ...]:
     return (
         Plan(key="load", tool="skill", arguments={"name": SKILL}),
         Plan(key="read", tool="read", arguments=read("references/unit.md")),
@@ -235,8 +235,8 @@ def _with_all() -> tuple[Plan, ...]:
     )
 
 
-def _with_skills(actor: Actor) -> tuple[Plan, ...]:
-    shell = OWN_SHELLS[actor.client.name]
+def with_skills(client: str) -> tuple[Plan, ...]:
+    shell = OWN_SHELLS[client]
     return (
         Plan(key="load", tool="skill", arguments={"name": SKILL}),
         Plan(key="read", tool="read", arguments=read("references/unit.md")),
