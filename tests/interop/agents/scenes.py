@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from tests.interop.agents.clients import Client
 from tests.interop.agents.fake_model import FakeModel, Step, serving
 from tests.interop.agents.judging import Trace, transcript
-from tests.interop.agents.offering import Offer, made_up, offer, sampled
+from tests.interop.agents.offering import Offer, made_up, named_only, offer, sampled
+from tests.interop.agents.protocols import NAMESPACE
 
 CLIENT_SECONDS = 150.0
 LOOK_SECONDS = 0.2
@@ -240,13 +241,12 @@ def show(actor: Actor, base: Path, count: int, sample: Path | None) -> Offer:
     model = FakeModel(steps=())
     act(actor, house, model)
     sent = house.greeted()
-    return offer(
-        model.asked,
-        actor.client.prefix,
-        {skill["name"]: skill["description"] for skill in found},
-        sent,
-        [name for name in sent if name != "instructions"],
-    )
+    known = {skill["name"]: skill["description"] for skill in found}
+    if actor.client.defers:
+        group = actor.client.prefix.removesuffix(NAMESPACE)
+        return named_only(model.asked, group, known, sent)
+    tools = [name for name in sent if name != "instructions"]
+    return offer(model.asked, actor.client.prefix, known, sent, tools)
 
 
 def ask_and_repeat(actor: Actor, base: Path) -> Trace:
