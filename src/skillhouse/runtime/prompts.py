@@ -41,6 +41,19 @@ INSTRUCTION_FOR_SEARCH = (
 )
 
 
+def first_line(tool: str, names: list[str]) -> str:
+    """Return the instruction with as many names of skills as fit, and how many more there are."""
+    named = [name for name in names if name.isprintable()]
+
+    def line(count: int) -> str:
+        left = len(names) - count
+        more = [f"{left:,} more" if count else f"{left:,} skills"] if left else []
+        return INSTRUCTION_FOR_LIST.format(tool=tool, names=", ".join([*named[:count], *more]))
+
+    too_long = (count for count in range(len(named) + 1) if len(line(count)) > FIRST_LINE_MAX)
+    return line(max(next(too_long, len(named) + 1) - 1, 0))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
     """The words for one agent's skills, naming tools as the model knows them."""
@@ -104,7 +117,7 @@ class Prompts:
         if not tool or not found.text:
             return found.text
         names = [skill.name for skill in (*found.included, *found.omitted)]
-        return f"{_first_line(tool, names)}\n{found.text}"
+        return f"{first_line(tool, names)}\n{found.text}"
 
     def without_list(self) -> str:
         """Return the instructions without a list of skills."""
@@ -127,17 +140,3 @@ class Prompts:
     def _tool(self, kind: str) -> str:
         found = next((rule.name for rule in self.profile.tools if rule.kind == kind), "")
         return self.prefix + found if found else ""
-
-
-def _first_line(tool: str, names: list[str]) -> str:
-    """Return the instruction with as many names of skills as fit, and how many more there are."""
-
-    named = [name for name in names if name.isprintable()]
-
-    def line(count: int) -> str:
-        left = len(names) - count
-        more = [f"{left:,} more" if count else f"{left:,} skills"] if left else []
-        return INSTRUCTION_FOR_LIST.format(tool=tool, names=", ".join([*named[:count], *more]))
-
-    too_long = (count for count in range(len(named) + 1) if len(line(count)) > FIRST_LINE_MAX)
-    return line(max(next(too_long, len(named) + 1) - 1, 0))
