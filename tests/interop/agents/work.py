@@ -20,7 +20,7 @@ from tests.interop.agents.clients import OWN_SHELLS
 from tests.interop.agents.fake_model import FakeModel, Made, Step
 from tests.interop.agents.judging import transcript
 from tests.interop.agents.scenes import Actor, House, act
-from tests.interop.agents.work_judging import LONG_LAST, LONG_LINE, Work
+from tests.interop.agents.work_judging import HIDDEN, LONG_LAST, LONG_LINE, Work
 
 SKILL = "tally"
 SKILL_TEXT = """---
@@ -41,6 +41,19 @@ with open("runs.log", "a") as log:
     log.write("ran\\n")
 print("tally:", sum(map(int, numbers)) * int(unit[-1]), unit[1])
 """
+SKILL_RULES = """
+[[rules]]
+effect = "ask"
+action = "skill"
+pattern = "tally"
+reason = "a person decides about skills"
+
+[[rules]]
+effect = "deny"
+action = "skill"
+pattern = "vault"
+"""
+"""Those of a run with the tools about skills, which need no others."""
 LONG = f"seq -f '{LONG_LINE}' 1 {LONG_LAST}"
 """Prints more than a model gets."""
 RULES = """
@@ -123,7 +136,8 @@ def work(actor: Actor, base: Path, *, subset: str) -> Work:
     skill = house.home / ".config/skillhouse/skills" / SKILL
     secret, factor = secrets.token_hex(6), random.SystemRandom().randrange(1_000, 9_000)
     numbers = [random.SystemRandom().randrange(100, 900) for _ in range(4)]
-    _furnish(house, skill, f"Unit: owl{secret} is {factor}", numbers)
+    rules = RULES if subset == "all" else SKILL_RULES
+    _furnish(house, skill, rules, f"Unit: owl{secret} is {factor}", numbers)
     steps = with_all() if subset == "all" else with_skills(actor.client.name)
     first = files_of(house.project)
     model = FakeModel(steps=())
@@ -166,9 +180,12 @@ def files_of(project: Path) -> dict[str, str]:
     return {name: (project / name).read_text() for name in names if (project / name).exists()}
 
 
-def _furnish(house: House, skill: Path, unit: str, numbers: Sequence[int]) -> None:
-    house.configure(RULES.format(project=house.project, skill=skill))
+def _furnish(
+    house: House, skill: Path, rules: str, unit: str, numbers: Sequence[int]
+) -> None:
+    house.configure(rules.format(project=house.project, skill=skill))
     house.add_file(SKILL, SKILL_TEXT)
+    house.add_skill("vault", f"Opens vaults, {HIDDEN}.", f"Turn left, {HIDDEN}.")
     for name, text in (
         ("references/unit.md", unit + "\n"),
         ("private/keys.md", "hidden-key\n"),
@@ -181,7 +198,7 @@ def _furnish(house: House, skill: Path, unit: str, numbers: Sequence[int]) -> No
 
 def base_of(results: Sequence[str]) -> str:
     """Return the directory that a loaded skill's paths are relative to, by its own text."""
-    found = re.search(r"directory[^:\n]*: (/\S+)$", results[0], re.MULTILINE)
+    found = re.search(r"directory[^:\n]*: (/\S+)$", "\n".join(results), re.MULTILINE)
     return found[1] if found else "/the-skill-names-no-directory"
 
 
@@ -237,22 +254,21 @@ def with_all() -> tuple[Plan, ...]:
 
 def with_skills(client: str) -> tuple[Plan, ...]:
     shell = OWN_SHELLS[client]
+
+    def own(key: str, command: str) -> Plan:
+        """Return a step of the client's own shell; `{base}` is the skill's directory."""
+        return Plan(
+            key=key,
+            tool=shell.tool,
+            is_own=True,
+            arguments=lambda results: shell.arguments(command.format(base=base_of(results))),
+        )
+
     return (
-        Plan(key="load", tool="skill", arguments={"name": SKILL}),
-        Plan(key="read", tool="read", arguments=read("references/unit.md")),
-        Plan(key="deny-read", tool="read", arguments=read("private/keys.md")),
-        Plan(
-            key="own-run",
-            tool=shell.tool,
-            is_own=True,
-            arguments=lambda results: shell.arguments(
-                f"python3 {base_of(results)}/scripts/tally.py numbers.txt"
-            ),
-        ),
-        Plan(
-            key="own-write",
-            tool=shell.tool,
-            is_own=True,
-            arguments=shell.arguments("echo written > own.md"),
-        ),
+        Plan(key="ask-load", tool="skill", arguments={"name": SKILL}),
+        Plan(key="load", tool="skill", arguments={"name": SKILL}, answers=1),
+        Plan(key="hidden", tool="skill", arguments={"name": "vault"}),
+        own("own-read", "cat {base}/references/unit.md"),
+        own("own-run", "python3 {base}/scripts/tally.py numbers.txt"),
+        own("own-write", "echo written > own.md"),
     )

@@ -10,8 +10,10 @@ from tests.interop.agents.judging import PENDING, Transcript
 
 TO_MODEL_MAX = 30_000
 """Characters of one result that go to a model (issue 16, item 3)."""
-SUBSET = frozenset({"skill", "search_skills", "read"})
+SUBSET = frozenset({"skill", "search_skills"})
 """What `--tools skills` offers."""
+HIDDEN = "owl-behind-the-vault"
+"""A word of a skill that a rule denies."""
 LONG_LAST = 2_500
 """The number of the last line of the long result."""
 LONG_LINE = "line %.0f is one of many lines of a long report"
@@ -86,7 +88,18 @@ def loads(work: Work) -> Faults:
     faults = _lacks(result, "scripts/tally.py FILE", work.skill)
     if "relative" not in result:
         faults.append("it does not say what its paths are relative to")
+    if "hidden" in work.steps:
+        return faults + _asked(work, 0, "ask-load", "skill")
     return faults + _ran(work, "skill", ["ok"])
+
+
+def hidden(work: Work) -> Faults:
+    """Judge the skill that a rule denies: the model gets nothing of it, though it asks."""
+    result = work.results.get("hidden", "")
+    faults = [] if "vault" in result else [f"its refusal does not name it: {result[:300]!r}"]
+    if any(HIDDEN in text for text in (*work.results.values(), work.transcript.words)):
+        faults.append("something of it arrived")
+    return faults + [f"it has run: {s}" for s in work.status("skill")[2:] if s == "ok"]
 
 
 def reads(work: Work) -> Faults:
@@ -94,8 +107,7 @@ def reads(work: Work) -> Faults:
     faults = _lacks(work.results.get("read", ""), work.unit)
     if work.unit in work.transcript.own_words or work.unit in work.results.get("load", ""):
         faults.append("the resource was there before it was read")
-    expected = ["ok", "denied"] + ["ok"] * ("rest" in work.steps)
-    return faults + _ran(work, "read", expected)
+    return faults + _ran(work, "read", ["ok", "denied", "ok"])
 
 
 def corrects(work: Work) -> Faults:
@@ -165,6 +177,11 @@ def continues(work: Work) -> Faults:
     return faults
 
 
+def own_read(work: Work) -> Faults:
+    """Judge the resource that the client's own shell reads."""
+    return _lacks(work.results.get("own-read", ""), work.unit) + _ran(work, "read", [])
+
+
 def own_run(work: Work) -> Faults:
     """Judge the script that the client's own shell runs."""
     faults = _lacks(work.results.get("own-run", ""), work.tally)
@@ -193,9 +210,9 @@ WITH_ALL: Mapping[str, tuple[str, Callable[[Work], Faults]]] = {
 }
 WITH_SKILLS: Mapping[str, tuple[str, Callable[[Work], Faults]]] = {
     "offers": ("only these tools", offers),
-    "loads": ("loads a skill", loads),
-    "reads": ("reads a resource", reads),
-    "denied_read": ("resource denied, rule named", denied_read),
+    "loads": ("skill: asked, answered elsewhere, loaded", loads),
+    "hidden": ("denied skill: not shown, not loaded", hidden),
+    "own_read": ("its own shell reads a resource", own_read),
     "own_run": ("its own shell runs the script", own_run),
     "own_write": ("its own shell writes", own_write),
 }
