@@ -29,6 +29,7 @@ SENTENCE = (
     "changes, and reads what is in them."
 )
 ALWAYS = {"anthropic/alwaysLoad": True}
+WHOLE = {**ALWAYS, "anthropic/maxResultSizeChars": 300_000}
 
 
 @pytest.fixture
@@ -72,11 +73,16 @@ def test_at_least_twenty_skills_reach_a_client_within_its_bounds(peer: Peer, cou
             assert sentence.endswith("…") == (sentence != SENTENCE)
     has_names = "enum" in tools["skill"]["inputSchema"]["properties"]["name"]
     assert has_names is (count == 43)
-    assert {name for name, tool in tools.items() if tool.get("_meta") == ALWAYS} == {
-        "skill",
-        "search_skills",
+    # Claude Code would write a longer skill into a file and show the model 2,000 characters of it.
+    assert {name: tool["_meta"] for name, tool in tools.items() if "_meta" in tool} == {
+        "skill": WHOLE,
+        "search_skills": ALWAYS,
     }
-    assert all("_meta" not in tool for name, tool in tools.items() if name in ("read", "exec"))
+    # All that Codex shows of them to a model that searches for tools.
+    first = hello["instructions"].splitlines()[0]
+    assert len(first) <= 250
+    assert "`skill`, and follow it: document-kind-0000, " in first
+    assert re.search(rf", {count - first.count('document-kind-'):,} more\.$", first)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -95,7 +101,7 @@ def test_every_transport_and_version_has_the_same_catalog(
         instructions, description, meta = anyio.run(ask, place)
     assert next(iter(listed_in(instructions)[1].items())) == ("notes", "Takes notes.")
     assert listed_in(instructions) == listed_in(description)
-    assert meta == ALWAYS
+    assert meta == WHOLE
 
 
 def test_the_projects_skills_come_before_the_users_and_those_before_the_built_in(

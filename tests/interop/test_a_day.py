@@ -1,7 +1,7 @@
 """Coding agents do a day's work under the developer policy with at most three questions.
 
 Needs the clients, which npm installs (README.md, "Real coding agents"): their folder of commands is
-in SKILLHOUSE_TEST_AGENTS. The questions and a transcript are in docs/guides/approvals.md.
+in SKILLHOUSE_TEST_AGENTS, whose first one is used. The questions and a transcript are in docs/guides/approvals.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.day import QUESTIONS_MAX
 
-AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "")
+AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "").partition(os.pathsep)[0]
 LEAST = 2
 """Clients (issue 15, Accept)."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.agents.__main__ import COLUMNS, Row, table
+from tests.interop.agents.__main__ import COLUMNS, WORK, Row, table, work_table
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.fake_model import Asked, FakeModel, Step, serving
 from tests.interop.agents.judging import (
@@ -149,12 +149,12 @@ def test_a_call_goes_over_the_wire_and_is_kept(client: Any) -> None:
     assert any(f'"{tool}"' in json.dumps(event) for event in events)
     assert any("tides" in json.dumps(event) for event in events)
     assert [one.body for one in model.asked] == [request()]
-    assert model.results_seen() == 0
+    assert model.results() == ()
 
 
 def test_a_repeated_call_waits_for_the_person() -> None:
     answered = threading.Event()
-    model = FakeModel(steps=[Step(tool="skills_exec", arguments={}, after=answered)])
+    model = FakeModel(steps=[Step(tool="skills_exec", arguments={}, after=answered.wait)])
     one = asked("opencode")
     turns: list[object] = []
     waiting = threading.Thread(target=lambda: turns.append(model.turn(one.speech, one.body)))
@@ -164,6 +164,31 @@ def test_a_repeated_call_waits_for_the_person() -> None:
     answered.set()
     waiting.join()
     assert turns == [Call("skills_exec", {})]
+
+
+def searching(*items: Json) -> Asked:
+    """A request of Codex for a model that searches for tools."""
+    words = "<tools>\nDeferred tool namespaces:\n- mcp__skills: Load one.\n- other\n</tools>"
+    body = responses(words=words)
+    tools = [{"type": "function", "name": "exec_command"}, {"type": "tool_search"}]
+    one = asked("codex")
+    return replace(one, body={**body, "input": [*body["input"], *items], "tools": tools})
+
+
+def test_a_model_that_searches_finds_a_tool_once() -> None:
+    wanted = "mcp__skills::skill"
+    model = FakeModel(steps=[Step(tool=wanted, arguments=ARGUMENTS)])
+    one = searching()
+    call = model.turn(one.speech, one.body)
+    assert call == Call("tool_search", {"query": "skill", "limit": 20})
+    item = one.speech.answer(one.body, call).whole["output"][0]
+    assert (item["type"], item["arguments"]) == ("tool_search_call", dict(call.arguments))
+    found = {"type": "namespace", "name": "mcp__skills", "tools": [{"name": "skill"}]}
+    for tools, turn in (([found], Call(wanted, ARGUMENTS)), ([], Say("There is no such tool."))):
+        two = searching(item, {"type": "tool_search_output", "tools": tools})
+        assert two.speech.results(two.body) == ()
+        assert model.turn(two.speech, two.body) == turn
+    assert transcript([one, two], "mcp__skills::") == Transcript()
 
 
 # --- the judges
@@ -303,8 +328,15 @@ def test_exported_skills_are_listed_only_after_the_export(
 
 
 def test_a_client_holds_only_when_every_column_does() -> None:
-    good = Row(client=CLIENTS[0], version="1.2", faults=dict.fromkeys(COLUMNS, ()))
-    bad = Row(client=CLIENTS[1], version="1.2", faults={**good.faults, "held": ("why",)})
+    work: dict[str, dict[str, tuple[str, ...]]] = {
+        subset: dict.fromkeys(columns, ()) for subset, columns in WORK.items()
+    }
+    good = Row(client=CLIENTS[0], version="1.2", faults=dict.fromkeys(COLUMNS, ()), work=work)
+    bad = replace(good, client=CLIENTS[1], faults={**good.faults, "held": ("why",)})
+    lazy = replace(good, work={**work, "skills": {**work["skills"], "reads": ("why",)}})
+    assert [lazy.holds(), lazy.holds("calls"), lazy.holds("work")] == [False, True, False]
+    assert not replace(good, work={"all": work["all"]}).holds()
+    assert " | no | " in work_table([lazy], "skills").splitlines()[-1]
     half = Row(client=CLIENTS[2], version="1.2", faults={"lists": ()})
     absent = Row(client=CLIENTS[3], missing="try npm")
     assert [row.holds() for row in (good, bad, half, absent)] == [True, False, False, False]

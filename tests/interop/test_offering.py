@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from skillhouse.skill import parse
-from tests.interop.agents.__main__ import COLUMNS, Row, offers_table
+from tests.interop.agents.__main__ import COLUMNS, WORK, Row, offers_table
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.fake_model import Asked, FakeModel, Step
 from tests.interop.agents.judging import described, transcript
-from tests.interop.agents.offering import Offer, made_up, offer, sampled
-from tests.interop.agents.protocols import SEARCH, Call, Json, Say, speech_of
+from tests.interop.agents.offering import Offer, made_up, named_only, offer, sampled
+from tests.interop.agents.protocols import SEARCH, TOOL_SEARCH, Call, Json, Say, speech_of
 
 PREFIX = "mcp__skills__"
 REMINDER = (
@@ -170,6 +170,32 @@ def test_the_table_has_a_row_for_each_number_of_skills() -> None:
     title = f"| {CLIENTS[0].title} 2.1 | 1,294 | 9, 7 of them by name only | 0 | 0 | 0 | 30 |"
     assert offers_table([row]).splitlines()[2:] == [f"{title} yes |", f"{title} no |"]
     faults: dict[str, tuple[str, ...]] = dict.fromkeys(COLUMNS, ())
-    whole = replace(row, faults=faults)
+    work: dict[str, dict[str, tuple[str, ...]]] = {
+        subset: dict.fromkeys(columns, ()) for subset, columns in WORK.items()
+    }
+    whole = replace(row, faults=faults, work=work)
     assert not whole.holds()
     assert replace(whole, offers=row.offers[:1]).holds()
+
+
+# --- a client that names our tools as a group
+
+
+def test_the_first_line_is_all_that_such_a_model_gets() -> None:
+    speech = speech_of("/v1/responses")
+    assert speech is not None
+    known = {"owls": "Counts owls.", "bats": "Counts bats.", "elks": "Counts elks."}
+
+    def seen(line: str, arrived: str) -> Offer:
+        text = f"<tools>\nDeferred tool namespaces:\n- mcp__skills: {arrived}\n</tools>"
+        body = {"input": [{"type": "message", "content": text}], "tools": [{"type": TOOL_SEARCH}]}
+        sent = {"instructions": f"{line}\nowls: Counts owls."}
+        return named_only([Asked(speech=speech, body=body)], "mcp__skills", known, sent)
+
+    good = "Load the one that fits: owls, bats, 1 more."
+    right = Offer(skills=3, shown=2, catalog_chars=8, instructions_chars=len(good))
+    assert seen(good, good) == right
+    assert len(seen(good, good[:-9] + "...").faults) == 1
+    assert len(seen("Load one.", "Load one.").faults) == 2
+    assert len(seen(good.replace("1 more", "more"), good.replace("1 more", "more")).faults) == 1
+    assert named_only([], "mcp__skills", known, {}).faults

@@ -80,7 +80,7 @@ def test_the_instructions_name_the_profiles_tools(tmp_path: Path, profile: str) 
         text = house.view().prompts().instructions()
         wanted = {
             "openseed": "`search_skills`; if there is one, load it with the tool `load_skill`",
-            "default": "load it with the tool `skill` and follow it.\nskill-000: Reads and writes",
+            "default": "load the one that fits with the tool `skill`, and follow it: skill-000, ",
             "owliabot": "skill-000: Reads and writes documents",
         }
         assert wanted[profile] in text

@@ -28,14 +28,30 @@ INSTRUCTION_FOR_TOOL = (
 )
 
 INSTRUCTION_FOR_LIST = (
-    "Skills hold instructions for certain tasks. Before you begin a task, look whether one of "
-    "these skills fits it; if so, load it with the tool `{tool}` and follow it."
+    "Skills hold instructions for certain tasks. Before you begin a task, load the one that fits "
+    "with the tool `{tool}`, and follow it: {names}."
 )
 """Before the list of the style `compact`."""
+FIRST_LINE_MAX = 250
+"""Characters of the instructions' first line: a model that searches for tools gets nothing else of
+this server from Codex 0.169 until it has searched."""
 INSTRUCTION_FOR_SEARCH = (
     "Skills hold instructions for certain tasks. Before you begin a task, find one that fits with "
     "the tool `{search}`; if there is one, load it with the tool `{tool}` and follow it."
 )
+
+
+def first_line(tool: str, names: list[str]) -> str:
+    """Return the instruction with as many names of skills as fit, and how many more there are."""
+    named = [name for name in names if name.isprintable()]
+
+    def line(count: int) -> str:
+        left = len(names) - count
+        more = [f"{left:,} more" if count else f"{left:,} skills"] if left else []
+        return INSTRUCTION_FOR_LIST.format(tool=tool, names=", ".join([*named[:count], *more]))
+
+    too_long = (count for count in range(len(named) + 1) if len(line(count)) > FIRST_LINE_MAX)
+    return line(max(next(too_long, len(named) + 1) - 1, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +112,12 @@ class Prompts:
         if rule.exposure == "search":
             return self.without_list()
         tool = self._tool("skill")
-        words = f"{INSTRUCTION_FOR_LIST.format(tool=tool)}\n" if tool else ""
-        found = self.catalog(style="compact", budget_chars=rule.instruction_chars - len(words))
-        return words + found.text if found.text else ""
+        room = rule.instruction_chars - (FIRST_LINE_MAX + 1 if tool else 0)
+        found = self.catalog(style="compact", budget_chars=room)
+        if not tool or not found.text:
+            return found.text
+        names = [skill.name for skill in (*found.included, *found.omitted)]
+        return f"{first_line(tool, names)}\n{found.text}"
 
     def without_list(self) -> str:
         """Return the instructions without a list of skills."""

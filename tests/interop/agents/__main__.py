@@ -1,11 +1,12 @@
-"""Runs the clients and prints two tables; exit code 0 only when everything holds for each.
+"""Runs the clients and prints four tables; exit code 0 only when everything holds for each.
 
     ./x py -m tests.interop.agents --agents PINNED --agents LATEST
 
 Every client runs in a fresh home and project each time: it loads a skill; it calls a tool that is
 pending until a second process has said yes, and repeats the call; it calls one that waits for that
-yes; and it begins with 4, 43 and 1,294 skills, to see what its model is shown of them. All of it
-happens in a network namespace that has nothing but loopback.
+yes; it does real work with a skill, with all of our tools and with those about skills alone; and it
+begins with 4, 43 and 1,294 skills, to see what its model is shown of them. All of it happens in a
+network namespace that has nothing but loopback.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.interop.agents import judging, scenes
-from tests.interop.agents.clients import CLIENTS, Client
+from tests.interop.agents import judging, scenes, work_judging
+from tests.interop.agents.clients import CLIENTS, VARIANTS, Client
 from tests.interop.agents.offering import Offer
 from tests.interop.agents.scenes import Actor, SceneError
+from tests.interop.agents.work import work
 
 COLUMNS = {
     "lists": "lists our tools",
@@ -43,6 +45,9 @@ OFFERS = (
     "skills by name and sentence",
     "enough, nothing cut unsaid",
 )
+WORK = {"all": work_judging.WITH_ALL, "skills": work_judging.WITH_SKILLS}
+"""Columns of the tables of real work, for each subset of our tools."""
+KINDS = ("calls", "work", "skills")
 INSIDE = "SKILLHOUSE_INTEROP_INSIDE"
 """Set in the process that runs in the namespace."""
 
@@ -55,6 +60,8 @@ class Row:
     version: str = ""
     faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What is wrong, for each column that was judged."""
+    work: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The same of real work, for each subset of our tools."""
     offers: list[Offer] = field(default_factory=list)
     """What the model was shown, for each number of skills."""
     missing: str = ""
@@ -67,8 +74,16 @@ class Row:
 
     def holds(self, scenes: str = "all") -> bool:
         """Return whether every column of these scenes was judged and nothing was wrong."""
-        is_well = scenes == "skills" or all(self.faults.get(name) == () for name in COLUMNS)
-        return not self.missing and is_well and not any(one.faults for one in self.offers)
+        is_well = not self.missing and not any(one.faults for one in self.offers)
+        if scenes in ("all", "calls"):
+            is_well = is_well and all(self.faults.get(name) == () for name in COLUMNS)
+        if scenes in ("all", "work"):
+            is_well = is_well and all(
+                self.work.get(subset, {}).get(name) == ()
+                for subset, columns in WORK.items()
+                for name in columns
+            )
+        return is_well
 
 
 def main() -> int:
@@ -86,7 +101,7 @@ def main() -> int:
         "--skills", default="4,43,1294", metavar="NUMBERS", help="to show so many (4,43,1294)"
     )
     parser.add_argument("--sample", type=Path, help="real skills: JSON lines with `skill_md_b64`")
-    parser.add_argument("--scenes", default="all", choices=("all", "calls", "skills"))
+    parser.add_argument("--scenes", default="all", choices=("all", *KINDS))
     parser.add_argument("--keep", type=Path, help="a new folder for homes, outputs and requests")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
@@ -98,7 +113,7 @@ def main() -> int:
         return _in_namespace()
     # The loopback of a new namespace is down.
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    chosen = [client for client in CLIENTS if not names or client.name in names]
+    chosen = [one for one in (*CLIENTS, *VARIANTS) if not names or one.name in names]
     with tempfile.TemporaryDirectory(prefix="agents-") as scratch:
         base = Path(options.keep or scratch).resolve()
         run = Run(
@@ -116,7 +131,11 @@ def main() -> int:
     if options.json:
         print(json.dumps([_value(row) for row in rows], indent=2))
     else:
-        tables = {"calls": table(rows), "skills": offers_table(rows)}
+        tables = {
+            "calls": table(rows),
+            "work": "\n\n".join(work_table(rows, subset) for subset in WORK),
+            "skills": offers_table(rows),
+        }
         print("\n\n".join(text for kind, text in tables.items() if options.scenes in ("all", kind)))
     for row in rows:
         _explain(row)
@@ -125,10 +144,22 @@ def main() -> int:
 
 def table(rows: list[Row]) -> str:
     """Return the rows as a table in Markdown."""
-    lines = [f"| client | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for row in rows:
-        cells = ["–" if (f := row.faults.get(c)) is None else "no" if f else "yes" for c in COLUMNS]
-        lines.append(f"| {row.title} | {' | '.join(cells)} |")
+    return _judged_table(COLUMNS, [(row.title, row.faults) for row in rows])
+
+
+def work_table(rows: list[Row], subset: str) -> str:
+    """Return what was seen of real work with a subset of our tools as a table in Markdown."""
+    titles = {name: title for name, (title, _) in WORK[subset].items()}
+    return _judged_table(titles, [(row.title, row.work.get(subset, {})) for row in rows])
+
+
+def _judged_table(
+    columns: Mapping[str, str], rows: list[tuple[str, dict[str, tuple[str, ...]]]]
+) -> str:
+    lines = [f"| client | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
+    for title, faults in rows:
+        cells = ["–" if (f := faults.get(c)) is None else "no" if f else "yes" for c in columns]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -167,12 +198,12 @@ class Run:
 
     base: Path
     scenes: str
-    """all, calls or skills."""
+    """all, calls, work or skills."""
     counts: tuple[int, ...]
     """Of skills."""
     sample: Path | None
     seen: set[tuple[str, str]] = field(default_factory=set)
-    """Name and version of each client so far."""
+    """Title and version of each client so far."""
 
     def row(self, client: Client, agents: Path) -> Row | None:
         """Run a client; None when the same version was run before."""
@@ -183,15 +214,19 @@ class Run:
             return row
         self.base.mkdir(parents=True, exist_ok=True)
         row.version = _version(program, self.base)
-        if (client.name, row.version) in self.seen:
+        if (client.title, row.version) in self.seen:
             return None
-        self.seen.add((client.name, row.version))
+        self.seen.add((client.title, row.version))
         actor = Actor(client=client, program=program, version=row.version)
-        base = self.base / f"{client.name}-{row.version}"
+        base = self.base / f"{client.name}{'-defers' * client.defers}-{row.version}"
         try:
-            if self.scenes != "skills":
+            if self.scenes in ("all", "calls"):
                 _call(row, actor, base)
-            if self.scenes != "calls":
+            if self.scenes in ("all", "work"):
+                for subset, columns in WORK.items():
+                    done = work(actor, base / f"work-{subset}", subset=subset)
+                    row.work[subset] = work_judging.judged(done, columns)
+            if self.scenes in ("all", "skills"):
                 for count in self.counts:
                     row.offers.append(
                         scenes.show(actor, base / f"show-{count}", count, self.sample)
@@ -237,6 +272,10 @@ def _value(row: Row) -> Mapping[str, object]:
         "version": row.version or None,
         "holds": row.holds(),
         "columns": {name: row.faults.get(name) == () for name in COLUMNS},
+        "work": {
+            subset: {name: list(found) for name, found in columns.items()}
+            for subset, columns in row.work.items()
+        },
         "offers": [asdict(one) for one in row.offers],
         "faults": {name: list(found) for name, found in row.faults.items() if found},
         "missing": row.missing or None,
@@ -249,6 +288,11 @@ def _explain(row: Row) -> None:
     for name, faults in row.faults.items():
         for fault in faults:
             print(f"{row.title}, {COLUMNS[name]}: {fault}", file=sys.stderr)
+    for subset, columns in row.work.items():
+        for name, faults in columns.items():
+            for fault in faults:
+                title = f"{row.title}, {subset} tools, {WORK[subset][name][0]}"
+                print(f"{title}: {fault}", file=sys.stderr)
     for one in row.offers:
         for fault in one.faults:
             print(f"{row.title}, {one.skills:,} skills: {fault}", file=sys.stderr)

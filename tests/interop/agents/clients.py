@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 
@@ -28,11 +29,24 @@ class Client:
     """Takes the address of the model."""
     prepare: Callable[[Path, Path, str], None]
     """Takes home, project and the address, before our server is installed."""
+    defers: bool = False
+    """Whether our tools are named only as a group, until the model searches for them."""
     finish: Callable[[Path], None] = lambda home: None
     """Does by hand, afterwards, what a person who runs it without a terminal has to."""
 
 
 PROMPT = "Follow the script."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnShell:
+    """A client's own tool that runs a command, for a house that offers none."""
+
+    tool: str
+    arguments: Callable[[str], Mapping[str, str]]
+    """Takes the command."""
+    words: tuple[str, ...]
+    """How the client is started so that it may use it."""
 
 
 def _claude_environment(url: str) -> Mapping[str, str]:
@@ -55,11 +69,13 @@ def _nothing(home: Path, project: Path, url: str) -> None:
     """The environment says it all."""
 
 
-def _prepare_codex(home: Path, project: Path, url: str) -> None:
+def _prepare_codex(home: Path, project: Path, url: str, *, model: str = "fake") -> None:
     del project
     (home / ".codex").mkdir()
     (home / ".codex/config.toml").write_text(
-        'model = "fake" # a comment that stays\nmodel_provider = "fake"\n'
+        f'model = "{model}" # a comment that stays\nmodel_provider = "fake"\n'
+        # As for the models that it knows; for others it shows 10,000 bytes of a result.
+        "tool_output_token_limit = 10000\n"
         "check_for_update_on_startup = false\n\n[analytics]\nenabled = false\n\n"
         f'[model_providers.fake]\nname = "Fake"\nbase_url = "{url}/v1"\n'
         'wire_api = "responses"\nenv_key = "FAKE_KEY"\nrequires_openai_auth = false\n'
@@ -154,3 +170,45 @@ CLIENTS = (
         prepare=_prepare_opencode,
     ),
 )
+
+SEARCHING = "gpt-5.5"
+"""A model that Codex knows to search for tools; those after it write programs instead."""
+VARIANTS = tuple(
+    replace(
+        client,
+        title=f"{client.title}, as for {SEARCHING},",
+        prepare=partial(_prepare_codex, model=SEARCHING),
+        defers=True,
+    )
+    for client in CLIENTS
+    if client.name == "codex"
+)
+"""Clients that treat some models in another way."""
+
+OWN_SHELLS: Mapping[str, OwnShell] = {
+    "claude-code": OwnShell(
+        tool="Bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=(
+            *("claude", "-p", PROMPT, "--model", "sonnet"),
+            *("--allowedTools", "mcp__skills", "Bash"),
+        ),
+    ),
+    "codex": OwnShell(
+        tool="exec_command",
+        arguments=lambda command: {"cmd": command},
+        # Its sandbox is bubblewrap within the namespace of the run, which refuses a second one.
+        words=("codex", "exec", "--skip-git-repo-check", "--sandbox", "workspace-write", PROMPT),
+    ),
+    "gemini-cli": OwnShell(
+        tool="run_shell_command",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("gemini", "-m", "gemini-2.5-flash", "--yolo", "--skip-trust", "-p", PROMPT),
+    ),
+    "opencode": OwnShell(
+        tool="bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("opencode", "run", PROMPT),
+    ),
+}
+"""By the client's name."""

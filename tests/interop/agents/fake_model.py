@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,15 +21,20 @@ HELD_SECONDS = 60.0
 """How long a step waits for its `after`."""
 
 
+Made = Callable[[Sequence[str]], Mapping[str, Any]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One call that the model makes."""
 
     tool: str
     """As the client names it."""
-    arguments: Mapping[str, Any]
-    after: threading.Event | None = None
-    """What must have happened first, as a person's answer before a call is repeated."""
+    arguments: Mapping[str, Any] | Made
+    """A function makes them of the results so far, as a model that reads them does."""
+    after: Callable[[float], bool] | None = None
+    """Waits so many seconds for what must have happened first, as a person's answer before a call
+    is repeated, and says whether it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +55,10 @@ class FakeModel:
     url: str = ""
     """Where it listens."""
 
-    def results_seen(self) -> int:
-        """Return how many tool results the longest conversation held so far."""
-        return max((len(one.speech.results(one.body)) for one in tuple(self.asked)), default=0)
+    def results(self) -> tuple[str, ...]:
+        """Return the tool results of the longest conversation so far."""
+        found = (one.speech.results(one.body) for one in tuple(self.asked))
+        return max(found, key=len, default=())
 
     def turn(self, speech: Speech, body: Json) -> Turn:
         """Return what the model does next in this conversation."""
@@ -62,9 +68,10 @@ class FakeModel:
         step = self.steps[len(results)]
         if step.tool not in dict(speech.offered(body)):
             return speech.fetch(body, step.tool) or Say("There is no such tool.")
-        if step.after is not None and not step.after.wait(HELD_SECONDS):
+        if step.after is not None and not step.after(HELD_SECONDS):
             return Say("Nobody answered.")
-        return Call(step.tool, step.arguments)
+        given = step.arguments
+        return Call(step.tool, given(results) if callable(given) else given)
 
 
 @contextmanager

@@ -31,6 +31,8 @@ class Transcript:
     """The first turn without our tools: what the client itself tells the model."""
     results: tuple[str, ...] = ()
     """The results of the calls, as the last turn held them."""
+    words: str = ""
+    """All of the last turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ def transcript(asked: Sequence[Asked], prefix: str) -> Transcript:
         offered=frozenset(described(first, prefix)),
         own_words=json.dumps([rest, theirs], ensure_ascii=False),
         results=turns[-1].speech.results(turns[-1].body),
+        words=json.dumps(turns[-1].body, ensure_ascii=False),
     )
 
 

@@ -98,6 +98,42 @@ def offer(
     )
 
 
+def named_only(
+    asked: Sequence[Asked], group: str, known: Mapping[str, str], sent: Mapping[str, str]
+) -> Offer:
+    """Read the first request of a client that names our tools as a group, until the model searches.
+
+    It has the first line of our instructions, which must arrive whole, name at least one skill and
+    say how many others there are.
+
+    Args:
+        asked: Every request, oldest first.
+        group: What the client calls our tools together.
+        known: Description of each skill by its name.
+        sent: What our server sends, as `offer` has it.
+    """
+    first = next((one for one in asked if group in one.speech.deferred(one.body)), None)
+    if first is None:
+        return Offer(skills=len(known), faults=("the model was not given our name",))
+    line = sent.get("instructions", "").partition("\n")[0]
+    shown = re.findall(r"[\w-]+", line.rpartition(": ")[2])
+    names = [name for name in shown if name in known]
+    faults = []
+    if f"{group}: {line}\n" not in words_of(first):
+        faults.append("the first line of the instructions is cut")
+    if not names:
+        faults.append("no skill is named")
+    if len(names) < len(known) and f"{len(known) - len(names):,} more" not in line:
+        faults.append("how many others there are is not said")
+    return Offer(
+        skills=len(known),
+        catalog_chars=sum(map(len, names)),
+        shown=len(names),
+        instructions_chars=len(line),
+        faults=tuple(faults),
+    )
+
+
 def _listed(words: str) -> Iterator[tuple[str, str]]:
     """Yield name and text of each line that may be a skill's."""
     for found in _LINE.finditer(words):

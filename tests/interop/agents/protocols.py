@@ -18,6 +18,8 @@ NAMESPACE = "::"
 """Between a namespace and a tool of it: Codex groups the tools of a server."""
 SEARCH = "ToolSearch"
 """Claude Code's tool that describes others."""
+TOOL_SEARCH = "tool_search"
+"""The same of Codex."""
 _numbers = itertools.count(1)
 
 
@@ -165,25 +167,42 @@ class OpenAIChat(_Whole):
         )
 
 
-class OpenAIResponses(_Whole):
-    """Responses, the only protocol of Codex."""
+class OpenAIResponses:
+    """Responses, the only protocol of Codex.
+
+    For a model that can search for tools, Codex names only the namespaces of MCP servers, each with
+    the first line of its instructions, and describes tools when the model has searched for them.
+    """
 
     def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
         """See `Speech`."""
-        for tool in request.get("tools") or ():
+        found = [item.get("tools") or () for item in _items(request, "tool_search_output")]
+        for tool in (*(request.get("tools") or ()), *itertools.chain.from_iterable(found)):
             if tool.get("type") == "namespace":
                 for inner in tool["tools"]:
                     yield f"{tool['name']}{NAMESPACE}{inner['name']}", inner
             else:
                 yield tool.get("name") or tool["type"], tool
 
+    def deferred(self, request: Json) -> tuple[str, ...]:
+        """See `Speech`; only the namespaces are named."""
+        if TOOL_SEARCH not in dict(self.offered(request)):
+            return ()
+        return tuple(re.findall(r"^- (mcp__\w+)(?=:|$)", texts(request["input"]), re.MULTILINE))
+
+    def fetch(self, request: Json, tool: str) -> Call | None:
+        """See `Speech`."""
+        namespace, _, name = tool.rpartition(NAMESPACE)
+        query = {"query": name, "limit": 20}
+        asked = [item.get("arguments") for item in _items(request, "tool_search_call")]
+        if namespace not in self.deferred(request) or query in asked:
+            return None
+        return Call(TOOL_SEARCH, query)
+
     def results(self, request: Json) -> tuple[str, ...]:
         """See `Speech`."""
-        items = request.get("input")
         return tuple(
-            texts(item.get("output"))
-            for item in (items if isinstance(items, list) else ())
-            if item.get("type") == "function_call_output"
+            texts(item.get("output")) for item in _items(request, "function_call_output")
         )
 
     def answer(self, request: Json, turn: Turn) -> Answer:
@@ -205,7 +224,9 @@ class OpenAIResponses(_Whole):
             },
         }
         begun = {**whole, "status": "in_progress", "output": []}
-        nothing: Json = {"arguments": ""} if isinstance(turn, Call) else {"content": []}
+        nothing: Json = {"content": []} if isinstance(turn, Say) else {"arguments": ""}
+        if item["type"] == "tool_search_call":
+            nothing = {}
         empty = {**item, "status": "in_progress", **nothing}
         events: list[Json] = [
             {"type": "response.created", "response": begun},
@@ -217,7 +238,23 @@ class OpenAIResponses(_Whole):
         return Answer(whole=whole, events=numbered, named=True)
 
 
+def _items(request: Json, kind: str) -> list[Json]:
+    items = request.get("input")
+    return [
+        item for item in (items if isinstance(items, list) else ()) if item.get("type") == kind
+    ]
+
+
 def _call_item(turn: Call) -> Json:
+    if turn.tool == TOOL_SEARCH:
+        return {
+            "type": "tool_search_call",
+            "id": _id("ts"),
+            "call_id": _id("call"),
+            "execution": "client",
+            "arguments": dict(turn.arguments),
+            "status": "completed",
+        }
     namespace, _, name = turn.tool.rpartition(NAMESPACE)
     item = {
         "type": "function_call",

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from tests.interop.agents.clients import Client
 from tests.interop.agents.fake_model import FakeModel, Step, serving
 from tests.interop.agents.judging import Trace, transcript
-from tests.interop.agents.offering import Offer, made_up, offer, sampled
+from tests.interop.agents.offering import Offer, made_up, named_only, offer, sampled
+from tests.interop.agents.protocols import NAMESPACE
 
 CLIENT_SECONDS = 150.0
 LOOK_SECONDS = 0.2
@@ -240,22 +241,21 @@ def show(actor: Actor, base: Path, count: int, sample: Path | None) -> Offer:
     model = FakeModel(steps=())
     act(actor, house, model)
     sent = house.greeted()
-    return offer(
-        model.asked,
-        actor.client.prefix,
-        {skill["name"]: skill["description"] for skill in found},
-        sent,
-        [name for name in sent if name != "instructions"],
-    )
+    known = {skill["name"]: skill["description"] for skill in found}
+    if actor.client.defers:
+        group = actor.client.prefix.removesuffix(NAMESPACE)
+        return named_only(model.asked, group, known, sent)
+    tools = [name for name in sent if name != "instructions"]
+    return offer(model.asked, actor.client.prefix, known, sent, tools)
 
 
 def ask_and_repeat(actor: Actor, base: Path) -> Trace:
     """Call what needs approval; it is pending, answered when the model knows so, and repeated."""
     house = House(base)
     house.configure(RULES)
-    person = Person(house, lambda: model.results_seen() > 0)
+    person = Person(house, lambda: bool(model.results()))
     first = _step(actor, "exec", GATED)
-    again = Step(tool=first.tool, arguments=GATED, after=person.answered)
+    again = Step(tool=first.tool, arguments=GATED, after=person.answered.wait)
     model = FakeModel(steps=(first, again))
     act(actor, house, model, person)
     return _trace(actor, house, model, person)
@@ -271,16 +271,33 @@ def ask_and_hold(actor: Actor, base: Path) -> Trace:
     return _trace(actor, house, model, person)
 
 
-def act(actor: Actor, house: House, model: FakeModel, person: Watcher | None = None) -> None:
-    """Let the client read our entry and follow the script to its end."""
+def act(
+    actor: Actor,
+    house: House,
+    model: FakeModel,
+    person: Watcher | None = None,
+    *,
+    installed: Sequence[str] = (),
+    words: Sequence[str] = (),
+) -> None:
+    """Let the client read our entry and follow the script to its end.
+
+    Args:
+        actor: The client.
+        house: Its home and project.
+        model: What it talks to.
+        person: Who answers meanwhile.
+        installed: More words for `mcp install`.
+        words: How the client is started, if not as `actor.client` says.
+    """
     client = actor.client
     with serving(model):
         client.prepare(house.home, house.project, model.url)
-        house.do("mcp", "install", client.name)
+        house.do("mcp", "install", client.name, *installed)
         client.finish(house.home)
         with (house.base / "output.txt").open("wb") as output:
             process = subprocess.Popen(
-                [str(actor.program), *client.words[1:]],
+                [str(actor.program), *(words or client.words)[1:]],
                 cwd=house.project,
                 env={
                     **house.environment,

@@ -19,6 +19,11 @@ OPEN_WORLD = frozenset({"exec", "fetch", "web_search"})
 ALWAYS_LOAD = "anthropic/alwaysLoad"
 """Key in `_meta` by which Claude Code offers a tool with its description from the start; it defers
 others until the model searches for them (review M1: 2.1.330)."""
+RESULT_CHARS = "anthropic/maxResultSizeChars"
+"""Key in `_meta` by which Claude Code shows a model a result of more than 50,000 characters; it
+writes others into a file of its own, and the model gets the first 2,000 characters."""
+LOADED_CHARS = 300_000
+"""More than a loaded skill has (DESIGN, bounds: 256 KiB); Claude Code takes up to 500,000."""
 CHECK_SECONDS = 1.0
 """Minimum time between two scans of the disk caused by calls."""
 
@@ -108,5 +113,14 @@ def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
             "destructiveHint": not reads,
             "openWorldHint": tool.name in OPEN_WORLD,
         },
-        **({"_meta": {ALWAYS_LOAD: True}} if getattr(tool, "listed_at_once", False) else {}),
+        **({"_meta": meta} if (meta := _meta_of(tool)) else {}),
     }
+
+
+def _meta_of(tool: Tool) -> dict[str, Any]:
+    meta: dict[str, Any] = {}
+    if getattr(tool, "listed_at_once", False):
+        meta[ALWAYS_LOAD] = True
+    if getattr(tool, "loads_skills", False):
+        meta[RESULT_CHARS] = LOADED_CHARS
+    return meta
