@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.gates import GateFactory, SandboxProvider
     from skillhouse.runtime.network import Network
     from skillhouse.sandbox import SandboxStatus
+    from skillhouse.skill import Profile
 
 
 class CallerFields(TypedDict, total=False):
@@ -91,14 +92,17 @@ class Services:
         channel: approval.Channel | None,
         checks: Iterable[toolbox.SkillCheck],
         call: Call,
+        tools: Sequence[toolbox.Tool] = (),
     ) -> None:
         """Compose the services; each opens its files and processes when it is first used.
 
         `channel` asks a person, besides the configured ones; `checks` are what loading needs
-        besides a decision of the policy; `call` makes the calls of skills' code.
+        besides a decision of the policy; `call` makes the calls of skills' code; `tools` are those
+        of the program itself.
 
         Raises:
-            ConfigError: the profile or a server of the configuration cannot be used.
+            ConfigError: the profile, a server or a list of tools of the configuration cannot be
+                used, or the name of one of `tools` is taken.
             StateError: others can use the state's directory, or write to the cache's.
         """
         check_directories(config)
@@ -107,6 +111,7 @@ class Services:
         self._checks = tuple(checks)
         self._call = call
         profile = profile_of(config)
+        self.own_tools = _checked_tools(config, profile, tools)
         self.trust_store = TrustStore(config.state_directory)
         self.settings_store = SettingsStore(config.state_directory)
         self.mcp_host = mcp_host_of(config, lambda: self.network)
@@ -164,7 +169,14 @@ class Services:
     def gates(self) -> GateFactory:
         from skillhouse.runtime.gates import GateFactory
 
-        return GateFactory(self.config, self.policy, self.enforcement, self.network, self.sandbox)
+        return GateFactory(
+            self.config,
+            self.policy,
+            self.enforcement,
+            self.network,
+            self.sandbox,
+            own_tools=self.own_tools,
+        )
 
     def caller(self, caller: Caller | None, fields: CallerFields | None = None) -> Caller:
         """Return the caller, given in one form, with client and connection; TypeError for both."""
@@ -210,6 +222,18 @@ class Services:
         if "enforcement" in vars(self):
             self.enforcement.close()
         store.close_pooled(self.config.state_directory / store.STATE_FILE)
+
+
+def _checked_tools(
+    config: Config, profile: Profile, own: Sequence[toolbox.Tool]
+) -> tuple[toolbox.Tool, ...]:
+    """Return a program's own tools; ConfigError where a name is taken, or a list's is unknown."""
+    lists = config.all_tool_lists()
+    if own or lists:
+        known = (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools))
+        toolbox.check_own_tools(own, known)
+        toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
+    return tuple(own)
 
 
 def check_directories(config: Config) -> None:
