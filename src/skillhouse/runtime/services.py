@@ -231,7 +231,8 @@ def _checked_tools(
     lists = config.all_tool_lists()
     if own or lists:
         known = (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools))
-        toolbox.check_own_tools(own, known)
+        if own:
+            toolbox.check_own_tools(own, known)
         toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
     return tuple(own)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import ProgressHandler as ProgressHandler
     from skillhouse.tools.call import RedeemedApprovals as RedeemedApprovals
     from skillhouse.tools.call import RefusedError as RefusedError
+    from skillhouse.tools.call import ReportProgress as ReportProgress
     from skillhouse.tools.call import ToolCall as ToolCall
     from skillhouse.tools.call import ToolNotOfferedError as ToolNotOfferedError
     from skillhouse.tools.call import ToolResult as ToolResult
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
+    from skillhouse.tools.function_schema import ToolDefinitionError as ToolDefinitionError
     from skillhouse.tools.function_tool import check_own_tools as check_own_tools
     from skillhouse.tools.gate import Gate as Gate
     from skillhouse.tools.invoke import INVOKE as INVOKE
