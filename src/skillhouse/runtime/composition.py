@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from skillhouse import tools as toolbox
 from skillhouse.floor.lock import once
 from skillhouse.runtime.config.config_files import profile_of, project_of
 from skillhouse.runtime.mcp_skills import mcp_host_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.trust import TrustStore
     from skillhouse.skill import Profile
-    from skillhouse.tools import ResultFiles
+    from skillhouse.tools import ResultFiles, Tool
 
 
 class Composition:
@@ -38,6 +39,7 @@ class Composition:
         enforcement: Callable[[], EnforcementServices],
         sandbox: Callable[[], SandboxProvider],
         results: Callable[[], ResultFiles],
+        own_tools: Sequence[Tool],
         newest: Callable[[], Composition],
         before: Composition | None = None,
     ) -> None:
@@ -50,9 +52,11 @@ class Composition:
         self._enforcement = enforcement
         self._sandbox = sandbox
         self._results = results
+        self._own_tools = own_tools
         self._newest = newest
         self._network_before: Network | None = None
         profile = profile_of(config)
+        _check_tools(config, profile, own_tools)
         self.mcp_host: remote.McpHost | None
         if before is not None and before.config.mcp_servers == config.mcp_servers:
             self.mcp_host = before.mcp_host
@@ -91,7 +95,19 @@ class Composition:
             self._sandbox(),
             self._results(),
             newest=lambda: (self._newest().policy, self._newest().config.write_gate),
+            own_tools=self._own_tools,
         )
+
+
+def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
+    """Raise ConfigError where a program's own tool has a name that is taken, or a list of tools
+    one that is unknown."""
+    lists = config.all_tool_lists()
+    if own or lists:
+        known = (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools))
+        if own:
+            toolbox.check_own_tools(own, known)
+        toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
 
 
 def _network_settings(config: Config) -> tuple[object, ...]:

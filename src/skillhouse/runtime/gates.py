@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -35,8 +35,10 @@ class GateFactory:
         results: toolbox.ResultFiles,
         *,
         newest: Callable[[], tuple[Policy, toolbox.WriteGate]],
+        own_tools: Sequence[toolbox.Tool] = (),
     ) -> None:
-        """`newest` gives the rules in use, which may be later ones than `policy`."""
+        """`newest` gives the rules in use, which may be later ones than `policy`; `own_tools` are
+        those of the program, which every agent has."""
         self._newest = newest
         self._config = config
         self._policy = policy
@@ -44,14 +46,19 @@ class GateFactory:
         self._network = network
         self._sandbox = sandbox
         self._results = results
+        self._own_tools = own_tools
 
     def for_agent(self, view: AgentView, code: Iterable[toolbox.Tool] = ()) -> toolbox.Gate:
-        """Return the gate to the agent's tools, and to those that skills bring (`code`)."""
+        """Return the gate to the agent's tools, and to those that skills bring (`code`).
+
+        INVARIANT: no two have one name: see `check_own_tools` and `SkillCode.tools`.
+        """
         enforcement = self._enforcement
         return toolbox.Gate(
-            [*self._tools(view), *enforcement.tools(), *code],
+            [*self._tools(view), *enforcement.tools(), *self._own_tools, *code],
             conceal=self._network.conceal,
             results=self._results,
+            offer=view.offer,
             decide=self._decide,
             approvals=enforcement.approvals,
             audit=enforcement.audit_log,
@@ -140,8 +147,11 @@ class GateFactory:
         ]
 
     def _skill_tools(self, view: AgentView) -> list[toolbox.Tool]:
-        """Return the profile's tools about skills, under the profile's names."""
-        if not view.visible.skills and not view.profile.tools_without_skills:
+        """Return the profile's tools about skills, under the profile's names.
+
+        Where all skills are denied no model sees them, and a call gets the denial.
+        """
+        if not (view.visible.skills or view.hidden or view.profile.tools_without_skills):
             return []
         visible_skills = toolbox.VisibleSkills(
             visible=view.visible,

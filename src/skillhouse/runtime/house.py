@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from skillhouse import tools as toolbox
 from skillhouse.floor.lock import once
 from skillhouse.runtime.config import Locations
-from skillhouse.runtime.config.config_files import overridden
 from skillhouse.runtime.config.config_source import configured
+from skillhouse.runtime.config.overrides import overridden
 from skillhouse.runtime.config_reload import ConfigReload
 from skillhouse.runtime.house_snapshot import snapshot_of, watch
 from skillhouse.runtime.mcp_skills import load_for_person
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skillhouse.retrieval import Hit
     from skillhouse.runtime.agent_view import AgentView, Invocable
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.config.overrides import ConfigFields
     from skillhouse.runtime.config_reload import Adopted
     from skillhouse.runtime.conversation import Conversation
     from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot
@@ -48,7 +49,8 @@ class Skillhouse:
         *,
         channel: approval.Channel | None = None,
         checks: Sequence[toolbox.SkillCheck] = (),
-        **overrides: object,
+        tools: Sequence[toolbox.Tool] = (),
+        **overrides: Unpack[ConfigFields],
     ) -> None:
         """Compose it from the files of this process's directory, or from `config`.
 
@@ -57,17 +59,21 @@ class Skillhouse:
                 None.
             channel: Asks a person; without one, a call that needs an approval stays pending.
             checks: What loading a skill needs besides a decision of the policy.
+            tools: Your own tools, behind the same gate; `skillhouse.tool` makes one of a function.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
         Raises:
-            ConfigError: a configuration file, variable or override cannot be used.
+            ConfigError: a configuration file, variable or override cannot be used, a list names
+                an unknown tool, or the name of one of `tools` is taken.
             StateError: the trust store cannot be read, or the state directory is accessible to
                 other users.
         """
         if config is None:
             config = configured(Locations.here())
         self.config = overridden(config, overrides)
-        self.services = Services(self.config, channel=channel, checks=checks, call=self.call)
+        self.services = Services(
+            self.config, channel=channel, checks=checks, call=self.call, tools=tools
+        )
         """The parts that it is composed of, for frontends and tests."""
         self._snapshot = snapshot_of(self.services, self.services.composition)
         self.config_reload = ConfigReload(self.config, overrides, self._adopt)

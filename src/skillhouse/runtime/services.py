@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
     from skillhouse.sandbox import SandboxStatus
+    from skillhouse.skill import Profile
 
 
 class CallerFields(TypedDict, total=False):
@@ -93,20 +94,24 @@ class Services:
         channel: approval.Channel | None,
         checks: Iterable[toolbox.SkillCheck],
         call: Call,
+        tools: Sequence[toolbox.Tool] = (),
     ) -> None:
         """Compose the services; each opens its files and processes when it is first used.
 
         `channel` asks a person, besides the configured ones; `checks` are what loading needs
-        besides a decision of the policy; `call` makes the calls of skills' code.
+        besides a decision of the policy; `call` makes the calls of skills' code; `tools` are those
+        of the program itself.
 
         Raises:
-            ConfigError: the profile or a server of the configuration cannot be used.
+            ConfigError: the profile, a server or a list of tools of the configuration cannot be
+                used, or the name of one of `tools` is taken.
             StateError: others can use the state's directory, or write to the cache's.
         """
         check_directories(config)
         self._channel = channel
         self._checks = tuple(checks)
         self._call = call
+        self._own_tools = tuple(tools)
         self.trust_store = TrustStore(config.state_directory)
         self.settings_store = SettingsStore(config.state_directory)
         self.composition = self.composed(config)
@@ -160,6 +165,7 @@ class Services:
             enforcement=lambda: self.enforcement,
             sandbox=lambda: self.sandbox,
             results=lambda: self.results,
+            own_tools=self._own_tools,
             newest=lambda: self.composition,
             before=vars(self).get("composition"),
         )

@@ -121,6 +121,7 @@ class ExecTool(Tool):
         "reads."
     )
     durable = True
+    required_actions = ("exec",)
     schema: Mapping[str, Any] = object_schema(
         {
             "command": {

@@ -45,6 +45,8 @@ class ListTool(WorkspaceTool):
     name = "list"
     description = "List a directory of the workspace or of a loaded skill; `/` marks directories."
     durable = False
+    required_actions = ("list",)
+    required_resource = "/*"
     reads_only = True
     schema: Mapping[str, Any] = object_schema({"path": {**PATH, "default": "."}})
 
@@ -94,6 +96,8 @@ class WriteTool(WorkspaceTool):
     name = "write"
     description = "Write a text file of the workspace, replacing what is there."
     durable = True
+    required_actions = ("write",)
+    required_resource = "/*"
     schema: Mapping[str, Any] = object_schema(
         {"path": PATH, "content": {"type": "string"}}, required=("path", "content")
     )
@@ -119,6 +123,8 @@ class EditTool(WorkspaceTool):
         "unless `all` is true."
     )
     durable = True
+    required_actions = ("write",)
+    required_resource = "/*"
     schema: Mapping[str, Any] = object_schema(
         {
             "path": PATH,

@@ -207,6 +207,12 @@ class Tool(ABC):
     listed_at_once: bool = False
     """Whether clients that defer tools should list it from the start."""
     loads_skills: bool = False
+    is_about_skills: bool = False
+    """Whether `skills` in a list of tools is about it too."""
+    required_actions: tuple[str, ...] = ()
+    """Actions that every call needs: where rules deny one wholly, no model sees the tool."""
+    required_resource: str = "*"
+    """Pattern of all resources for which calls need them."""
 
     @cached_property
     def title(self) -> str:

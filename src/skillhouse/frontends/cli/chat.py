@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_tools, house_of, positive
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.presentation.text import cut, one_line
 
@@ -50,6 +50,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible address")
     parser.add_argument("--key-variable", metavar="NAME", help="variable that holds the key")
     parser.add_argument("--agent", metavar="NAME", help="with this agent's skills and rules")
+    add_tools(parser)
     parser.add_argument(
         "--context-tokens", type=positive, metavar="N", help="summarise what is older than this"
     )

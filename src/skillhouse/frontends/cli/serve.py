@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse.frontends.cli.options import UsageError, Verb, add_place, house_of, port
+from skillhouse.frontends.cli.options import UsageError, Verb, add_place, add_tools, house_of, port
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -66,6 +66,7 @@ def _configure_up(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="answer /mcp without the token; every program of this machine can call tools then",
     )
+    add_tools(parser)
     add_place(parser)
 
 
@@ -124,6 +125,7 @@ _MCP_EXAMPLES = """examples:
   skillhouse mcp -C ~/project --agent reviewer
   skillhouse mcp install codex                   add the server to Codex's configuration
   skillhouse mcp install claude-code --project   in .mcp.json of this project
+  skillhouse mcp install codex --tools skills    only the tools about skills
   skillhouse mcp status                          which clients have it; 1 when an entry is unsafe
   skillhouse mcp status --fix                    mend what starts it unsafely
   skillhouse mcp uninstall codex
@@ -161,6 +163,7 @@ def _configure_mcp(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", default="local", metavar="NAME", help="the user that the audit log names (local)"
     )
+    add_tools(parser)
     parser.add_argument("--log", action="store_true", help="say on stderr what goes wrong")
     clients = parser.add_argument_group("clients' configurations")
     clients.add_argument("--project", action="store_true", help="the project's, not the user's")
