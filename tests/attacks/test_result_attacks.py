@@ -131,7 +131,7 @@ def test_a_secret_across_a_cut_is_in_neither_part(
 ) -> None:
     # Wherever a text of these is cut, it is in the middle of one.
     results = ResultFiles(tmp_path)
-    result = delivered(results, "x" * shift + SECRET * (2 * size // len(SECRET)), excerpt)
+    result = delivered(results, "x" * shift + SECRET * (4 * size // len(SECRET)), excerpt)
     (path,) = paths(results)
     everything = result.content + str(result.data) + path.read_text()
     assert MASK in result.content
