@@ -12,12 +12,13 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
-from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, ResultFiles, ToolResult
 from skillhouse.tools.call import Excerpt
 from skillhouse.tools.delivery import CONCEALED_MAX, Delivery
 from skillhouse.tools.result_files import SESSION_FILES, TOTAL_FILES
+from tests.runtime.places import make_places
 from tests.runtime.test_network import SECRET as NET_SECRET
 from tests.runtime.test_network import house_with, table
 from tests.tools.houses import Person, house_at
@@ -123,22 +124,31 @@ def delivered(results: ResultFiles, text: str, excerpt: Excerpt) -> ToolResult:
 
 
 @pytest.mark.parametrize("excerpt", ["head", "ends"])
-@pytest.mark.parametrize(
-    "cut",
-    [RESULT_MAX, RESULT_MAX // 2, OUTPUT_MAX, OUTPUT_MAX // 2, CONCEALED_MAX, CONCEALED_MAX // 2],
-)
+@pytest.mark.parametrize("size", [RESULT_MAX + 1, OUTPUT_MAX + 1, CONCEALED_MAX + 1])
+@pytest.mark.parametrize("shift", [0, 9, 18])
 def test_a_secret_across_a_cut_is_in_neither_part(
-    tmp_path: Path, cut: int, excerpt: Excerpt
+    tmp_path: Path, size: int, shift: int, excerpt: Excerpt
 ) -> None:
+    # Wherever a text of these is cut, it is in the middle of one.
     results = ResultFiles(tmp_path)
-    for shift in range(0, 1_400, 23):
-        # Both around the cut from the beginning and that from the end.
-        text = "x" * (cut - shift) + SECRET
-        text += "y" * max(0, cut + RESULT_MAX - len(text)) + SECRET + "z" * (cut - shift)
-        result = delivered(results, text, excerpt)
-        everything = result.content + str(result.data) + paths(results)[-1].read_text()
-        assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
-        results.close()
+    result = delivered(results, "x" * shift + SECRET * (4 * size // len(SECRET)), excerpt)
+    (path,) = paths(results)
+    everything = result.content + str(result.data) + path.read_text()
+    assert MASK in result.content
+    assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
+
+
+def test_no_file_holds_a_secret_that_no_record_may_hold(tmp_path: Path) -> None:
+    places = make_places(tmp_path, {"SERVICE_TOKEN": SECRET})
+    rules = (Layer(name="user", rules=(RUN,)),)
+    with Skillhouse(configured(places), channel=Person(), layers=rules) as house:
+        shown = "x" * (RESULT_MAX // 2 - 330) + SECRET
+        (places.start / "a.txt").write_text(f"{SECRET}\n{shown}\n" + "line\n" * 20_000)
+        result = house.call_sync("exec", {"command": "cat a.txt"})
+        text = Path(kept_path(result)).read_text()
+    everything = result.content + str(result.data) + text
+    assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
+    assert text.startswith("[REDACTED]\n")
 
 
 @pytest.mark.parametrize("column", [1, 9, 12, 29_400])

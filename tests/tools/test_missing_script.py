@@ -28,6 +28,8 @@ MISSING = [
     "cd sub && python3 scripts/x.py",
     "python3 /nowhere/x.py",
     "echo one; python3 x.py",
+    "bash -lc 'python3 scripts/x.py --all'",
+    "sh -c 'cd sub; bash -c \"python3 scripts/x.py\"'",
 ]
 LEFT_TO_THE_RUN = [
     "cp a.txt b.sh && sh b.sh",
@@ -44,7 +46,11 @@ LEFT_TO_THE_RUN = [
     "python3 - < a.txt",
     "python3 scripts/*.py",
     'python3 "$UNKNOWN/x.py"',
-    "bash -c 'python3 scripts/x.py'",
+    "bash -c 'cp a.txt x.py && python3 x.py'",
+    "cp a.txt x.py; bash -c 'python3 x.py'",
+    "bash -c 'for one in *; do python3 x.py $one; done'",
+    "bash -c 'python3 sub/there.py'",
+    "cat > x.py <<'END'\nprint(1)\nEND\npython3 x.py",
     "sh ls",
     "node server",
     "bun run build",

@@ -218,7 +218,12 @@ class Services:
     @once
     def results(self) -> toolbox.ResultFiles:
         """The files of long results; those of processes that were killed are removed."""
-        results = toolbox.ResultFiles(self.config.state_directory)
+        from skillhouse.audit import KnownSecrets
+
+        results = toolbox.ResultFiles(
+            self.config.state_directory,
+            hide=lambda text: KnownSecrets(self.enforcement.secret_values).hide(text),
+        )
         results.sweep()
         self.enforcement.approvals.connections.on_end(results.end_connection)
         return results

@@ -68,12 +68,19 @@ class Delivery:
         presented = _presented(result, self._conceal, to_code=bool(session.origin_digest))
         if result.excerpt == "whole" or gets_whole(session):
             return presented
-        content, kept = presented.content, None
+        if len(presented.content) > RESULT_MAX and self._results is not None:
+            # INVARIANT: no file holds a secret that no record of the log may hold.
+            results = self._results
+            presented = _presented(
+                result, lambda text: results.hide(self._conceal(text)), to_code=False
+            )
+        content, data, kept = presented.content, presented.data, None
         if len(content) > RESULT_MAX:
             content, kept = self._excerpt(presented, session)
-        data = presented.data
         if data is not None:
             data = bounded_data(data, result.excerpt, kept)
+        if content is presented.content and data is presented.data:
+            return presented
         return replace(presented, content=content, data=data)
 
     def _excerpt(self, result: ToolResult, session: Session) -> tuple[str, KeptFile | None]:

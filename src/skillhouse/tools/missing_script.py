@@ -13,7 +13,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from skillhouse.floor import PathError, confine
-from skillhouse.permission import CommandMeaning, CommandPlan, read_command, unwrapped
+from skillhouse.permission import (
+    CommandMeaning,
+    CommandPlan,
+    SimpleCommand,
+    judge_command,
+    read_command,
+    unwrapped,
+)
 from skillhouse.skill import Skill
 from skillhouse.tools.approved_scripts import may_be_made
 from skillhouse.tools.call import RefusedError
@@ -35,6 +42,9 @@ _SUFFIXES = frozenset(
 _ONLY_FILES = frozenset("python ruby perl php lua Rscript".split())
 """Programs whose operand is a file, whatever it is called."""
 _SHELLS = frozenset({"sh"})
+_LINE_OPTION = re.compile(r"-[a-z]*c")
+DEPTH_MAX = 2
+"""Shells inside one another whose lines are read."""
 _ADDS_SUFFIX = frozenset("node bun deno tsx ts-node".split())
 _ADDED = (".js", ".cjs", ".mjs", ".json", ".node", ".ts", ".tsx", ".mts", ".cts", ".jsx")
 _TESTS = frozenset({"test", "["})
@@ -47,30 +57,49 @@ def check_scripts(plan: CommandPlan, workspace: Workspace, session: Session) -> 
     What an earlier command of the line may make is left to the run, and so is what the line expects
     to fail.
     """
-    base = os.path.join(workspace.root, plan.directory)
-    commands = list(plan.commands())
-    if any(command.argv[0] in _TESTS for command in commands):
+    for word, base in _missing_in(plan, str(workspace.root)):
+        if not workspace.is_withheld(os.path.normpath(os.path.join(base, word)), session):
+            raise RefusedError(_refusal(word, base, workspace, session))
+
+
+def _missing_in(
+    plan: CommandPlan, directory: str, before: Sequence[SimpleCommand] = (), depth: int = 0
+) -> Iterator[tuple[str, str]]:
+    """Yield the scripts that a plan given in a directory runs and that are not there, each with
+    the directory that it is relative to. `before` are the commands that ran earlier."""
+    base = os.path.join(directory, plan.directory)
+    if any(command.argv[0] in _TESTS for command in plan.commands()):
         return
-    seen = 0
+    earlier = list(before)
     for place, pipeline in enumerate(plan.pipelines):
         following = plan.pipelines[place + 1 : place + 2]
         is_certain = pipeline.joined != "||" and not any(p.joined == "||" for p in following)
         for command in pipeline.commands:
-            for word in _missing(command.argv, base) if is_certain else ():
-                path = os.path.normpath(os.path.join(base, word))
-                if workspace.is_withheld(path, session):
-                    continue
-                if not may_be_made(path, commands[:seen], base):
-                    raise RefusedError(_refusal(word, base, workspace, session))
-            seen += 1
+            argv = unwrapped(command.argv)
+            if is_certain and argv is not None:
+                inside = _plan_inside(argv, base) if depth < DEPTH_MAX else None
+                if inside is not None:
+                    yield from _missing_in(inside, base, earlier, depth + 1)
+                for word in _missing(argv, base):
+                    path = os.path.normpath(os.path.join(base, word))
+                    if not may_be_made(path, earlier, base):
+                        yield word, base
+            earlier.append(command)
+
+
+def _plan_inside(argv: tuple[str, ...], base: str) -> CommandPlan | None:
+    """Return the plan of a line that a shell is given, as in `bash -lc LINE`, if it has one."""
+    if read_command(argv).program not in _SHELLS:
+        return None
+    for place, word in enumerate(argv[1:-1], start=1):
+        if _LINE_OPTION.fullmatch(word):
+            return judge_command(argv[place + 1], cwd=Path(base)).structure
+    return None
 
 
 def _missing(argv: tuple[str, ...], base: str) -> Iterator[str]:
     """Yield the scripts that a command names and that are not there."""
-    inner = unwrapped(argv)
-    if inner is None:
-        return
-    for meaning in read_command(inner).chain():
+    for meaning in read_command(argv).chain():
         if meaning.unknown or meaning.directory or meaning.is_far:
             # It may run elsewhere.
             return

@@ -70,12 +70,15 @@ class ResultFiles:
         self,
         state_directory: Path,
         *,
+        hide: Callable[[str], str] = str,
         session_files: int = SESSION_FILES,
         session_bytes: int = SESSION_BYTES,
         total_files: int = TOTAL_FILES,
         total_bytes: int = TOTAL_BYTES,
     ) -> None:
+        """`hide` takes out of a text what no file may hold."""
         self.directory = state_directory / DIRECTORY
+        self.hide = hide
         self._session_bounds = (session_files, session_bytes)
         self._bounds = (total_files, total_bytes)
         self._kept: OrderedDict[str, _Result] = OrderedDict()
