@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,9 +124,9 @@ class Waiting:
         await anyio.sleep_forever()
         raise AssertionError
 
-    async def cancelled(self, run: Coroutine[Any, Any, Any]) -> None:
+    async def cancelled(self, run: Awaitable[Any]) -> None:
         """Cancel a run once one of its calls waits."""
-        task = asyncio.create_task(run)
+        task = asyncio.ensure_future(run)
         # The call may wait on another loop than the run.
         assert await anyio.to_thread.run_sync(self.begun.wait, 30)
         task.cancel()

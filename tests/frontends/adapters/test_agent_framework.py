@@ -22,6 +22,7 @@ from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 from openai import AsyncOpenAI
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.loopback import Loopback, listening
 from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
@@ -32,9 +33,11 @@ from tests.frontends.adapters.parallel import (
     hold_cancelled_as_native,
     native_read,
     native_write,
+    outline,
 )
 
 from skillhouse.frontends.adapters.agent_framework import skillhouse_provider
+from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 
 # Left out of the fast part: it starts processes or tries very much.
@@ -75,7 +78,7 @@ class Script(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], BaseChatCli
         return [str(one.result) for one in contents if one.type == "function_result"]
 
 
-def agent_of(house: Skillhouse, script: Script, **more: Any) -> Agent[Any]:
+def agent_of(house: Skillhouse, script: Any, **more: Any) -> Agent[Any]:
     return Agent(script, context_providers=[skillhouse_provider(house, **more)])
 
 
@@ -92,7 +95,7 @@ def test_the_example_of_the_guide_runs(
     }
     run_example("Microsoft Agent Framework", models, {"client": script}, person)
     assert capsys.readouterr().out == f"{LAST}\n"
-    assert person.asked == ["write? "]
+    assert person.asked == ["Yes? "]
     assert written(place) == expected
 
 
@@ -196,3 +199,28 @@ def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(
             assert (await agent.run(AFTERWARDS, session=session)).text == LAST
 
     hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))
+
+
+def test_calls_of_one_tool_are_asked_about_together_and_each_runs_once(tmp_path: Path) -> None:
+    """The framework's mode belongs to a tool; the call without a question needs none."""
+    both = [("write", {"path": path, "content": "Rain.\n"}) for path in ("ok.txt", "poem.txt")]
+    rule = Rule(effect=Effect.ALLOW, action="write", pattern="ok.txt")
+    model = Loopback(both, LAST)
+
+    async def go(house: Skillhouse) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=model.url) as api:
+            agent = agent_of(house, OpenAIChatClient("fake", async_client=api))
+            session = agent.create_session()
+            asked = (await agent.run("go", session=session)).user_input_requests
+            calls = [one.function_call for one in asked]
+            questions = ["skillhouse" in c.additional_properties for c in calls if c is not None]
+            assert questions == [False, True]
+            given = [one.to_function_approval_response(True) for one in asked]
+            assert (await agent.run(Message("user", given), session=session)).text == LAST
+
+    with listening(model), open_house(tmp_path, rule) as house:
+        anyio.run(go, house)
+        assert [state for _, state, _, _ in answers(house)] == ["used"]
+    assert written(tmp_path) == (tmp_path / "project/ok.txt").read_text() == "Rain.\n"
+    sent = [item for item in outline(model.bodies[-1]) if item[0] == "result"]
+    assert sent == [("result", "call-0"), ("result", "call-1")]
