@@ -81,6 +81,7 @@ async def serve_wire(
         writer.start(fast_handshake.request_id)
         with serving:
             await server.sdk.run(requests, answers, server.options())
+        reader.stop()
         errors.close()
         with anyio.move_on_after(FLUSH_SECONDS):
             await writer.flushed.wait()
