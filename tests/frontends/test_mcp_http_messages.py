@@ -177,7 +177,10 @@ def test_a_second_request_with_the_id_of_a_running_one_is_refused() -> None:
 
 def test_a_client_that_leaves_before_its_message_is_whole_reaches_nobody() -> None:
     async def main() -> None:
-        parts = [{"type": "http.disconnect"}, {"type": "http.request", "more_body": True}]
+        parts: list[dict[str, Any]] = [
+            {"type": "http.disconnect"},
+            {"type": "http.request", "more_body": True},
+        ]
 
         async def receive() -> dict[str, Any]:
             return parts.pop()
@@ -204,7 +207,10 @@ def test_a_body_without_end_is_not_read_on_for_ever() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await MessageFilter(send)({"type": "http", "method": "POST"}, receive, send)
+        async def unexpected(*_: Any) -> None:
+            pytest.fail("the SDK gets no part of it")
+
+        await MessageFilter(unexpected)({"type": "http", "method": "POST"}, receive, send)
         return sent
 
     sent = anyio.run(main)

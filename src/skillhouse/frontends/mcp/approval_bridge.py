@@ -71,6 +71,8 @@ class ApprovalBridge:
         self._session = secrets.token_hex(8)
         self.flow = InputRequiredFlow(house, who)
         self.connections = ClientConnections(house.approvals.connections)
+        self.running = 0
+        """Calls that may still have to record their outcome."""
 
     async def call_with_approval(
         self,
@@ -91,9 +93,11 @@ class ApprovalBridge:
         if client.send is not None and (client.form or client.url):
             elicitation_channel(self._house.approvals)
         token = CURRENT_CLIENT.set(client)
+        self.running += 1
         try:
             result = await call(Caller(**caller), approval_id)
         finally:
+            self.running -= 1
             CURRENT_CLIENT.reset(token)
         if result.status == "pending" and not approval_id:
             asked = await in_thread(lambda: self.flow.question(result.approval_id, client))

@@ -265,6 +265,10 @@ class MessageReader:
         self._take = take
         self._taken.set()
 
+    def stop(self) -> None:
+        """Pass on nothing more: what follows is read and dropped."""
+        self._take = None
+
     def _run(self) -> None:
         for line in lines(self._source):
             message = line if isinstance(line, RefusedMessage) else read_message(line)
@@ -292,8 +296,9 @@ class MessageReader:
 
     def _deliver(self, message: Incoming) -> None:
         self._taken.wait()
-        if self._take is not None:
-            self._take(message)
+        take = self._take
+        if take is not None:
+            take(message)
 
 
 def lines(source: int) -> Iterator[bytes | RefusedMessage]:

@@ -74,7 +74,6 @@ class SkillhouseServer:
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
-        self._calls = 0
         self.sdk = _NotifyingServer(
             listing,
             version=skillhouse.__version__,
@@ -95,7 +94,7 @@ class SkillhouseServer:
 
     def is_idle(self) -> bool:
         """Whether no call runs that still has to record its outcome."""
-        return self._calls == 0
+        return self._bridge.running == 0
 
     async def _list_tools(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
@@ -113,7 +112,6 @@ class SkillhouseServer:
     ) -> types.CallToolResult | types.InputRequiredResult:
         if self._listing.changed_lately():
             await self._announce()
-        self._calls += 1
         try:
             result = await self._bridge.call_with_approval(
                 context,
@@ -136,8 +134,6 @@ class SkillhouseServer:
             # The edge of the process: a traceback is for our log, never for a model.
             logger.exception("tools/call %s", params.name)
             return _answer("the call failed inside skillhouse", is_error=True)
-        finally:
-            self._calls -= 1
         if isinstance(result, types.InputRequiredResult):
             return result
         return _answer(result.content, is_error=result.is_error)

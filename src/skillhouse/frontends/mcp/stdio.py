@@ -70,7 +70,8 @@ async def serve_wire(
         await tasks.start(_end_on_signals, serving, outgoing)
 
         def end() -> None:
-            with suppress(*GONE):
+            # Where serving has just ended by itself, no task can be started any more.
+            with suppress(*GONE, RuntimeError):
                 from_thread.run_sync(tasks.start_soon, _end, serving, outgoing, token=token)
 
         watch.serving(end, server.is_idle)
@@ -81,6 +82,7 @@ async def serve_wire(
         writer.start(fast_handshake.request_id)
         with serving:
             await server.sdk.run(requests, answers, server.options())
+        reader.stop()
         errors.close()
         with anyio.move_on_after(FLUSH_SECONDS):
             await writer.flushed.wait()
