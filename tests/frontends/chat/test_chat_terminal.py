@@ -134,10 +134,23 @@ def test_a_sign_of_life_goes_away_and_ctrl_c_ends_the_answer_then_the_prompt(
         assert before.endswith("\r\x1b[K")
         seat.until("> ")
         seat.type("\x03")
-        seat.until("`/quit` or Ctrl-D ends the chat")
-        seat.until("> ")
-        seat.type("/quit\n")
         assert seat.exit_code() == 0
+
+
+def test_one_ctrl_c_at_the_prompt_ends_nothing(sit: Callable[..., Seat]) -> None:
+    seat = sit("--model", "m", "--base-url", "http://127.0.0.1:9/v1")
+    seat.until("> ")
+    seat.type("half a line\x03")
+    seat.until("Ctrl-C again, `/quit` or Ctrl-D ends the chat")
+    seat.until("> ")
+    seat.type("/help\n")
+    seat.until("start a skill yourself")
+    seat.until("> ")
+    seat.type("\x03")
+    seat.until("Ctrl-C again")
+    seat.until("> ")
+    seat.type("\x03")
+    assert seat.exit_code() == 0
 
 
 def test_a_dumb_terminal_gets_no_control_sequences(sit: Callable[..., Seat]) -> None:
