@@ -166,7 +166,9 @@ def test_a_script_that_changed_while_the_person_thought_is_not_run(tmp_path: Pat
                 (second,) = questions(await talk.say(answer(first, True)))
                 return first, second
 
-        first, second = [asked.args["toolConfirmation"]["payload"] for asked in anyio.run(go)]
+        first, second = [
+            (asked.args or {})["toolConfirmation"]["payload"] for asked in anyio.run(go)
+        ]
         assert first["approval_id"] != second["approval_id"]
         assert written(tmp_path) is None
         assert [state for _, state, _, _ in answers(house)] == ["open", "open"]

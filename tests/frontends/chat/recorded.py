@@ -1,4 +1,7 @@
-"""Serves the recorded streams of recordings/ as their providers do, whole or broken off."""
+"""Serves the streams of recordings/ as their providers do, whole or broken off.
+
+They were made after the providers' documentation of their protocols; no provider was asked.
+"""
 
 from __future__ import annotations
 

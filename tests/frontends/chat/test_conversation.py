@@ -21,8 +21,9 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from tests.frontends.adapters.houses import open_house, written
 
 from skillhouse.audit import KnownSecrets, read_records
-from skillhouse.frontends.chat.compaction import SUMMARY, texts
+from skillhouse.frontends.chat.compaction import texts
 from skillhouse.frontends.chat.conversation import ChatConversation
+from skillhouse.frontends.chat.marks import SUMMARY
 from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen

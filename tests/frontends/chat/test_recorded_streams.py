@@ -57,7 +57,7 @@ def ask(run: Run, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
 def last_record(place: Path) -> dict[str, Any]:
     (file,) = place.rglob("chats/*.jsonl")
-    records = [json.loads(line) for line in file.read_text().splitlines()]
+    records: list[dict[str, Any]] = [json.loads(line) for line in file.read_text().splitlines()]
     return [one for one in records if one["kind"] in ("messages", "replaced")][-1]
 
 

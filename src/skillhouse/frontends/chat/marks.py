@@ -55,5 +55,5 @@ def stored_prompts(messages: Sequence[Mapping[str, Any]]) -> list[object]:
 
 def is_cut(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the last answer of a stored history is marked as not whole."""
-    last = next((one for one in reversed(messages) if one.get("kind") == "response"), {})
-    return last.get("state") == "interrupted"
+    states = [one.get("state") for one in messages if one.get("kind") == "response"]
+    return states[-1:] == ["interrupted"]

@@ -217,10 +217,11 @@ class TypedLines:
 
 
 def talk(loop: Loop, opening: Opening[Commands], screen: Screen, lines: TypedLines) -> None:
-    """Handle lines until `/quit` or Ctrl-D; Ctrl-C ends only the current answer.
+    """Handle lines until `/quit`, Ctrl-D, or a second Ctrl-C; the first ends the current answer.
 
     Raises what went wrong in the opening, which interrupts the prompt.
     """
+    is_second = False
     while True:
         try:
             line = lines.next()
@@ -231,6 +232,7 @@ def talk(loop: Loop, opening: Opening[Commands], screen: Screen, lines: TypedLin
             if not opening.is_done:
                 screen.working("loading the model's package")
             commands = lines.commands = opening.result()
+            is_second = False
         except EOFError:
             screen.note("")
             return
@@ -239,16 +241,23 @@ def talk(loop: Loop, opening: Opening[Commands], screen: Screen, lines: TypedLin
             if opening.has_failed:
                 screen.note("")
                 opening.result()
-            screen.note("\n`/quit` or Ctrl-D ends the chat")
+            if is_second:
+                screen.note("")
+                return
+            screen.note("\nCtrl-C again, `/quit` or Ctrl-D ends the chat")
+            is_second = True
             continue
         finally:
             screen.idle()
         try:
             show(loop.run(lambda: commands.take(line)), screen)  # noqa: B023 - it runs at once
-        except StoppedError:
+        except StoppedError as stopped:
             screen.end_line()
-            screen.note("stopped; the conversation goes on")
+            if stopped.leaves:
+                return
+            screen.note("stopped; the conversation goes on, and another Ctrl-C ends the chat")
             lines.forget()
+            is_second = True
 
 
 def show(answered: Answered | None, screen: Screen) -> None:
@@ -285,7 +294,11 @@ T = TypeVar("T")
 
 
 class StoppedError(Exception):
-    """The user stopped the current answer."""
+    """The user stopped the current answer, and `leaves` the chat if that took a second Ctrl-C."""
+
+    def __init__(self, *, leaves: bool) -> None:
+        super().__init__("stopped")
+        self.leaves = leaves
 
 
 class Loop:
@@ -307,15 +320,17 @@ class Loop:
         """Run an asynchronous function to its end; raises StoppedError if Ctrl-C cancelled it."""
         running = _RunningTurn(function)
         future = self._portal.start_task_soon(running.run)
+        interrupts = 0
         while True:
             try:
                 future.result()
             except KeyboardInterrupt:
+                interrupts += 1
                 self._portal.start_task_soon(running.stop)
             else:
                 break
         if not running.results:
-            raise StoppedError
+            raise StoppedError(leaves=interrupts > 1)
         return running.results[0]
 
 

@@ -40,8 +40,8 @@ The key comes from the provider's usual environment variable. SKILLHOUSE_CHAT_MO
 SKILLHOUSE_CHAT_BASE_URL stand for --model and --base-url. Ctrl-C ends an answer, Ctrl-D
 the chat; `/help` lists what else a line can say.
 
---print: 0 the model answered, 1 a call needs approval or there is no answer,
-2 usage, 3 the model cannot be reached or its package is missing.
+--print: 0 the model answered, 1 a call needs approval, or there is no answer or only a part
+of one, 2 usage, 3 the model cannot be reached or its package is missing.
 """
 
 
