@@ -219,9 +219,7 @@ print(len(wanted - seen), "lost of", len(wanted))
 @pytest.mark.parametrize(
     "limit", ["max_inotify_watches 20", "max_inotify_watches 40", "max_inotify_instances 0"]
 )
-def test_no_change_is_lost_where_the_system_has_no_more_watches(
-    tmp_path: Path, limit: str
-) -> None:
+def test_no_change_is_lost_where_the_system_has_no_more_watches(tmp_path: Path, limit: str) -> None:
     """Review H1: with all watches taken 13 of 40 changes were lost silently."""
     name, number = limit.split()
     (tmp_path / "root").mkdir()

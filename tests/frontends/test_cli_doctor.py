@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.discovery import watch_limits
 from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
 from tests.runtime.places import write_skill
@@ -127,6 +128,21 @@ def test_json_holds_every_verdict_and_every_problem(run: Run, machine: Path) -> 
     assert {"bom", "one-line-block", "name-missing", "too-deep", "wrong-case"} <= set(codes)
     assert {"name-mismatch", "duplicate", "no-root", "project-untrusted"} <= set(codes)
     assert all(problem["fix"] for problem in value["problems"])
+
+
+def test_more_directories_than_are_watched_are_polled_and_doctor_says_so(
+    run: Run, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = json.loads(run("doctor", "--json")[1])["watches"]
+    assert before["polls"] is False
+    assert before["needed"] > 5
+    assert 0 < before["free"] <= before["most"]
+    assert "polls them" not in run("doctor")[1]
+    monkeypatch.setattr(watch_limits, "WATCHES_MAX", 5)
+    assert json.loads(run("doctor", "--json")[1])["watches"]["polls"] is True
+    said = " ".join(run("doctor")[1].split())
+    assert f"a program that watches these {before['needed']} directories polls them" in said
+    assert "at most 5 are watched" in said
 
 
 def test_nothing_wrong_is_exit_code_0(run: Run, place: Path) -> None:

@@ -299,6 +299,7 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
         "diagnostics": 3,
         "errors": 1,
         "audit": [],
+        "config_fault": "",
         "catalog": {
             "budget_tokens": 2_000,
             "tokens": house.catalog().tokens,
@@ -321,6 +322,16 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
     assert skill["decision"]["effect"] == "allow"
     assert skill["frontmatter"]["license"] == "MIT"
     assert skill["body"].startswith("\n# Weather")
+
+
+def test_a_configuration_that_cannot_be_used_is_on_the_page(client: TestClient, house: Skillhouse):
+    house.config.places.user_file.parent.mkdir(parents=True, exist_ok=True)
+    house.config.places.user_file.write_text('profile = "<b>"\n')
+    page = client.get("/", headers=BEARER).text
+    assert "A configuration file cannot be used." in page
+    assert "unknown profile `&lt;b&gt;`" in page
+    house.config.places.user_file.write_text("")
+    assert house.config_reload.is_due()
 
 
 def test_json_is_ascii_so_that_nothing_hides_in_it(client: TestClient):

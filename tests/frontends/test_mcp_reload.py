@@ -1,4 +1,4 @@
-"""Tests of configurations that change below running servers: real processes, over stdio and HTTP."""
+"""Tests of configurations that change below running servers: real processes, on both transports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 ALLOW = '[[rules]]\neffect = "allow"\naction = "write"\npattern = "*"\n'
 DENY = '[[rules]]\neffect = "deny"\naction = "write"\npattern = "*"\nreason = "closed"\n'
 NO_WEATHER = '[[rules]]\neffect = "deny"\naction = "skill"\npattern = "weather"\n'
-WRITE = {"name": "write", "arguments": {"path": "a.txt", "content": "x"}}
+WRITE: dict[str, Any] = {"name": "write", "arguments": {"path": "a.txt", "content": "x"}}
 
 
 @pytest.fixture

@@ -334,9 +334,7 @@ def test_of_many_threads_none_goes_on_by_the_rules_from_before(place: Place) -> 
         assert written(house) == "ok"
         place.user.write_text(DENY)
         found: list[str] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(written(house))) for _ in range(16)
-        ]
+        threads = [threading.Thread(target=lambda: found.append(written(house))) for _ in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from skillhouse.discovery.roots import Root as Root
     from skillhouse.discovery.roots import default_roots as default_roots
     from skillhouse.discovery.roots import git_root as git_root
+    from skillhouse.discovery.watch_limits import WatchUse as WatchUse
+    from skillhouse.discovery.watch_limits import watch_bound as watch_bound
+    from skillhouse.discovery.watch_limits import watch_use as watch_use
     from skillhouse.discovery.watcher import watch as watch
 else:
     from skillhouse.lazy_exports import lazy_exports

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from skillhouse.discovery.roots import Root
+from skillhouse.discovery.tree_state import survey
 
 WATCHES_MAX = 4_096
 """Directories that one watch asks the system to report on; more are polled."""
@@ -28,7 +31,7 @@ class WatchUse:
     used: int
     """By all processes of this user that can be looked at."""
     most: int
-    needed: int = 0
+    needed: int
     """Directories below the roots."""
 
     @property
@@ -55,12 +58,16 @@ def watches_of_user(limit: Path = _LIMIT) -> int | None:
         return None
 
 
-def watch_use(needed: int) -> WatchUse | None:
-    """Return how many watches are used; None where the system does not say."""
+def watch_use(roots: Iterable[Root]) -> WatchUse | None:
+    """Return what a watch of the roots needs and what is left; None where the system has no limit.
+
+    It looks at every directory below the roots.
+    """
     most = watches_of_user()
-    if most is None or not sys.platform.startswith("linux"):
+    if most is None or sys.platform == "win32":
         return None
     own = os.geteuid()
+    needed = survey(os.path.realpath(root.path) for root in roots if root.path.is_dir()).directories
     used = sum(_watches(process) for process in _processes(own))
     return WatchUse(used=used, most=most, needed=needed)
 

@@ -16,7 +16,13 @@ from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime.config.config_files import managed_rules
 from skillhouse.runtime.config.config_lines import located
-from skillhouse.runtime.config.config_source import MISSING, configured, is_recent, is_trusted, stamp
+from skillhouse.runtime.config.config_source import (
+    MISSING,
+    configured,
+    is_recent,
+    is_trusted,
+    stamp,
+)
 from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:
@@ -26,7 +32,9 @@ if TYPE_CHECKING:
 SETTLE_SECONDS = 0.02
 """Between two looks at a file that is being written."""
 SETTLE_LOOKS = 10
-"""Then it is read as it is, and again at the next call."""
+"""Then it is read as it is."""
+READ_TRIES = 5
+"""Reads of files that are written to meanwhile; then the next call tries again."""
 RETRY_SECONDS = 2.0
 """Between two tries of a configuration that cannot be used: what is wrong may be the owner or the
 mode of a directory above the file, whose change no date of the file shows."""
@@ -45,7 +53,7 @@ class ConfigNews:
 
     text: str
     is_fault: bool = False
-    """The configuration from before stays in use."""
+    """A file cannot be used, and what it said before stays in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,7 @@ class ConfigReload:
 
     @property
     def fault(self) -> str:
-        """Why the files cannot be used, while the configuration from before is; or ""."""
+        """Why a file cannot be used, and that its content from before is; or ""."""
         return self._fault
 
     @property
@@ -137,10 +145,16 @@ class ConfigReload:
         source = self._source
         if source is None:
             return
-        changed = _settled(source.stamps)
-        places = source.loaded.places
+        changed: tuple[Path, ...] = ()
         try:
-            found = configured(places, source.flags)
+            for _ in range(READ_TRIES):
+                changed = _settled(source.stamps)
+                found = configured(source.loaded.places, source.flags)
+                if found.source is not None and _is_unchanged(found.source):
+                    break
+            else:
+                # It is being written all the time: the next call tries again.
+                return
         except (SkillhouseError, OSError, ValueError, RecursionError) as error:
             self._refuse(source, changed, located(error))
             return
@@ -153,7 +167,9 @@ class ConfigReload:
             self._refuse(source, changed, located(error))
             return
         self._config, self._source = config, found.source
-        faults = [*_project_faults(found), *([adopted.fault] if adopted.fault else [])]
+        faults = [f"the project's file has a fault: {one}" for one in _project_faults(found)]
+        if adopted.fault:
+            faults.append(f"the tier policy from before stays in use: {adopted.fault}")
         is_mended = bool(self._fault) and not faults
         self._say_fault("; ".join(faults))
         parts = _differences(before, config, tiers=adopted.tiers_changed)
@@ -175,19 +191,23 @@ class ConfigReload:
                 parts = _differences(self._config, config, tiers=False)
                 self._config = config
                 self._say(_news(changed, parts, ()))
-        self._say_fault(fault)
+        self._say_fault(f"the configuration from before stays in use: {fault}")
 
     def _say_fault(self, fault: str) -> None:
         """Report a fault once, not at each try."""
         before, self._fault = self._fault, fault
         if fault and fault != before:
-            text = f"the configuration from before stays in use: {fault}"
-            self._say(ConfigNews(text=text, is_fault=True))
+            self._say(ConfigNews(text=fault, is_fault=True))
 
     def _say(self, news: ConfigNews) -> None:
         logger.log(logging.WARNING if news.is_fault else logging.INFO, "%s", news.text)
         for listener in tuple(self._listeners):
             listener(news)
+
+
+def _is_unchanged(source: ConfigSource) -> bool:
+    """Whether no file was written to while it was read; what was read may then be half of it."""
+    return all(stamp(path) == before for path, before in source.stamps.items())
 
 
 def _replaced(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,9 +219,7 @@ def _replaced(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
         field.name: getattr(config, field.name)
         for field in fields(config)
         if field.compare
-        and (
-            field.name in overrides or getattr(config, field.name) != getattr(loaded, field.name)
-        )
+        and (field.name in overrides or getattr(config, field.name) != getattr(loaded, field.name))
     }
 
 

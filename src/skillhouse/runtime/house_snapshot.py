@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from skillhouse import tools as toolbox
     from skillhouse.runtime.agent_search import Signature
     from skillhouse.runtime.code_service import Found
-    from skillhouse.runtime.config import Config
     from skillhouse.runtime.composition import Composition
+    from skillhouse.runtime.config import Config
     from skillhouse.runtime.policy import Policy
     from skillhouse.runtime.services import Services
     from skillhouse.runtime.settings import SettingsStore, SkillSettings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import __version__
 from skillhouse.audit import AuditLog
 from skillhouse.clients import ClientConfigs, compare, problems
-from skillhouse.discovery import git_root
+from skillhouse.discovery import git_root, watch_bound, watch_use
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
 from skillhouse.frontends.presentation.client_report import (
@@ -77,13 +77,13 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     config = configured(places)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
-    catalog, notes = _catalog(config)
+    catalog, watches, notes = _own_place(config)
     if options.json:
         audit = [dataclasses.asdict(one) for one in stuck]
         files = [dataclasses.asdict(one) for one in open_files]
         entries = [{"client": one.client, "name": one.name, "fault": one.fault} for one in unsafe]
         value = {**lens_value(lens, found), "audit": audit, "files": files}
-        value |= {"entries": entries, "catalog": catalog}
+        value |= {"entries": entries, "catalog": catalog, "watches": watches}
         terminal.json({"machine": machine(), **value})
     else:
         for line in report(lens, found, machine=machine(), everything=options.all):
@@ -104,15 +104,28 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if found or stuck or open_files or unsafe else 0
 
 
-def _catalog(config: Config) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return what the catalog's bounds leave out; nothing where a file keeps us from starting."""
+def _own_place(
+    config: Config,
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None, list[str]]:
+    """Return what the catalog's bounds leave out, how changes are noticed, and notes about both;
+    nothing where a file keeps us from starting."""
     try:
         with Skillhouse(config) as house:
             view = house.view()
-            found = catalog_report(view)
-            return found, catalog_notes(found, view)
+            found, use = catalog_report(view), watch_use(house.snapshot.roots)
+            notes = list(catalog_notes(found, view))
     except SkillhouseError as error:
-        return None, [f"the catalog cannot be made: {error}"]
+        return None, None, [f"the catalog cannot be made: {error}"]
+    if use is None:
+        return found, None, notes
+    if use.polls:
+        notes.append(
+            f"a program that watches these {use.needed:,} directories polls them: at most "
+            f"{watch_bound():,} are watched, and {use.free:,} of this user's {use.most:,} watches "
+            "are free (fs.inotify.max_user_watches)"
+        )
+    watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
+    return found, watches, notes
 
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:

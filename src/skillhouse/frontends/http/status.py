@@ -101,7 +101,7 @@ class Status:
     audit: tuple[Trouble, ...]
     """Faults of the audit log."""
     config_fault: str
-    """Why the configuration files cannot be used, while their earlier content is; or empty."""
+    """Why a configuration file cannot be used; or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

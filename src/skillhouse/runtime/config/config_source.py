@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.runtime.config.config_files import PROJECT_FILE, load_config, project_of
-from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.config.config_values import ConfigSource
+from skillhouse.runtime.trust import TrustStore
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
