@@ -14,13 +14,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from discovery import make_tree
+from discovery import WORDS, make_tree
 from skillhouse.discovery import catalog_under, render_catalog
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule
 
 BAR_MS = 5.0
 """What a catalog of 1,000 skills may take from a warm house (issue "profiles")."""
+REQUEST = " ".join(WORDS[:4])
+"""Words of nearly every skill, which take longest to rank."""
 
 
 def main() -> None:
@@ -59,6 +61,10 @@ def cases(house: Skillhouse) -> dict[str, Callable[[], object]]:
 
     return {
         "the house's catalog, xml": house.catalog,
+        "a search that gives five": lambda: house.search(REQUEST),
+        "for a request, xml": lambda: house.catalog(request=REQUEST),
+        "compact": lambda: house.catalog(style="compact"),
+        "for a request, compact": lambda: house.catalog(request=REQUEST, style="compact"),
         "tool": lambda: render_catalog(index, style="tool"),
         "titled": lambda: render_catalog(index, style="titled"),
         "opencode": lambda: render_catalog(index, style="opencode"),

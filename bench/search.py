@@ -77,6 +77,8 @@ def compare(home: Path, library: Path, rounds: int) -> str:
         "`search`, nothing kept": search,
         "`search`, kept": search,
         "`search`, one skill changed": search,
+        "`catalog`": (*skillhouse, "catalog", *place),
+        "`catalog --for`, kept": (*skillhouse, "catalog", "--for", " ".join(QUERY), *place),
         "`rehearse`, kept": (*skillhouse, "rehearse", *QUERY, *place),
         "`search --no-cache`": (*search, "--no-cache"),
     }

@@ -59,6 +59,7 @@ CALLED = (
 
 LISTINGS = (
     ("list",),
+    ("catalog", "--for", "weather"),
     ("show", "weather"),
     ("search", "weather"),
     ("load", "weather"),
@@ -79,7 +80,7 @@ LISTINGS = (
     ("remote", "list"),
 )
 
-FREE_KEYS = frozenset({".skills[].clients", ".catalogs"})
+FREE_KEYS = frozenset({".skills[].clients", ".catalogs", ".by_day"})
 """Paths of objects in JSON output whose keys are data and no words of the contract."""
 
 MEMBERS = {
@@ -129,6 +130,7 @@ CALLS = (
     "Rule(effect=, action=, pattern=)",
     "Skillhouse(config, channel=, profile=, roots=, state_directory=)",
     "Skillhouse.catalog(agent=, budget_tokens=)",
+    "Skillhouse.catalog(request=, style=)",
     "Skillhouse.tools(agent=)",
     "Skillhouse.search(query, limit=)",
     "Skillhouse.load(reference)",

@@ -64,6 +64,8 @@ def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path
     "arguments",
     [
         ("list", "--json"),
+        ("catalog", "--json"),
+        ("catalog", "--for", "weather", "--json"),
         ("show", "weather", "--json"),
         ("search", "weather", "--json"),
         ("load", "weather", "--json"),
@@ -81,6 +83,48 @@ def test_every_listing_verb_prints_one_json_value_on_stdout(
 ) -> None:
     _, out, _ = run(*arguments)
     json.loads(out)
+
+
+def test_catalog_prints_the_list_and_notes_what_is_left_out(run: Run) -> None:
+    code, out, err = run("catalog")
+    tokens = -(-(len(out.encode()) - 1) // 4)
+    assert (code, out.count("<skill>"), err) == (0, 3, f"3 skills, about {tokens} tokens\n")
+    code, out, err = run("catalog", "--for", "rain in Tokyo", "--style", "compact")
+    assert (code, out.split(":")[0], len(out.splitlines())) == (0, "weather", 3)
+    code, out, err = run("catalog", "--for", "rain in Tokyo", "--budget", "130")
+    assert out.startswith("2 more: `search_skills`\n<available_skills>\n")
+    assert "<name>weather</name>" in out
+    assert out.count("<skill>") == 1
+    assert err.startswith("1 skill, about ")
+    assert err.endswith(" tokens; left out: 2 skills, `skillhouse search` finds them\n")
+    code, out, err = run("catalog", "--budget", "0")
+    assert (code, out) == (0, "")
+    assert err.startswith("0 skills, about 0 tokens; left out: 3 skills")
+
+
+def test_catalog_for_a_request_as_json_and_as_an_agent(run: Run, place: Path) -> None:
+    config = place / "home/.config/skillhouse/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        '[[agents.planner.rules]]\neffect = "deny"\naction = "skill"\npattern = "weather"\n'
+    )
+    _, out, _ = run("catalog", "--for", "weather, \udcff", "--style", "compact", "--json")
+    value = json.loads(out)
+    assert value.pop("text").startswith("weather: Current weather")
+    assert value.pop("tokens") > 0
+    assert value == {
+        "agent": "default",
+        "request": "weather, \udcff",
+        "style": "compact",
+        "budget_tokens": 2_000,
+        "included": ["builtin:weather", "builtin:github", "builtin:web-search"],
+        "omitted": [],
+    }
+    _, out, _ = run("catalog", "--for", "weather", "--agent", "planner", "--budget", "9", "--json")
+    value = json.loads(out)
+    assert (value["agent"], value["budget_tokens"]) == ("planner", 9)
+    assert (value["text"], value["included"]) == ("2 more: `search_skills`", [])
+    assert value["omitted"] == ["builtin:github", "builtin:web-search"]
 
 
 def test_show_and_load_print_the_skill(run: Run) -> None:
@@ -110,6 +154,10 @@ def test_an_unknown_skill_names_the_nearest(run: Run) -> None:
         (("list", "--jsn"), "unknown argument `--jsn`; did you mean `--json`"),
         (("show",), "the following arguments are required: skill"),
         (("search", "x", "--limit", "0"), "expected a number from 1, got `0`"),
+        (("catalog", "--budget", "-1"), "expected a number from 0, got `-1`"),
+        (("catalog", "--budget", "x"), "expected a number from 0, got `x`"),
+        (("catalog", "--style", "xlm"), "unknown catalog style `xlm`; did you mean `xml`"),
+        (("catalog", "--agent", "planer"), "unknown agent `planer`"),
         (("up", "--port", "99999"), "expected a port from 0 to 65535, got `99999`"),
         (("list", "--root", "/no/such"), "expected a directory after --root, got `/no/such`"),
         (("list", "-C", "/no/such"), "expected a directory after -C, got `/no/such`"),

@@ -77,6 +77,23 @@ def test_a_model_is_answered_by_names_and_descriptions_while_bodies_are_read(
     house.close()
 
 
+def test_a_search_does_not_wait_for_an_index_that_a_program_had_made(
+    house: Skillhouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.search("zephyrs")
+    monkeypatch.setattr(searching, "PATIENCE_SECONDS", 3_600)
+    answered: list[str] = []
+
+    def call() -> None:
+        answered.append(house.call_sync("search_skills", {"query": "kite-7"}).content)
+
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    caller.join(60)
+    assert answered[0].startswith("kite-7: Does things.\n")
+    house.close()
+
+
 def test_few_bodies_are_waited_for(tmp_path: Path) -> None:
     write_skill(tmp_path / "home/.agents/skills/kites", body="Needs gravel.\n")
     with Skillhouse(configured(make_places(tmp_path))) as house:

@@ -45,7 +45,8 @@ def test_the_skills_that_fit_come_first_then_the_usual_order(house: Skillhouse) 
     assert found.text.startswith(f"{len(found.omitted)} more: `search_skills`\n<available_skills>")
     assert len(found.included) + len(found.omitted) == len(house.view().visible)
     compact = house.catalog(request="tax return", style="compact", budget_tokens=60)
-    assert compact.text.split("\n")[1:3] == ["tax-forms: Fills tax forms.", "zebra: Counts animals."]
+    lines = compact.text.split("\n")
+    assert lines[1:3] == ["tax-forms: Fills tax forms.", "zebra: Counts animals."]
     house.close()
 
 
@@ -86,8 +87,8 @@ def test_what_an_agent_may_not_see_is_in_no_list_however_well_it_fits(tmp_path: 
     root = tmp_path / "home/.agents/skills"
     for name in ("qdenied", "qoff", "planners", "seen"):
         write_skill(root / name, FORMS)
-    for name, field in (("qperson", "disable-model-invocation: true"), ("qscoped", "paths: tax/**")):
-        write_skill(root / name, f"{FORMS}\n{field}")
+    write_skill(root / "qperson", f"{FORMS}\ndisable-model-invocation: true")
+    write_skill(root / "qscoped", f"{FORMS}\npaths: tax/**")
     write_user(
         places,
         '[[rules]]\neffect = "deny"\naction = "skill"\npattern = "qdenied"\n'
@@ -117,7 +118,7 @@ def test_skills_with_one_id_are_listed_once_each(tmp_path: Path) -> None:
         configured(make_places(tmp_path)), roots=[tmp_path / "a", tmp_path / "b"]
     ) as house:
         found = house.catalog(request="tax")
-        assert len(found.included) == len(set(skill.file for skill in found.included))
+        assert len(found.included) == len({skill.file for skill in found.included})
         assert names(found)[0] == "tax-forms"
 
 

@@ -298,9 +298,7 @@ def catalog_under(
     return _listing(skills, listed, f"{layout.head}{_text(listed)}{layout.tail}" if listed else "")
 
 
-def _by_relevance(
-    layout: Style, skills: Sequence[Skill], budget: Budget, search: str
-) -> Catalog:
+def _by_relevance(layout: Style, skills: Sequence[Skill], budget: Budget, search: str) -> Catalog:
     """Return the catalog of skills that are sorted by relevance.
 
     The line about what is left out is the one of `compact_list`; the published layouts have none.

@@ -107,9 +107,7 @@ def _names_then_descriptions(
     return listed
 
 
-def _evenly_shortened(
-    layout: Style, skills: Sequence[Skill], budget: Budget
-) -> list[Listed]:
+def _evenly_shortened(layout: Style, skills: Sequence[Skill], budget: Budget) -> list[Listed]:
     whole = _all_of(layout, skills, budget, None)
     if whole is not None:
         return whole

@@ -155,7 +155,8 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.document(catalog.text)
     facts = f"{counted(len(catalog.included), 'skill')}, about {catalog.tokens:,} tokens"
     if catalog.omitted:
-        facts += f"; left out: {counted(len(catalog.omitted), 'skill')}, `skillhouse search` finds them"
+        left_out = counted(len(catalog.omitted), "skill")
+        facts += f"; left out: {left_out}, `skillhouse search` finds them"
     terminal.note(facts)
     return 0
 
