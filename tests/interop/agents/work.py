@@ -133,7 +133,7 @@ class Answering:
 def work(actor: Actor, base: Path, *, subset: str) -> Work:
     """Let a client work with the tools of `subset`: all, or skills."""
     house = House(base)
-    skill = house.home / ".config/skillhouse/skills" / SKILL
+    skill = house.skills / SKILL
     secret, factor = secrets.token_hex(6), random.SystemRandom().randrange(1_000, 9_000)
     numbers = [random.SystemRandom().randrange(100, 900) for _ in range(4)]
     rules = RULES if subset == "all" else SKILL_RULES
@@ -155,8 +155,8 @@ def work(actor: Actor, base: Path, *, subset: str) -> Work:
     if subset == "all":
         act(actor, house, model, person)
     else:
-        words = OWN_SHELLS[actor.client.name].words
-        act(actor, house, model, person, installed=("--tools", subset), words=words)
+        shell = OWN_SHELLS[actor.client.name]
+        act(actor, house, model, person, installed=("--tools", subset), shell=shell)
     seen = transcript(model.asked, prefix)
     return Work(
         transcript=seen,
