@@ -58,11 +58,19 @@ if TYPE_CHECKING:
     from skillhouse.skill import parse as parse
     from skillhouse.skill import validate as validate
     from skillhouse.skill import validate_name as validate_name
+    from skillhouse.tools import Forecast as Forecast
     from skillhouse.tools import Gate as Gate
+    from skillhouse.tools import PermissionRequest as PermissionRequest
+    from skillhouse.tools import Progress as Progress
+    from skillhouse.tools import ProgressHandler as ProgressHandler
+    from skillhouse.tools import ReportProgress as ReportProgress
     from skillhouse.tools import Tool as Tool
     from skillhouse.tools import ToolCall as ToolCall
     from skillhouse.tools import ToolResult as ToolResult
+    from skillhouse.tools import ToolDefinitionError as ToolDefinitionError
+    from skillhouse.tools import ToolNotOfferedError as ToolNotOfferedError
     from skillhouse.tools import UnknownToolError as UnknownToolError
+    from skillhouse.tools.function_tool import tool as tool
 else:
     from skillhouse.lazy_exports import lazy_exports
 

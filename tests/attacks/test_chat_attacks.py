@@ -31,7 +31,8 @@ from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat import models
 from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
+from skillhouse.frontends.chat.model_choice import Wanted
+from skillhouse.frontends.chat.models import UsableModel, model_of
 from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen, shown_logs
 from skillhouse.runtime import Skillhouse
@@ -198,7 +199,7 @@ def test_an_answer_without_an_end_is_ended(
         conversation, _ = talk(house, Script())
         conversation = ChatConversation(
             house,
-            UsableModel(model=endless.model),
+            UsableModel(model=endless.model, reports_end=False),
             Screen(io.StringIO(), io.StringIO()),
             session_id="s1",
             known=KnownSecrets(),

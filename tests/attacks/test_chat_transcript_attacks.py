@@ -29,7 +29,8 @@ from pydantic_ai.models.function import FunctionModel
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError, StateError, make_private
 from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.models import UsableModel, Wanted, choose_model, model_of
+from skillhouse.frontends.chat.model_choice import Wanted, choose_model
+from skillhouse.frontends.chat.models import UsableModel, model_of
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.stored_messages import restored
 from skillhouse.frontends.chat.transcript import FILE_MAX, Transcript, Transcripts
@@ -72,7 +73,7 @@ def conversation_of(
 ) -> ChatConversation:
     return ChatConversation(
         house,
-        UsableModel(model=script.model),
+        UsableModel(model=script.model, reports_end=False),
         Screen(io.StringIO(), io.StringIO()),
         session_id="s1",
         transcript=transcript,

@@ -1,4 +1,4 @@
-"""Attacks on the files of long results: other sessions, planted links, secrets, floods, leftovers."""
+"""Attacks on the files of long results: other sessions, links, secrets, floods, leftovers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, Output, ResultFiles, ToolResult
+from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, ResultFiles, ToolResult
+from skillhouse.tools.call import Excerpt
 from skillhouse.tools.delivery import CONCEALED_MAX, Delivery
 from skillhouse.tools.result_files import SESSION_FILES, TOTAL_FILES
+from tests.runtime.test_network import SECRET as NET_SECRET
+from tests.runtime.test_network import house_with, table
 from tests.tools.houses import Person, house_at
 from tests.tools.test_result_files import kept_path, paths, session
 
@@ -112,11 +116,10 @@ def masked(text: str) -> str:
     return text.replace(SECRET, MASK)
 
 
-def delivered(results: ResultFiles, text: str, excerpt: str) -> ToolResult:
+def delivered(results: ResultFiles, text: str, excerpt: Excerpt) -> ToolResult:
     delivery = Delivery(masked, results, has_read=True)
-    output = Output(text=text, excerpt=excerpt, data={"text": text})  # type: ignore[arg-type]
-    result = ToolResult(content=output.text, data=output.data, excerpt=output.excerpt)
-    return delivery._delivered(result, session())  # noqa: SLF001 - without an event loop
+    result = ToolResult(content=text, data={"text": text}, excerpt=excerpt)
+    return anyio.run(delivery.delivered, result, session())
 
 
 @pytest.mark.parametrize("excerpt", ["head", "ends"])
@@ -125,10 +128,10 @@ def delivered(results: ResultFiles, text: str, excerpt: str) -> ToolResult:
     [RESULT_MAX, RESULT_MAX // 2, OUTPUT_MAX, OUTPUT_MAX // 2, CONCEALED_MAX, CONCEALED_MAX // 2],
 )
 def test_a_secret_across_a_cut_is_in_neither_part(
-    tmp_path: Path, cut: int, excerpt: str
+    tmp_path: Path, cut: int, excerpt: Excerpt
 ) -> None:
     results = ResultFiles(tmp_path)
-    for shift in range(0, 1_400, 11):
+    for shift in range(0, 1_400, 23):
         # Both around the cut from the beginning and that from the end.
         text = "x" * (cut - shift) + SECRET
         text += "y" * max(0, cut + RESULT_MAX - len(text)) + SECRET + "z" * (cut - shift)
@@ -136,6 +139,18 @@ def test_a_secret_across_a_cut_is_in_neither_part(
         everything = result.content + str(result.data) + paths(results)[-1].read_text()
         assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
         results.close()
+
+
+@pytest.mark.parametrize("column", [1, 9, 12, 29_400])
+def test_a_secret_across_pages_is_on_neither(tmp_path: Path, column: int) -> None:
+    text = table(hosts=["https://a.example"])
+    text += NET_SECRET.format(name="KEY", env="HOUSE_KEY", host="https://a.example")
+    with house_with(tmp_path, text, {"HOUSE_KEY": SECRET}) as house:
+        line = f"value = {SECRET}" + "x" * (29_390 - 8 - len(MASK)) + SECRET + "y" * 9_000
+        (house.config.places.start / "a.txt").write_text(line)
+        result = house.call_sync("read", {"path": "a.txt", "column": column})
+    assert result.status == "ok"
+    assert not any(SECRET[at : at + 9] in result.content for at in range(len(SECRET) - 8))
 
 
 def test_the_file_holds_what_is_shown_with_hidden_characters_as_escapes(tmp_path: Path) -> None:
@@ -180,6 +195,11 @@ sys.stdin.read()
 """
 
 
+def first_line(process: subprocess.Popen[str]) -> Path:
+    assert process.stdout is not None
+    return Path(process.stdout.readline().strip())
+
+
 def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_stays(
     tmp_path: Path,
 ) -> None:
@@ -193,9 +213,7 @@ def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_stays(
         )
 
     with started() as killed, started() as live:
-        assert killed.stdout is not None
-        assert live.stdout is not None
-        left, kept = (Path(p.stdout.readline().strip()) for p in (killed, live))
+        left, kept = first_line(killed), first_line(live)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert left.exists()

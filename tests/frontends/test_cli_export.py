@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -178,3 +179,42 @@ def test_what_cannot_be_edited_is_shown_to_be_pasted(run: Run, place: Path) -> N
 def test_mcp_words_that_do_not_fit_are_a_usage_error(run: Run) -> None:
     for words in (("install",), ("status", "codex"), ("instal", "codex"), ("install", "codx")):
         assert run("mcp", *words)[0] == 2
+
+
+def test_an_entry_names_the_tools_that_were_chosen_and_keeps_them(run: Run, place: Path) -> None:
+    file = place / "home/.codex/config.toml"
+    code, _, err = run("mcp", "install", "codex", "--tools", "skills")
+    assert (code, err.splitlines()[0]) == (
+        0,
+        "tools: skills. What the client does with its own shell and files is not guarded",
+    )
+    assert '"mcp", "--tools", "skills"]' in file.read_text(encoding="utf-8")
+    # Without the flag an entry keeps what it offers.
+    assert run("mcp", "install", "codex")[0] == 0
+    assert '"mcp", "--tools", "skills"]' in file.read_text(encoding="utf-8")
+    run("mcp", "install", "codex", "--tools", "all")
+    assert '"mcp", "--tools", "all"]' in file.read_text(encoding="utf-8")
+    assert run("mcp", "uninstall", "codex")[0] == 0
+    code, _, err = run("mcp", "install", "codex")
+    assert "tools: all." in err
+    assert '"mcp"]' in file.read_text(encoding="utf-8")
+    assert run("mcp", "install", "codex", "--tools", "skil")[0] in (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [("skills\n", '"--tools", "skills"'), ("\n", '"--tools", "all"'), ("what\nall\n", '"all"')],
+)
+def test_at_a_terminal_install_asks_which_tools(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch, typed: str, written: str
+) -> None:
+    class Typed(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Typed(typed))
+    monkeypatch.setattr("skillhouse.frontends.cli.client_files.is_at_terminal", lambda: True)
+    code, _, err = run("mcp", "install", "codex")
+    assert code == 0
+    assert "which tools should the client get?" in err
+    assert written in (place / "home/.codex/config.toml").read_text(encoding="utf-8")

@@ -138,7 +138,7 @@ def test_without_skills_there_are_no_instructions(peer: Peer) -> None:
 def greeted(fast_handshake: FastHandshake) -> dict[str, Any]:
     """Return what the fast handshake answers to `initialize`."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake("2025-06-18")}
-    answer = fast_handshake.answer(json.dumps(message).encode())
+    answer = fast_handshake.answer(message)
     assert answer is not None
     result: dict[str, Any] = json.loads(answer)["result"]
     return result

@@ -57,7 +57,7 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     fast_handshake.set_tools(listing.tools())
     requests = [request("server/discover", "a"), request("tools/list", 2, progressToken=0)]
 
-    found = [fast_handshake.answer(json.dumps(each).encode()) for each in requests]
+    found = [fast_handshake.answer(each) for each in requests]
     assert [json.loads(answer or b"") for answer in found] == anyio.run(
         sdk_answers, server, requests
     )
@@ -80,7 +80,7 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
 def test_other_requests_of_2026_07_28_are_left_to_the_sdk(message: dict[str, Any]) -> None:
     fast_handshake = FastHandshake()
     fast_handshake.set_tools([])
-    assert fast_handshake.answer(json.dumps(message).encode()) is None
+    assert fast_handshake.answer(message) is None
 
 
 def test_a_client_that_discovers_is_answered_before_the_sdk_is_there_and_served_after_it(

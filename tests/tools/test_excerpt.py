@@ -22,14 +22,14 @@ from skillhouse.tools.excerpt import (
 )
 
 KEPT = KeptFile(path="/state/results/1/a.txt", size=7)
-NEXT = re.compile(r"\n?\[cut: \d+ lines in all; read on with `offset` (\d+)(?: and `column` (\d+))?\]$")
+NEXT = re.compile(
+    r"\n?\[cut: \d+ lines in all; read on with `offset` (\d+)(?: and `column` (\d+))?\]$"
+)
 LINES = st.text(alphabet="ab\n\r\u2028é😀", max_size=5_000)
 
 
 @given(text=LINES, most=st.integers(0, 4_000), excerpt=st.sampled_from(["head", "ends"]))
-def test_the_ends_are_of_the_text_and_within_the_bound(
-    text: str, most: int, excerpt: Any
-) -> None:
+def test_the_ends_are_of_the_text_and_within_the_bound(text: str, most: int, excerpt: Any) -> None:
     if len(text) <= most:
         return
     head, tail = ends_of(text, most, excerpt)

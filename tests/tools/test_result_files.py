@@ -22,10 +22,21 @@ RUN = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
 NEXT = re.compile(r"read on with `offset` (\d+)(?: and `column` (\d+))?\]$")
 
 
-def session(**fields: str) -> Session:
-    who = {"agent": "a", "user": "u", "channel": "library", "client": "", "id": "", **fields}
+def session(
+    *,
+    agent: str = "a",
+    user: str = "u",
+    connection: str = "",
+    id: str = "",  # noqa: A002
+) -> Session:
     return Session(
-        visible=SkillIndex(()), skill_need=lambda skill: pytest.fail(skill.name), **who
+        agent=agent,
+        user=user,
+        channel="library",
+        connection=connection,
+        id=id,
+        visible=SkillIndex(()),
+        skill_need=lambda skill: pytest.fail(skill.name),
     )
 
 
@@ -109,7 +120,8 @@ def test_a_long_result_of_a_command_keeps_head_and_tail(tmp_path: Path) -> None:
 
 def read_all(house: Skillhouse, path: str) -> str:
     """Read a file as a model does, by what each page says."""
-    parts, place = [], {"offset": 1, "column": 1}
+    parts: list[str] = []
+    place = {"offset": 1, "column": 1}
     while True:
         page = house.call_sync("read", {"path": path, **place})
         assert (page.status, len(page.content) <= RESULT_MAX) == ("ok", True)
@@ -163,6 +175,7 @@ def test_a_command_line_gets_the_whole_result(tmp_path: Path, channel: str) -> N
 
 def test_where_nothing_can_be_written_the_result_comes_all_the_same(tmp_path: Path) -> None:
     with house_at(tmp_path, RUN) as house:
+        house.call_sync("list", {})
         house.services.results.directory.write_text("no directory")
         result = house.call_sync("exec", {"command": "seq 1 20000"})
     assert result.status == "ok"

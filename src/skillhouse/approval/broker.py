@@ -68,6 +68,7 @@ class ApprovalBroker:
         1970. Nothing is opened before the first question."""
         self.settings = settings or ApprovalSettings()
         self.channels = list(channels)
+        self._configured = tuple(channels)
         self.page = self.settings.page_url
         self.grant_store = GrantStore(state_directory)
         self.scripts = ScriptStore(state_directory)
@@ -80,6 +81,14 @@ class ApprovalBroker:
         self._lock = threading.Lock()
         self._session_grants: dict[str, tuple[Grant, ...]] = {}
         self._paired: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset())
+
+    def configure(self, settings: ApprovalSettings, channels: Sequence[Channel]) -> None:
+        """Use other bounds from now on; channels and a page that a frontend has added stay."""
+        added = [one for one in self.channels if one not in self._configured]
+        self.channels[:], self._configured = [*channels, *added], tuple(channels)
+        if self.page == self.settings.page_url:
+            self.page = settings.page_url
+        self.settings = self._ledger.settings = settings
 
     def subscribe(self, listener: Callable[[ApprovalEvent], None]) -> Callable[[], None]:
         """Report each question and answer of this process until the returned function is called.

@@ -42,7 +42,7 @@ class Ledger:
         self, state_directory: Path, settings: ApprovalSettings, clock: Callable[[], float]
     ) -> None:
         self._path = state_directory / STATE_FILE
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
 
     def now_ms(self) -> int:
@@ -60,7 +60,7 @@ class Ledger:
             id=secrets.token_hex(8),
             nonce=secrets.token_urlsafe(16),
             opened_ms=now,
-            expires_ms=now + self._settings.expires_seconds * 1000,
+            expires_ms=now + self.settings.expires_seconds * 1000,
         )
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             _sweep(connection, now)
@@ -241,7 +241,7 @@ class Ledger:
         return tuple(_approval(row, now) for row in rows)
 
     def _refuse_flood(self, connection: sqlite3.Connection, user: str, now: int) -> None:
-        bounds = self._settings
+        bounds = self.settings
         queries = (
             ("state = 'open'", (), bounds.open_max, "queue-full", "questions are open"),
             (

@@ -133,6 +133,21 @@ class ClientConfigs:
         )
         return self._write(change, file, text, entry, _MODES[where])
 
+    def arguments(
+        self, client: str, *, where: str = "user", name: str = SERVER_NAME
+    ) -> tuple[str, ...]:
+        """Return what follows our program in an entry, from `mcp` on; empty without one."""
+        config = client_of(client, _KNOWN)
+        try:
+            for path in config.files(self._places, self._project, where):
+                servers = parsed(config, self._file(path, where).text).get(config.table)
+                if isinstance(servers, dict) and name in servers:
+                    return tuple(_arguments(config, servers[name]) or ())
+        except (NotEditableError, ConfigFileError):
+            # What is to be written reports it.
+            return ()
+        return ()
+
     def uninstall(
         self,
         client: str,

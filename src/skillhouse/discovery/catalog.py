@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from skillhouse.discovery.catalog_budget import Budget, Listed, filled, filled_by_relevance
 from skillhouse.discovery.catalog_styles import (
     COMPACT,
     STYLES,
-    CatalogEntry,
     Style,
     one_line,
     shortened,
@@ -254,11 +254,16 @@ def catalog_under(
     style: str | None = None,
     budget_tokens: int | None = None,
     budget_chars: int | None = None,
+    first: Sequence[Skill] | None = None,
 ) -> Catalog:
     """Return the catalog of `index` under a profile, within its budgets and these.
 
     `style` overrides the profile's; `budget_chars` counts as `width` does. The style `compact`
     keeps the order of the index, and the others the profile's. Raises as `render_catalog`.
+
+    `first` are the skills of `index` that fit a request, best first; they come before the others.
+    Every style then begins with how many skills are left out, and a skill that is too long leaves
+    its place to the next. Without a request it is None.
     """
     style = style or profile.catalog.style
     if style not in STYLES:
@@ -269,110 +274,63 @@ def catalog_under(
     skills: Sequence[Skill] = index.skills
     if not skills:
         return Catalog(text=profile.catalog.empty, included=(), omitted=())
-    budget = _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
-    if style == COMPACT:
-        search = next((rule.name for rule in profile.tools if rule.kind == "search"), "")
-        return _catalog(skills, *compact_list(skills, fits=budget.fits, search=search))
-    if profile.catalog.sort == "name":
+    bytes_most = None if budget_tokens is None else 4 * budget_tokens
+    budget = Budget(
+        (
+            (bytes_most, lambda text: len(text.encode())),
+            (profile.catalog.budget_chars, len),
+            (budget_chars, width),
+        )
+    )
+    if profile.catalog.sort == "name" and style != COMPACT:
         skills = sorted(skills, key=lambda skill: (skill.name, skill.file))
+    if first is not None:
+        ranked = set(map(id, first))
+        skills = (*first, *(skill for skill in skills if id(skill) not in ranked))
+    search = next((rule.name for rule in profile.tools if rule.kind == "search"), "")
+    if style == COMPACT:
+        return _catalog(skills, *compact_list(skills, fits=budget.fits, search=search))
     layout = style_of(style, profile)
+    if first is not None:
+        return _by_relevance(layout, skills, budget, search)
     budget.take(layout.head + layout.tail)
-    listed: Sequence[Listed] | None = None
-    match profile.catalog.overflow:
-        case "drop_descriptions":
-            listed = _names_then_descriptions(layout, skills, budget)
-        case "shorten":
-            listed = _evenly_shortened(layout, skills, budget)
-    if listed is None:
-        listed = list(_until_full(layout, skills, budget))
+    listed = filled(layout, skills, budget, profile)
+    return _listing(skills, listed, f"{layout.head}{_text(listed)}{layout.tail}" if listed else "")
+
+
+def _by_relevance(
+    layout: Style, skills: Sequence[Skill], budget: Budget, search: str
+) -> Catalog:
+    """Return the catalog of skills that are sorted by relevance.
+
+    The line about what is left out is the one of `compact_list`; the published layouts have none.
+    """
+    frame = layout.head + layout.tail
+    [longest_line] = _head(len(skills), search)
+    beside_line = budget.copy()
+    beside_line.take(f"{longest_line}\n{frame}")
+    listed = filled_by_relevance(layout, skills, beside_line)
+    if 0 < len(skills) - len(listed) <= HEAD_LINES:
+        # The whole list needs no line, which takes the space of a few short entries.
+        without_line = budget.copy()
+        without_line.take(frame)
+        whole = filled_by_relevance(layout, skills, without_line)
+        listed = whole if len(whole) == len(skills) else listed
+    line = "\n".join(_head(len(skills) - len(listed), search))
+    if not listed:
+        return _listing(skills, [], line if budget.fits(line) else "")
+    text = f"{layout.head}{_text(listed)}{layout.tail}"
+    return _listing(skills, listed, f"{line}\n{text}" if line else text)
+
+
+def _text(listed: Sequence[Listed]) -> str:
+    return "".join(entry.text for _, entry in listed)
+
+
+def _listing(skills: Sequence[Skill], listed: Sequence[Listed], text: str) -> Catalog:
     included = tuple(skill for skill, _ in listed)
     cut = tuple(skill for skill, entry in listed if entry.is_cut)
-    text = "".join(entry.text for _, entry in listed)
-    return _catalog(skills, included, cut, f"{layout.head}{text}{layout.tail}" if listed else "")
-
-
-class _Budget:
-    def __init__(self, tokens: int | None, characters: int | None, units: int | None) -> None:
-        bounds: tuple[tuple[int | None, Callable[[str], int]], ...] = (
-            (None if tokens is None else 4 * tokens, lambda text: len(text.encode())),
-            (characters, len),
-            (units, width),
-        )
-        self._left = [(most, measure) for most, measure in bounds if most is not None]
-
-    def fits(self, text: str, instead_of: str = "") -> bool:
-        """Whether `text` fits after `instead_of`, which was counted before, is removed."""
-        return all(measure(text) - measure(instead_of) <= left for left, measure in self._left)
-
-    def take(self, text: str, instead_of: str = "") -> None:
-        self._left = [
-            (left - measure(text) + measure(instead_of), measure) for left, measure in self._left
-        ]
-
-
-Listed = tuple[Skill, CatalogEntry]
-
-
-def _until_full(layout: Style, skills: Sequence[Skill], budget: _Budget) -> Iterator[Listed]:
-    """Yield the entries before the first one that does not fit."""
-    for skill in skills:
-        entry = layout.entry(skill, None)
-        if entry is None:
-            continue
-        if not budget.fits(entry.text):
-            return
-        budget.take(entry.text)
-        yield skill, entry
-
-
-def _names_then_descriptions(
-    layout: Style, skills: Sequence[Skill], budget: _Budget
-) -> list[Listed]:
-    """Return as many names as fit, and then descriptions from the first one on."""
-    listed: list[Listed] = []
-    for skill in skills:
-        bare = layout.entry(skill, 0)
-        if bare is None or not budget.fits(bare.text):
-            break
-        budget.take(bare.text)
-        listed.append((skill, bare))
-    for place, (skill, bare) in enumerate(listed):
-        entry = layout.entry(skill, None)
-        if entry is None:
-            continue
-        if not budget.fits(entry.text, instead_of=bare.text):
-            break
-        budget.take(entry.text, instead_of=bare.text)
-        listed[place] = (skill, entry)
-    return listed
-
-
-def _evenly_shortened(
-    layout: Style, skills: Sequence[Skill], budget: _Budget
-) -> list[Listed] | None:
-    if _all_of(layout, skills, budget, None) is not None:
-        return None
-    fitting = _all_of(layout, skills, budget, 0)
-    if fitting is None:
-        return _names_then_descriptions(layout, skills, budget)
-    low, high = 0, max(len(skill.description) for skill in skills)
-    while high - low > 1:
-        middle = (low + high) // 2
-        listed = _all_of(layout, skills, budget, middle)
-        if listed is None:
-            high = middle
-        else:
-            low, fitting = middle, listed
-    return fitting
-
-
-def _all_of(
-    layout: Style, skills: Sequence[Skill], budget: _Budget, chars: int | None
-) -> list[Listed] | None:
-    """Return the entries with descriptions of that length, or None when they do not fit."""
-    entries = [(skill, layout.entry(skill, chars)) for skill in skills]
-    listed = [(skill, entry) for skill, entry in entries if entry is not None]
-    return listed if budget.fits("".join(entry.text for _, entry in listed)) else None
+    return _catalog(skills, included, cut, text)
 
 
 def _catalog(

@@ -18,17 +18,15 @@ _PAUSE_SECONDS = 0.005
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("skillhouse threads")
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter | None = None) -> T:
     """Do a piece of work on another thread, and return what it returns.
+
+    `limiter` bounds work that may itself wait for such work; None is the bound of all other.
 
     Work that was begun is waited for, also when the caller is cancelled: what follows a
     cancellation finds it done or not begun, never half done.
     """
-    try:
-        limiter = _limiter.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(THREADS_MAX)
-        _limiter.set(limiter)
+    limiter = limiter or _shared_limiter()
     is_running = False
 
     def run() -> T:
@@ -47,3 +45,12 @@ async def in_thread(work: Callable[[], T]) -> T:
             while is_running:  # noqa: ASYNC110 - a thread sets it.
                 await anyio.sleep(_PAUSE_SECONDS)
         raise
+
+
+def _shared_limiter() -> anyio.CapacityLimiter:
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(THREADS_MAX)
+        _limiter.set(limiter)
+        return limiter

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.index import Progress as Progress
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
+    from skillhouse.retrieval.index import skills_of as skills_of
     from skillhouse.retrieval.rank import FIELDS as FIELDS
     from skillhouse.retrieval.tokens import QUERY_TERMS_MAX as QUERY_TERMS_MAX
     from skillhouse.retrieval.tokens import SearchError as SearchError

@@ -287,6 +287,18 @@ def _folded(text: str) -> str:
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
+def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
+    """Return the skill of each hit, best first; `index` has the skills that were searched.
+
+    Several skills of one id are as many hits, equally good ones in the order of the index.
+    """
+    by_id: dict[str, list[Skill]] = {hit.id: [] for hit in hits}
+    for skill in index.skills:
+        if (of_id := by_id.get(skill.id)) is not None:
+            of_id.append(skill)
+    return [by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0] for hit in hits]
+
+
 def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:
     """Return the skills of `index` that match `query`, best first, equal ones by id.
 

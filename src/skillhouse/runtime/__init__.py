@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import Settings as Settings
     from skillhouse.runtime.config import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime.config import load_config as load_config
-    from skillhouse.runtime.config.config_files import configured as configured
+    from skillhouse.runtime.config.config_source import configured as configured
+    from skillhouse.runtime.config_reload import ConfigNews as ConfigNews
     from skillhouse.runtime.conversation import Conversation as Conversation
     from skillhouse.runtime.conversation import agent_skills as agent_skills
     from skillhouse.runtime.enforcement import EnforcementServices as EnforcementServices

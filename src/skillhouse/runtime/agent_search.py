@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 0.5
 """A model's search waits so long for a complete index; one that is kept is open by then."""
+RANKED_MAX = 500
+"""Skills of an agent that are ranked for a list: more than fit into any usual budget."""
 BODIES_SOON = 100
 """Where more bodies are to be read, it does not wait."""
 
@@ -46,12 +48,7 @@ class AgentSearch:
             SearchError: this Python's SQLite has no full-text module.
         """
         with self._lock:
-            made = self._made
-            if made is None:
-                made = self._made = Future()
-                is_ours = True
-            else:
-                is_ours = False
+            made, is_ours = self._begun()
         if is_ours:
             self._make(made, progress)
         return made.result()
@@ -66,10 +63,8 @@ class AgentSearch:
             SearchError: this Python's SQLite has no full-text module.
         """
         with self._lock:
-            made = self._made
-            if made is None:
-                made = self._made = Future()
-                made.add_done_callback(lambda _: self._is_known.set())
+            made, is_ours = self._begun()
+            if is_ours:
                 # A daemon, so that a program that ends need not wait for what it can do without.
                 threading.Thread(
                     target=self._make, args=(made, self._give_way), name="search-index", daemon=True
@@ -78,6 +73,18 @@ class AgentSearch:
         if made.done():
             return made.result(), True
         return retrieval.HeadIndex(self._visible), False
+
+    def ranked(self, request: str) -> list[Skill]:
+        """Return up to `RANKED_MAX` skills that contain a word of a request, best first.
+
+        It waits for the complete index, so that the same skills give the same order.
+
+        Raises:
+            SearchError: this Python's SQLite has no full-text module.
+        """
+        visible = self._visible
+        hits = self.index().search(request, limit=RANKED_MAX)
+        return retrieval.skills_of(visible, hits)
 
     def renew(self, signatures: Mapping[str, Signature]) -> None:
         """Use new file signatures; changed files are read again."""
@@ -92,6 +99,14 @@ class AgentSearch:
     def close(self) -> None:
         """Stop reading in the background."""
         self._is_closed = True
+
+    def _begun(self) -> tuple[Future[SearchIndex], bool]:
+        """Return the index that is or will be made, and whether the caller has to make it."""
+        if self._made is not None:
+            return self._made, False
+        self._made = Future()
+        self._made.add_done_callback(lambda _: self._is_known.set())
+        return self._made, True
 
     def _make(self, made: Future[SearchIndex], progress: Progress) -> None:
         try:

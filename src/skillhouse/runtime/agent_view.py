@@ -26,7 +26,7 @@ from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.runtime.config import Config
-    from skillhouse.skill import Profile
+    from skillhouse.skill import Profile, ToolRule
 
 
 class AgentView:
@@ -106,6 +106,15 @@ class AgentView:
         self._is_on = settings.enable_skills
 
     @once
+    def offer(self) -> toolbox.ToolOffer:
+        """Which tools the agent's model is offered."""
+        return toolbox.ToolOffer(
+            lists=self._config.tool_lists(self.agent),
+            layers=self._policy.layers(self.agent),
+            has_skills=bool(self.visible.skills) or self.profile.tools_without_skills,
+        )
+
+    @once
     def skill_directories(self) -> tuple[Path, ...]:
         """The directories below which no tool writes."""
         return (*self._roots, *(skill.directory for skill in self.all_skills))
@@ -138,6 +147,7 @@ class AgentView:
         style: str | None = None,
         files: Iterable[str] = (),
         budget_chars: int | None = None,
+        request: str = "",
     ) -> Catalog:
         """Return the agent's skills as a model sees them.
 
@@ -151,9 +161,11 @@ class AgentView:
             budget_chars: Most characters besides.
             style: Another renderer than the profile's.
             files: Further paths below the project that the agent works on.
+            request: A user's words, blank for none; the skills that fit them come first.
 
         Raises:
             ConfigError: no renderer has that name.
+            SearchError: with a request, this Python's SQLite has no full-text module.
         """
         if budget_tokens is None:
             budget_tokens = self.budget_tokens
@@ -164,11 +176,12 @@ class AgentView:
         if style == "compact" and self._recent:
             listed = SkillIndex(self._recent_first(listed.skills), name_match=listed.name_match)
         found = discovery.catalog_under(
-            self.profile,
+            dataclasses.replace(self.profile, tools=self._shown_rules),
             listed,
             style=style,
             budget_tokens=budget_tokens,
             budget_chars=budget_chars,
+            first=self._fitting(request, listed) if request.strip() else None,
         )
         if len(listed) == len(self.visible):
             return found
@@ -176,16 +189,39 @@ class AgentView:
         omitted = tuple(skill for skill in self.visible.skills if skill.file not in included)
         return dataclasses.replace(found, omitted=omitted)
 
+    def _fitting(self, request: str, listed: SkillIndex) -> list[Skill]:
+        """Return the listed skills that fit a request, best first."""
+        places = {skill.file: at for at, skill in enumerate(self.search.ranked(request))}
+        fitting = [skill for skill in listed.skills if skill.file in places]
+        return sorted(fitting, key=lambda skill: places[skill.file])
+
     def system_prompt(self, offered: Iterable[str] | None = None) -> str:
         return self.prompts().system(offered)
 
+    @once
+    def _shown_rules(self) -> tuple[ToolRule, ...]:
+        """The profile's tools about skills that the model sees."""
+        layers = self._policy.layers(self.agent)
+        denies = any(rule.effect is Effect.DENY for layer in layers for rule in layer.rules)
+        if not denies and not self._config.all_tool_lists():
+            return self.profile.tools
+        return tuple(
+            rule
+            for rule in self.profile.tools
+            if self.offer.shows(toolbox.ProfileTool(name=rule.name, kind=rule.kind))
+        )
+
     def prompts(self, prefix: str = "") -> Prompts:
         """Return the texts besides the skill tool; `prefix` goes before the names of tools."""
+        shown = {rule.name: rule.kind for rule in self._shown_rules}
+        # Without a tool of its own a skill is loaded by reading its file.
+        can_load = "skill" in shown.values() or self.offer.shows(toolbox.READ)
         return Prompts(
             profile=self.profile,
-            has_skills=bool(self.visible.skills),
+            has_skills=bool(self.visible.skills) and can_load,
             catalog=self.catalog,
             prefix=prefix,
+            shown=frozenset(shown),
         )
 
     @property

@@ -57,6 +57,13 @@ class SkillCode:
         self.problems: list[Diagnostic] = []
         """What keeps skills' tools from being offered, as of the last look."""
 
+    def adopt(self, config: Config, policy: Policy) -> None:
+        """Follow another configuration; cells and packages stay, and calls go on."""
+        if config.skill_code.in_process != self._config.skill_code.in_process:
+            vars(self).pop("_here", None)
+        # A variable and a package of the new configuration is for the calls that begin now.
+        self._policy, self._profile, self._config = policy, policy.profile, config
+
     @property
     def is_enabled(self) -> bool:
         told = self._config.skill_code.enabled

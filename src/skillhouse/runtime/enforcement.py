@@ -57,6 +57,39 @@ class EnforcementServices:
         )
         self.also_secret: tuple[str, ...] = ()
         """Values that only a frontend knows, such as the key of a chat's model."""
+        self._former_secrets: tuple[str, ...] = ()
+
+    def remember_secrets(self) -> None:
+        """Go on hiding the values of this configuration: a result may still bring them back."""
+        known = (*self._former_secrets, *self._configured_secrets, *self._secrets())
+        self._former_secrets = tuple(dict.fromkeys(known))
+
+    def adopt(self, config: Config, channels: Sequence[approval.Channel]) -> str:
+        """Follow another configuration; open questions, the log and the state stay.
+
+        Returns why the tier policy from before stays in use; empty if it does not.
+        """
+        before, self._config = self._config, config
+        vars(self).pop("_configured_secrets", None)
+        if "approvals" in vars(self) and before.approvals != config.approvals:
+            self.approvals.configure(config.approvals, channels)
+        if "signer" in vars(self) and before.signer != config.signer:
+            # A call that signs just now is asked again.
+            vars(self).pop("signer").close()
+        return self._adopt_policy()
+
+    def _adopt_policy(self) -> str:
+        found = self._read_policy()
+        if found.fault and not self.policy.fault:
+            return found.fault
+        vars(self)["policy"] = found
+        vars(self).pop("_wants_companion", None)
+        if "tiers" in vars(self):
+            self.tiers.policy = found
+        if "tier_gate" in vars(self):
+            self.tier_gate.has_policy = self.has_policy
+            self._note_policy()
+        return ""
 
     @once
     def approvals(self) -> approval.ApprovalBroker:
@@ -86,6 +119,9 @@ class EnforcementServices:
     @once
     def policy(self) -> TierPolicy:
         """The tier policy; an unusable file allows only reads."""
+        return self._read_policy()
+
+    def _read_policy(self) -> TierPolicy:
         return load_tier_policy(
             self._config.places.policy_file,
             assignees=self._config.assignees,
@@ -220,6 +256,7 @@ class EnforcementServices:
     def secret_values(self) -> tuple[str, ...]:
         """The values that no record, log line or transcript may hold, as they are now."""
         known = (*self._secrets(), *self._configured_secrets, *self.also_secret)
+        known += self._former_secrets
         return (*known, *self.devices.secrets())
 
     @once

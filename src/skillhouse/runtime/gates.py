@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import anyio
 
 from skillhouse import approval, cells, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.floor import PersistentPaths
-from skillhouse.permission import Decision, Effect, Permission
+from skillhouse.floor import ConfigError, PersistentPaths
+from skillhouse.permission import Decision, Effect, Layer, Permission
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.enforcement import EnforcementServices
@@ -33,21 +33,32 @@ class GateFactory:
         network: Network,
         sandbox: SandboxProvider,
         results: toolbox.ResultFiles,
+        *,
+        newest: Callable[[], tuple[Policy, toolbox.WriteGate]],
+        own_tools: Sequence[toolbox.Tool] = (),
     ) -> None:
+        """`newest` gives the rules in use, which may be later ones than `policy`; `own_tools` are
+        those of the program, which every agent has."""
+        self._newest = newest
         self._config = config
         self._policy = policy
         self._enforcement = enforcement
         self._network = network
         self._sandbox = sandbox
         self._results = results
+        self._own_tools = own_tools
 
     def for_agent(self, view: AgentView, code: Iterable[toolbox.Tool] = ()) -> toolbox.Gate:
-        """Return the gate to the agent's tools, and to those that skills bring (`code`)."""
+        """Return the gate to the agent's tools, and to those that skills bring (`code`).
+
+        INVARIANT: no two have one name: see `check_own_tools` and `SkillCode.tools`.
+        """
         enforcement = self._enforcement
         return toolbox.Gate(
-            [*self._tools(view), *enforcement.tools(), *code],
+            [*self._tools(view), *enforcement.tools(), *self._own_tools, *code],
             conceal=self._network.conceal,
             results=self._results,
+            offer=view.offer,
             decide=self._decide,
             approvals=enforcement.approvals,
             audit=enforcement.audit_log,
@@ -119,7 +130,7 @@ class GateFactory:
             toolbox.ExecTool(
                 workspace,
                 self._sandbox.launcher,
-                layers=self._policy.layers,
+                layers=self._layers,
                 network=self._grants_network,
                 way_out=self._way_out,
                 environment={
@@ -136,8 +147,11 @@ class GateFactory:
         ]
 
     def _skill_tools(self, view: AgentView) -> list[toolbox.Tool]:
-        """Return the profile's tools about skills, under the profile's names."""
-        if not view.visible.skills and not view.profile.tools_without_skills:
+        """Return the profile's tools about skills, under the profile's names.
+
+        Where all skills are denied no model sees them, and a call gets the denial.
+        """
+        if not (view.visible.skills or view.hidden or view.profile.tools_without_skills):
             return []
         visible_skills = toolbox.VisibleSkills(
             visible=view.visible,
@@ -179,20 +193,36 @@ class GateFactory:
     def _decide(
         self, request: toolbox.PermissionRequest, session: toolbox.Session
     ) -> tuple[Decision, str]:
-        explanation = self._policy.explain(
-            request.permission,
-            agent=session.agent,
-            default=request.default,
-            why=request.why,
-            skill_digest=request.skill_digest,
-            user=session.user,
-            session=approval.session_key(
-                session.agent, session.user, session.channel, session.client, session.connection
-            ),
-            caution=request.caution,
-            caution_layer=request.caution_layer,
+        found = _explained(self._policy, request, session)
+        policy, write_gate = self._newest()
+        if policy is self._policy:
+            return found
+        # INVARIANT: a call ends under the rules that it began with, and under newer ones where
+        # those are stricter: a question that waits is decided again at the moment of use.
+        fault = "the configuration has changed meanwhile"
+        try:
+            newer = _explained(policy, request, session)
+        except ConfigError as error:
+            return Decision(effect=Effect.DENY, layer="reload"), f"{error}; {fault}"
+        judged = write_gate.apply(
+            toolbox.EvaluatedPermission(request=request, decision=newer[0], reason=newer[1]),
+            session.user,
+            self._policy.place,
         )
-        return explanation.decision, explanation.reason
+        if _STRICTNESS[judged.decision.effect] > _STRICTNESS[found[0].effect]:
+            return judged.decision, judged.reason
+        return found
+
+    def _layers(self, agent: str) -> tuple[Layer, ...]:
+        """Return the layers of the gate, and those of newer rules, whose denials count."""
+        own, newest = self._policy.layers(agent), self._newest()[0]
+        if newest is self._policy:
+            return own
+        try:
+            return (*own, *newest.layers(agent))
+        except ConfigError:
+            # Each of its permissions is denied by `_decide`.
+            return own
 
     def _effect(self, request: toolbox.PermissionRequest, session: toolbox.Session) -> str:
         return self._decide(request, session)[0].effect.value
@@ -202,6 +232,28 @@ class GateFactory:
         wanted = Permission(action="network", resource=resource)
         explanation = self._policy.explain(wanted, agent=agent, default=Effect.DENY)
         return explanation.decision.effect is Effect.ALLOW
+
+
+_STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
+
+
+def _explained(
+    policy: Policy, request: toolbox.PermissionRequest, session: toolbox.Session
+) -> tuple[Decision, str]:
+    explanation = policy.explain(
+        request.permission,
+        agent=session.agent,
+        default=request.default,
+        why=request.why,
+        skill_digest=request.skill_digest,
+        user=session.user,
+        session=approval.session_key(
+            session.agent, session.user, session.channel, session.client, session.connection
+        ),
+        caution=request.caution,
+        caution_layer=request.caution_layer,
+    )
+    return explanation.decision, explanation.reason
 
 
 def _menu(view: AgentView) -> toolbox.Menu:

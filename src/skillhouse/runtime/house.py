@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from skillhouse import tools as toolbox
 from skillhouse.floor.lock import once
 from skillhouse.runtime.config import Locations
-from skillhouse.runtime.config.config_files import configured, overridden
-from skillhouse.runtime.house_snapshot import HouseSnapshot, watch
+from skillhouse.runtime.config.config_source import configured
+from skillhouse.runtime.config.overrides import overridden
+from skillhouse.runtime.config_reload import ConfigReload
+from skillhouse.runtime.house_snapshot import snapshot_of, watch
 from skillhouse.runtime.mcp_skills import load_for_person
 from skillhouse.runtime.services import Services
 from skillhouse.runtime.trust import ProjectTrust
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from skillhouse.retrieval import Hit
     from skillhouse.runtime.agent_view import AgentView, Invocable
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.config.overrides import ConfigFields
+    from skillhouse.runtime.config_reload import Adopted
     from skillhouse.runtime.conversation import Conversation
-    from skillhouse.runtime.house_snapshot import Difference
+    from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot
     from skillhouse.runtime.management import Management
     from skillhouse.runtime.policy import Policy
     from skillhouse.runtime.remotes import Remotes
@@ -45,7 +49,8 @@ class Skillhouse:
         *,
         channel: approval.Channel | None = None,
         checks: Sequence[toolbox.SkillCheck] = (),
-        **overrides: object,
+        tools: Sequence[toolbox.Tool] = (),
+        **overrides: Unpack[ConfigFields],
     ) -> None:
         """Compose it from the files of this process's directory, or from `config`.
 
@@ -54,19 +59,25 @@ class Skillhouse:
                 None.
             channel: Asks a person; without one, a call that needs an approval stays pending.
             checks: What loading a skill needs besides a decision of the policy.
+            tools: Your own tools, behind the same gate; `skillhouse.tool` makes one of a function.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
         Raises:
-            ConfigError: a configuration file, variable or override cannot be used.
+            ConfigError: a configuration file, variable or override cannot be used, a list names
+                an unknown tool, or the name of one of `tools` is taken.
             StateError: the trust store cannot be read, or the state directory is accessible to
                 other users.
         """
         if config is None:
             config = configured(Locations.here())
         self.config = overridden(config, overrides)
-        self.services = Services(self.config, channel=channel, checks=checks, call=self.call)
+        self.services = Services(
+            self.config, channel=channel, checks=checks, call=self.call, tools=tools
+        )
         """The parts that it is composed of, for frontends and tests."""
-        self._snapshot = self._new_snapshot()
+        self._snapshot = snapshot_of(self.services, self.services.composition)
+        self.config_reload = ConfigReload(self.config, overrides, self._adopt)
+        """Follows the configuration files: each call sees them as they are then."""
 
     @property
     def policy(self) -> Policy:
@@ -105,10 +116,14 @@ class Skillhouse:
         style: str | None = None,
         files: Iterable[str] = (),
         budget_chars: int | None = None,
+        request: str = "",
     ) -> Catalog:
-        """Return what an agent sees, in a style; ConfigError for an unknown agent or style."""
+        """Return what an agent sees, in a style; ConfigError for an unknown agent or style.
+
+        With a request, the skills that fit it come first.
+        """
         return self.view(agent).catalog(
-            budget_tokens, style=style, files=files, budget_chars=budget_chars
+            budget_tokens, style=style, files=files, budget_chars=budget_chars, request=request
         )
 
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
@@ -157,8 +172,9 @@ class Skillhouse:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
+        await self.config_reload.check_in_thread()
         await self.services.skill_code.reload_if_signalled(self.refresh)
-        snapshot = self._current()
+        snapshot = self._current(is_checked=True)
         known = self.services.caller(caller, fields)
         call = known.tool_call(name, arguments, approval_id=approval_id)
         session = self._session(snapshot, call, origin_digest)
@@ -338,7 +354,8 @@ class Skillhouse:
         Agents' views are replaced all at once, and stay when nothing has changed; the next search
         reads changed bodies again.
         """
-        now = self._new_snapshot()
+        self.config_reload.check()
+        now = snapshot_of(self.services, self.services.composition)
         if self._snapshot.was_used and now.is_like(self._snapshot):
             self._snapshot.follow(now)
             return False
@@ -358,28 +375,28 @@ class Skillhouse:
         Raises:
             MissingExtraError: the extra `watch` is not installed.
         """
-        watch(lambda: self._snapshot, self.refresh, announce, stop=stop, poll=poll)
+        files = lambda: self.config_reload.files  # noqa: E731 - of the newest configuration
+        watch(lambda: self._snapshot, self.refresh, announce, files=files, stop=stop, poll=poll)
 
-    def _current(self) -> HouseSnapshot:
+    def _current(self, *, is_checked: bool = False) -> HouseSnapshot:
         """Return the snapshot in use, a new one for a profile without a cache."""
+        if not is_checked:
+            self.config_reload.check()
         if self.policy.profile.cache == "none":
             self.refresh()
         return self._snapshot
 
-    def _new_snapshot(self) -> HouseSnapshot:
-        services = self.services
-        return HouseSnapshot(
-            self.config,
-            self.policy,
-            services.settings_store,
-            lambda: services.trust_store.is_trusted(services.project),
-            lambda view, code: services.gates.for_agent(
-                view, services.skill_code.tools(code, view)
-            ),
-            lambda *looked: services.skill_code.found(*looked),  # noqa: PLW0108 made late
-            services.touched,
-            services.recent,
-        )
+    def _adopt(self, config: Config) -> Adopted:
+        """Put another configuration into use, all of it or nothing; see `ConfigReload`."""
+        composition = self.services.composed(config)
+        snapshot = snapshot_of(self.services, composition)
+        # Read now, as it raises ConfigError for a root that cannot be.
+        _ = snapshot.roots
+        adopted = self.services.adopt(composition)
+        self.config, self._snapshot = config, snapshot
+        for made in ("remotes", "management"):
+            vars(self).pop(made, None)
+        return adopted
 
     def _session(
         self, snapshot: HouseSnapshot, call: toolbox.ToolCall, origin_digest: str

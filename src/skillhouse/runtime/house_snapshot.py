@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from skillhouse.runtime.agent_search import Signature
     from skillhouse.runtime.code_service import Found
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.composition import Composition
     from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.services import Services
     from skillhouse.runtime.settings import SettingsStore, SkillSettings
     from skillhouse.runtime.usage import RecentSkills, TouchedFiles
     from skillhouse.skill import Profile
@@ -215,29 +217,61 @@ class HouseSnapshot:
         }
 
 
+def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
+    """Return a snapshot of the skills as they are now; it is read when it is first asked for."""
+    return HouseSnapshot(
+        composition.config,
+        composition.policy,
+        services.settings_store,
+        lambda: services.trust_store.is_trusted(services.project),
+        lambda view, code: composition.gates.for_agent(view, services.skill_code.tools(code, view)),
+        lambda *looked: services.skill_code.found(*looked),  # noqa: PLW0108 made late
+        services.touched,
+        services.recent,
+    )
+
+
 def watch(
     snapshot: Callable[[], HouseSnapshot],
     refresh: Callable[[], bool],
     announce: Callable[[Difference], None],
     *,
+    files: Callable[[], Sequence[Path]],
     stop: threading.Event,
     poll: bool,
 ) -> None:
-    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`."""
+    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`.
+
+    `files` are those of the configuration, which are not below the roots.
+    """
     while not stop.is_set():
-        roots = snapshot().roots
-        for _ in discovery.watch(roots, stop=stop, poll=poll):
-            before = snapshot()
-            try:
-                is_different = refresh()
-            except (SkillhouseError, OSError, ValueError, RecursionError):
-                # A file that is half written now is whole at the next change.
-                logger.exception("looking for changes")
-                continue
-            if is_different:
-                announce(snapshot().since(before))
-            if snapshot().roots != roots:
+        roots, known = snapshot().roots, tuple(files())
+        changes = discovery.watch(roots, files=known, stop=stop, poll=poll)
+        # What changed after the last scan and before this watch began is reported by neither.
+        _announce_changes(snapshot, refresh, announce)
+        if snapshot().roots != roots:
+            continue
+        for _ in changes:
+            _announce_changes(snapshot, refresh, announce)
+            if snapshot().roots != roots or tuple(files()) != known:
                 break
+
+
+def _announce_changes(
+    snapshot: Callable[[], HouseSnapshot],
+    refresh: Callable[[], bool],
+    announce: Callable[[Difference], None],
+) -> None:
+    before = snapshot()
+    try:
+        is_different = refresh()
+    except (SkillhouseError, OSError, ValueError, RecursionError):
+        # A file that is half written now is whole at the next change.
+        logger.exception("looking for changes")
+        return
+    now = snapshot()
+    if is_different or now is not before:
+        announce(now.since(before))
 
 
 def _signatures(index: SkillIndex) -> dict[str, Signature]:

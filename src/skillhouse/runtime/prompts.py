@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
-    from skillhouse.skill import Profile
+    from skillhouse.skill import Profile, ToolRule
 
 INSTRUCTION = """\
 ## Skills (mandatory)
@@ -60,11 +60,13 @@ class Prompts:
 
     profile: Profile
     has_skills: bool
-    """Whether the agent sees any."""
+    """Whether the agent sees any, and can load them."""
     catalog: Callable[..., Catalog]
     """As `AgentView.catalog`."""
     prefix: str = ""
     """What a framework puts before the names of tools."""
+    shown: frozenset[str] | None = None
+    """Names of the tools about skills that the agent is offered; all of the profile's when None."""
 
     def system(self, offered: Iterable[str] | None = None, *, always: bool = False) -> str:
         """Return what the system prompt says of the skills, or nothing.
@@ -77,7 +79,7 @@ class Prompts:
             always: List the skills here although the skill tool is offered, for clients that show
                 the model no descriptions of tools.
         """
-        kinds = {rule.name: rule.kind for rule in self.profile.tools}
+        kinds = {rule.name: rule.kind for rule in self._tools()}
         given = {kinds.get(name, "other") for name in (kinds if offered is None else offered)}
         rule = self.profile.catalog
         if not self.has_skills:
@@ -126,7 +128,7 @@ class Prompts:
 
     def _is_searched(self, given: set[str]) -> bool:
         """Whether the model finds skills by searching only."""
-        has_search = any(rule.kind == "search" for rule in self.profile.tools)
+        has_search = any(rule.kind == "search" for rule in self._tools())
         return self.profile.catalog.exposure == "search" and ("search" in given or not has_search)
 
     def _instruction(self, given: set[str]) -> str:
@@ -138,5 +140,9 @@ class Prompts:
         return INSTRUCTION_FOR_TOOL.format(tool=tool)
 
     def _tool(self, kind: str) -> str:
-        found = next((rule.name for rule in self.profile.tools if rule.kind == kind), "")
+        found = next((rule.name for rule in self._tools() if rule.kind == kind), "")
         return self.prefix + found if found else ""
+
+    def _tools(self) -> tuple[ToolRule, ...]:
+        rules = self.profile.tools
+        return tuple(rule for rule in rules if self.shown is None or rule.name in self.shown)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -16,9 +16,9 @@ from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
 from skillhouse.floor import StateError, check_private, directory_problem
 from skillhouse.floor.lock import once
-from skillhouse.runtime.config.config_files import profile_of, project_of
-from skillhouse.runtime.mcp_skills import mcp_host_of
-from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.composition import Composition
+from skillhouse.runtime.config.config_files import project_of
+from skillhouse.runtime.config_reload import Adopted
 from skillhouse.runtime.settings import SettingsStore
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.usage import RecentSkills, TouchedFiles
@@ -26,12 +26,15 @@ from skillhouse.runtime.usage import RecentSkills, TouchedFiles
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from skillhouse import remote
     from skillhouse.runtime.code_service import Call, SkillCode
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
     from skillhouse.runtime.gates import GateFactory, SandboxProvider
     from skillhouse.runtime.network import Network
+    from skillhouse.runtime.policy import Policy
     from skillhouse.sandbox import SandboxStatus
+    from skillhouse.skill import Profile
 
 
 class CallerFields(TypedDict, total=False):
@@ -91,33 +94,28 @@ class Services:
         channel: approval.Channel | None,
         checks: Iterable[toolbox.SkillCheck],
         call: Call,
+        tools: Sequence[toolbox.Tool] = (),
     ) -> None:
         """Compose the services; each opens its files and processes when it is first used.
 
         `channel` asks a person, besides the configured ones; `checks` are what loading needs
-        besides a decision of the policy; `call` makes the calls of skills' code.
+        besides a decision of the policy; `call` makes the calls of skills' code; `tools` are those
+        of the program itself.
 
         Raises:
-            ConfigError: the profile or a server of the configuration cannot be used.
+            ConfigError: the profile, a server or a list of tools of the configuration cannot be
+                used, or the name of one of `tools` is taken.
             StateError: others can use the state's directory, or write to the cache's.
         """
         check_directories(config)
-        self.config = config
         self._channel = channel
         self._checks = tuple(checks)
         self._call = call
-        profile = profile_of(config)
+        self._own_tools = tuple(tools)
         self.trust_store = TrustStore(config.state_directory)
         self.settings_store = SettingsStore(config.state_directory)
-        self.mcp_host = mcp_host_of(config, lambda: self.network)
-        self.policy = Policy(
-            config,
-            profile,
-            self.trust_store,
-            self.project,
-            lambda key: self.enforcement.approvals.session_grants(key),  # noqa: PLW0108 opened late
-            self.mcp_host,
-        )
+        self.composition = self.composed(config)
+        """What follows from the configuration in use."""
         self.touched = TouchedFiles(config.places.start, self.project)
         self.recent = RecentSkills(config.cache_directory)
         self.connection = approval.new_connection()
@@ -130,11 +128,68 @@ class Services:
         """The git root of the start directory, or the start directory outside git."""
         return project_of(self.config.places.start)
 
-    @once
-    def network(self) -> Network:
-        from skillhouse.runtime.network import Network
+    @property
+    def config(self) -> Config:
+        return self.composition.config
 
-        return Network(self.config)
+    @property
+    def policy(self) -> Policy:
+        return self.composition.policy
+
+    @property
+    def mcp_host(self) -> remote.McpHost | None:
+        return self.composition.mcp_host
+
+    @property
+    def network(self) -> Network:
+        return self.composition.network
+
+    @network.setter
+    def network(self, network: Network) -> None:
+        vars(self.composition)["network"] = network
+
+    @property
+    def gates(self) -> GateFactory:
+        return self.composition.gates
+
+    def composed(self, config: Config) -> Composition:
+        """Return what follows from a configuration; nothing of it is in use yet.
+
+        Raises:
+            ConfigError: the profile or a server of the configuration cannot be used.
+        """
+        return Composition(
+            config,
+            trust=self.trust_store,
+            session_grants=lambda key: self.enforcement.approvals.session_grants(key),  # noqa: PLW0108 opened late
+            enforcement=lambda: self.enforcement,
+            sandbox=lambda: self.sandbox,
+            results=lambda: self.results,
+            own_tools=self._own_tools,
+            newest=lambda: self.composition,
+            before=vars(self).get("composition"),
+        )
+
+    def adopt(self, composition: Composition) -> Adopted:
+        """Put another composition into use; calls that run keep theirs.
+
+        Raises:
+            ConfigError: its network or its channels cannot be used; then nothing has changed.
+        """
+        config, has_begun = composition.config, "enforcement" in vars(self)
+        if config.net != self.config.net:
+            _ = composition.network.policy
+        channels = composition.network.channels(self._channel) if has_begun else ()
+        if has_begun:
+            self.enforcement.remember_secrets()
+        self.composition = composition
+        if "skill_code" in vars(self):
+            self.skill_code.adopt(config, composition.policy)
+        if not has_begun:
+            return Adopted()
+        before = self.enforcement.policy
+        fault = self.enforcement.adopt(config, channels)
+        return Adopted(tiers_changed=self.enforcement.policy != before, fault=fault)
 
     @once
     def enforcement(self) -> EnforcementServices:
@@ -161,14 +216,6 @@ class Services:
         return SkillCode(self.config, profile, self.policy, self.sandbox, self._call)
 
     @once
-    def gates(self) -> GateFactory:
-        from skillhouse.runtime.gates import GateFactory
-
-        return GateFactory(
-            self.config, self.policy, self.enforcement, self.network, self.sandbox, self.results
-        )
-
-    @once
     def results(self) -> toolbox.ResultFiles:
         """The files of long results; those of processes that were killed are removed."""
         results = toolbox.ResultFiles(self.config.state_directory)
@@ -191,7 +238,8 @@ class Services:
     def sessions(self) -> toolbox.Sessions:
         """The conversations, each with the skills that it loaded."""
         noted = lambda activation: self.recent.note(activation.file)  # noqa: E731
-        return toolbox.Sessions(self.policy.skill_need, self._checks, self.mcp_host, noted)
+        skill_need = lambda skill: self.policy.skill_need(skill)  # noqa: E731, PLW0108 the newest
+        return toolbox.Sessions(skill_need, self._checks, lambda: self.mcp_host, noted)
 
     def expected_sandbox(self) -> SandboxStatus:
         """Return the sandbox that this machine should offer, without a self-test."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
     from skillhouse.sandbox.level_probes import self_test as self_test
+    from skillhouse.sandbox.profile import OUTPUT_BYTES as OUTPUT_BYTES
     from skillhouse.sandbox.profile import Completed as Completed
     from skillhouse.sandbox.profile import CoveredPaths as CoveredPaths
     from skillhouse.sandbox.profile import Limits as Limits

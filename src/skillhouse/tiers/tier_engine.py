@@ -264,14 +264,15 @@ class TierEngine:
             return self.policy.decide(call, state)
 
     def _judged(self, call: TierCall) -> TierVerdict:
-        policy, _ = self.policy.resolve(call.tool, call.level, is_vouched=call.is_vouched)
+        rules = self.policy
+        policy, _ = rules.resolve(call.tool, call.level, is_vouched=call.is_vouched)
         if policy.tier is Tier.NONE and policy.cooldown is None and call.spends == ():
             # Reads use nothing up, and are not to wait for the write lock.
-            return self.policy.decide(call, TierState(stopped=self.stopped_reason))
+            return rules.decide(call, TierState(stopped=self.stopped_reason))
         if stopped := self._stopped_here or self._store.mark.reason():
-            return self.policy.decide(call, TierState(stopped=stopped))
+            return rules.decide(call, TierState(stopped=stopped))
         with self._store.turn() as (connection, now_ms):
-            verdict = self.policy.decide(call, ledger.state_of(connection, call, now_ms))
+            verdict = rules.decide(call, ledger.state_of(connection, call, now_ms))
             if verdict.effect is Effect.DENY:
                 return verdict
             token = ledger.reserve(connection, call, verdict.amount_usd, now_ms)

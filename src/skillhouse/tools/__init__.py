@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import ProgressHandler as ProgressHandler
     from skillhouse.tools.call import RedeemedApprovals as RedeemedApprovals
     from skillhouse.tools.call import RefusedError as RefusedError
+    from skillhouse.tools.call import ReportProgress as ReportProgress
     from skillhouse.tools.call import ToolCall as ToolCall
+    from skillhouse.tools.call import ToolNotOfferedError as ToolNotOfferedError
     from skillhouse.tools.call import ToolResult as ToolResult
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
     from skillhouse.tools.call_context import Forecast as Forecast
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import WriteTool as WriteTool
+    from skillhouse.tools.function_schema import ToolDefinitionError as ToolDefinitionError
+    from skillhouse.tools.function_tool import check_own_tools as check_own_tools
     from skillhouse.tools.gate import Gate as Gate
     from skillhouse.tools.invoke import INVOKE as INVOKE
     from skillhouse.tools.invoke import AttachTool as AttachTool
@@ -58,6 +62,13 @@ if TYPE_CHECKING:
     from skillhouse.tools.messages import list_room as list_room
     from skillhouse.tools.messages import render as render
     from skillhouse.tools.read_tool import ReadTool as ReadTool
+    from skillhouse.tools.offer import ALL as ALL
+    from skillhouse.tools.offer import BUILTIN_TOOLS as BUILTIN_TOOLS
+    from skillhouse.tools.offer import READ as READ
+    from skillhouse.tools.offer import SKILLS as SKILLS
+    from skillhouse.tools.offer import ProfileTool as ProfileTool
+    from skillhouse.tools.offer import ToolOffer as ToolOffer
+    from skillhouse.tools.offer import check_tool_lists as check_tool_lists
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
     from skillhouse.tools.result_files import ResultFiles as ResultFiles

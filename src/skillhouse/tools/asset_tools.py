@@ -34,6 +34,7 @@ class _AboutASkill(Tool):
     durable = False
     category = CATEGORY
     reads_only = True
+    is_about_skills = True
     kind = ""
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:

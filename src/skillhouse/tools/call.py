@@ -98,6 +98,18 @@ class UnknownToolError(SkillhouseError):
         self.suggestion = suggestion
 
 
+class ToolNotOfferedError(UnknownToolError):
+    """The tool exists, and this agent's list of tools does not name it."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        SkillhouseError.__init__(
+            self,
+            f"tool `{name}` is not offered to this agent; offered are {', '.join(known) or 'none'}",
+        )
+        self.name = name
+        self.suggestion = ""
+
+
 class RefusedError(Exception):
     """A call cannot be done as asked; the text says to the model what to try instead."""
 

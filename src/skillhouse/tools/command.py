@@ -121,6 +121,7 @@ class ExecTool(Tool):
         "reads."
     )
     durable = True
+    required_actions = ("exec",)
     schema: Mapping[str, Any] = object_schema(
         {
             "command": {
@@ -179,8 +180,6 @@ class ExecTool(Tool):
             verdict = judge_line(command, rules, places, environment=variables)
         else:
             verdict = judge_argv(_checked((command, *params), rules), rules, places)
-        if verdict.structure is not None and verdict.effect is not Effect.DENY:
-            check_scripts(verdict.structure, self._workspace, session)
         work = self._work(command, verdict, rules, session, paths)
         network, withheld = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
@@ -276,6 +275,8 @@ class ExecTool(Tool):
     ) -> _Work:
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
         structure = verdict.structure
+        if structure is not None and verdict.effect is not Effect.DENY:
+            check_scripts(structure, self._workspace, session)
         for command in () if structure is None else structure.commands():
             _check_program(command.argv, rules)
         if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):

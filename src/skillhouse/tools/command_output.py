@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from skillhouse.permission import CommandVerdict, command_resource
-from skillhouse.sandbox import Completed
+from skillhouse.sandbox import OUTPUT_BYTES, Completed
 from skillhouse.tools.call import Output
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
 
 TITLE_MAX = 160
 """Characters of a question's title, beyond which its commands are counted."""
+_CUT = (
+    f"[output cut at {OUTPUT_BYTES} bytes, and the rest is not kept: "
+    "write it to a file and read parts of that]"
+)
 _LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat '")
 """What git says of a file that it could not write, whatever its exit code (git 2.39, entry.c)."""
 
@@ -63,7 +67,7 @@ def output_of(done: Completed, level: str, *, network: str) -> Output:
         failure = _half_done(stderr)
     notes = "\n".join(f"[{note}]" for note in done.notes)
     changes = f"[written: {', '.join(done.changes)}]" if done.changes else ""
-    cut = "[output cut]" if done.truncated else ""
+    cut = _CUT if done.truncated else ""
     parts = (failure, stdout, f"[stderr]\n{stderr}" if stderr else "", changes, notes, cut)
     exit_code = -1 if done.exit_code is None else done.exit_code
     return Output(

@@ -142,8 +142,8 @@ def page_of(
 def bounded_data(data: Mapping[str, Any], excerpt: Excerpt, kept: KeptFile | None) -> Any:
     """Return a result's data with at most about `RESULT_MAX` characters in it.
 
-    Frameworks may give it to a model as well. Small values stay; the large ones share the room, and
-    `cut` says how many characters there were, and where the text is as a whole.
+    Frameworks may give it to a model as well. Small values stay; the large ones share what is left,
+    and `cut` says how many characters there were, and where the text is as a whole.
     """
     size = _size(data)
     if size <= RESULT_MAX:

@@ -29,7 +29,11 @@ READ_MAX = 8 * 1_048_576
 ENTRIES_MAX = 1_000
 """Names of a directory that are listed."""
 
-PATH: Mapping[str, Any] = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
+PATH: Mapping[str, Any] = {
+    "type": "string",
+    "description": "relative to the workspace, or absolute",
+    "minLength": 1,
+}
 
 
 class WorkspaceTool(Tool):
@@ -41,6 +45,8 @@ class ListTool(WorkspaceTool):
     name = "list"
     description = "List a directory of the workspace or of a loaded skill; `/` marks directories."
     durable = False
+    required_actions = ("list",)
+    required_resource = "/*"
     reads_only = True
     schema: Mapping[str, Any] = object_schema({"path": {**PATH, "default": "."}})
 
@@ -90,6 +96,8 @@ class WriteTool(WorkspaceTool):
     name = "write"
     description = "Write a text file of the workspace, replacing what is there."
     durable = True
+    required_actions = ("write",)
+    required_resource = "/*"
     schema: Mapping[str, Any] = object_schema(
         {"path": PATH, "content": {"type": "string"}}, required=("path", "content")
     )
@@ -115,6 +123,8 @@ class EditTool(WorkspaceTool):
         "unless `all` is true."
     )
     durable = True
+    required_actions = ("write",)
+    required_resource = "/*"
     schema: Mapping[str, Any] = object_schema(
         {
             "path": PATH,

@@ -29,6 +29,7 @@ from skillhouse.tools.call import (
     RefusedError,
     Status,
     ToolCall,
+    ToolNotOfferedError,
     ToolResult,
     UnknownToolError,
     failure_text,
@@ -45,6 +46,7 @@ from skillhouse.tools.call_context import (
 )
 from skillhouse.tools.delivery import Delivery, relayed
 from skillhouse.tools.excerpt import bounded
+from skillhouse.tools.offer import ToolOffer
 from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.result_files import ResultFiles
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
@@ -72,8 +74,10 @@ class Gate:
         telling: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
         conceal: Callable[[str], str] | None = None,
         results: ResultFiles | None = None,
+        offer: ToolOffer = ToolOffer(),  # noqa: B008 - a frozen value.
     ) -> None:
         """`workspace` keeps other calls from changing the workspace; None where no tool does.
+        `offer` says which of the tools a model may call, and which of these are listed.
 
         `conceal` takes secrets out of a text. None is for gates whose results no model gets as they
         are: they are neither concealed nor escaped. `results` keeps what is too long for a model.
@@ -82,7 +86,10 @@ class Gate:
         for tool in tools:
             if not isinstance(tool, Tool):
                 raise TypeError(f"expected an object of a subclass of `Tool`, got {tool!r}")
-        self.tools = {tool.name: tool for tool in tools}
+        self._offer = offer
+        self.tools = {tool.name: tool for tool in tools if offer.shows(tool)}
+        """The tools that a model is shown."""
+        self._by_name = {tool.name: tool for tool in tools}
         # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
         self._by_full_name = {tool.full_name: tool for tool in tools if tool.full_name}
         self._decide = decide
@@ -113,9 +120,11 @@ class Gate:
         person, the log, the effect. The listener hears how far the effect is.
 
         Raises:
-            UnknownToolError: no tool has that name.
+            UnknownToolError: no tool has that name, or its agent is not offered it.
         """
         tool, call = self._known(call)
+        if not self._is_offered(tool, session):
+            raise ToolNotOfferedError(tool.name, sorted(self.tools))
         if not call.call_id:
             call = replace(call, call_id=secrets.token_hex(8))
         with self._telling.of(tool, call, listener) as span:
@@ -188,6 +197,9 @@ class Gate:
             UnknownToolError: no tool has that name.
         """
         tool, call = self._known(call)
+        if not self._is_offered(tool, session):
+            reason = str(ToolNotOfferedError(tool.name, sorted(self.tools)))
+            return Forecast(effect=Effect.DENY, status="error", reasons=(reason,))
         if need is None:
             wrong = _argument_fault(tool, call.arguments, self._validators[tool.name])
             if wrong:
@@ -309,11 +321,16 @@ class Gate:
         return self._recorder.refuse_stopped(state.context, reason)
 
     def _known(self, call: ToolCall) -> tuple[Tool, ToolCall]:
-        tool = self.tools.get(call.name) or self._by_full_name.get(call.name)
+        tool = self._by_name.get(call.name) or self._by_full_name.get(call.name)
         if tool is None:
             known = sorted(self.tools)
             raise UnknownToolError(call.name, next(iter(nearest(call.name, known)), ""), known)
         return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
+
+    def _is_offered(self, tool: Tool, session: Session) -> bool:
+        """What a skill asks by itself is no call of the model: rules decide it, and not the list of
+        what the model may call."""
+        return bool(session.origin_digest) or self._offer.includes(tool)
 
     def _judge(
         self, needs: Sequence[PermissionRequest], session: Session

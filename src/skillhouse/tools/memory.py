@@ -190,6 +190,7 @@ class MemorySearchTool(Tool):
         "or learned before. Gives passages with file and lines, best first; `read` gives more."
     )
     durable = False
+    required_actions = (MEMORY_SEARCH,)
     category = "builtin"
     reads_only = True
     schema: Mapping[str, Any] = object_schema(
@@ -278,6 +279,7 @@ class MemoryWriteTool(WorkspaceTool):
         "in memory/<subject or day>.md the rest. Adds to the file, or replaces it."
     )
     durable = True
+    required_actions = (MEMORY_WRITE,)
     category = "builtin"
     schema: Mapping[str, Any] = object_schema(
         {

@@ -110,9 +110,7 @@ def _refusal(word: str, base: str, workspace: Workspace, session: Session) -> st
     return f"{shown}; relative paths begin at `{os.path.normpath(base)}`"
 
 
-def _suggestions(
-    word: str, workspace: Workspace, session: Session
-) -> Iterator[tuple[str, str]]:
+def _suggestions(word: str, workspace: Workspace, session: Session) -> Iterator[tuple[str, str]]:
     """Yield files of that name, each with whose it is."""
     name = PurePosixPath(word).name
     relative = () if word.startswith("/") else (os.path.normpath(word),)

@@ -35,6 +35,8 @@ class ReadTool(WorkspaceTool):
         "`offset` and `limit` (lines) for long files."
     )
     durable = False
+    required_actions = ("read",)
+    required_resource = "/*"
     reads_only = True
     schema: Mapping[str, Any] = object_schema(
         {

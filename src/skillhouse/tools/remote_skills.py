@@ -10,15 +10,13 @@ from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
+from skillhouse.tools.offer import SKILL_RESOURCE
 from skillhouse.tools.skill_text import cautioned, check_fetched, content_here, handed
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Session, Tool
 
 SKILL_CODE = "skill_code"
 """The action of running a command while a skill of another server is in use."""
-SKILL_RESOURCE = "skill_resource"
-"""The tool that reads a file of such a skill."""
-
 
 class SkillLoad:
     """A skill's text from the plan of a call, which judges it, to its run, which returns it."""
@@ -118,6 +116,7 @@ class SkillResourceTool(Tool):
     )
     durable = False
     reads_only = True
+    is_about_skills = True
     schema: Mapping[str, Any] = object_schema(
         {
             "skill": {"type": "string", "minLength": 1, "description": "the skill's name"},

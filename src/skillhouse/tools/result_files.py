@@ -119,7 +119,8 @@ class ResultFiles:
             data = b""
         if hashlib.sha256(data).digest() != result.digest:
             self._forget([path])
-            raise RefusedError(f"the result in `{path}` was changed or removed; make the call again")
+            message = f"the result in `{path}` was changed or removed; make the call again"
+            raise RefusedError(message)
         return data.decode("utf-8")
 
     def _known(self, session: Session, path: str) -> _Result:

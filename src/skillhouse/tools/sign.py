@@ -77,6 +77,7 @@ class SignTool(Tool):
         "text, or the unsigned transaction in hex; or give `transaction` by its fields."
     )
     durable = True
+    required_actions = ("sign",)
     schema: Mapping[str, Any] = object_schema(
         {
             "key": {"type": "string", "minLength": 1, "description": "a key's name"},

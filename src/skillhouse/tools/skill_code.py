@@ -123,6 +123,8 @@ class Workshop(Protocol):
 class SkillCodeTool(Tool):
     durable = True
     reads_only = False
+    is_about_skills = True
+    required_actions = (ACTION,)
 
     def __init__(
         self, skill: CodeSkill, spec: ToolSpec, workshop: Workshop, ask: Callable[[Session], Ask]
@@ -130,6 +132,7 @@ class SkillCodeTool(Tool):
         self.full_name = f"{skill.manifest.name}:{spec.name}"
         self.name = wire_name(skill.manifest.name, spec.name)
         self.title = self.full_name
+        self.required_resource = self.full_name
         self.description = spec.description
         self.schema: Mapping[str, Any] = {"properties": {}, **spec.parameters}
         self.skill = skill

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import HeadIndex, SearchIndex
+from skillhouse.retrieval import HeadIndex, SearchIndex, skills_of
 from skillhouse.skill import (
     Profile,
     Skill,
@@ -31,6 +31,7 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.messages import before_list, list_room, render
+from skillhouse.tools.offer import SEARCH_ACTION
 from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
@@ -38,8 +39,6 @@ from skillhouse.tools.tool import Session, Tool
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
-SEARCH_ACTION = "search_skills"
-"""The action of a search, whatever the tool is called."""
 SEARCH_LIMIT = 5
 """Skills that a search gives when the call does not say (S003-35)."""
 SEARCH_MAX = 50
@@ -134,6 +133,7 @@ class SkillTool(Tool):
     durable = False
     loads_skills = True
     listed_at_once = True
+    is_about_skills = True
     category = CATEGORY
     reads_only = True
 
@@ -252,6 +252,8 @@ class SkillTool(Tool):
 class SearchTool(Tool):
     durable = False
     listed_at_once = True
+    is_about_skills = True
+    required_actions = (SEARCH_ACTION,)
     category = CATEGORY
     reads_only = True
 
@@ -311,13 +313,9 @@ def search_skills(
     visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
 ) -> list[dict[str, str]]:
     """Best first (S003-36)."""
-    by_id: dict[str, list[Skill]] = {}
-    for skill in visible.skills:
-        by_id.setdefault(skill.id, []).append(skill)
     skills = []
-    for hit in index.search(query, limit=min(limit, SEARCH_MAX)):
-        # Several with one id are as many hits, equally good ones in the order of the index.
-        skill = by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0]
+    hits = index.search(query, limit=min(limit, SEARCH_MAX))
+    for skill in skills_of(visible, hits):
         name = " ".join(skill.name.split())
         skills.append({"name": name, "description": " ".join(skill.description.split())})
     return skills

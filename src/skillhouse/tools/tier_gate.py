@@ -50,13 +50,14 @@ class TierGate:
         A stop ends `background` beside the calls. Without tiers nothing is decided or stopped.
         """
         self._tiers = tiers
-        self._has_policy = has_policy
+        self.has_policy = has_policy
+        """Whether calls have tiers; a policy file may come and go while this runs."""
         self._reachable = reachable
         self._running = RunningCalls(tiers, background)
 
     def judge(self, call: ToolCall, plan: Plan, account: Account | None) -> TierVerdict | None:
         """Reserve for the account what the policy says; without an account it is a forecast."""
-        if self._tiers is None or not self._has_policy:
+        if self._tiers is None or not self.has_policy:
             return None
         verdict = self._tiers.judge(
             call.name,

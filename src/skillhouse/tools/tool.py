@@ -116,7 +116,7 @@ class Sessions:
         self,
         skill_need: Callable[[Skill], PermissionRequest],
         checks: Sequence[SkillCheck] = (),
-        remote_skills: RemoteSkillProvider | None = None,
+        remote_skills: Callable[[], RemoteSkillProvider | None] = lambda: None,
         noted: Callable[[Activation], None] | None = None,
     ) -> None:
         self._elsewhere = remote_skills
@@ -164,7 +164,6 @@ class Sessions:
                     visible=visible,
                     skill_need=self._skill_need,
                     checks=self._checks,
-                    remote_skills=self._elsewhere,
                     activations=Activations(self._noted),
                 )
                 self._sessions[key] = session
@@ -172,6 +171,7 @@ class Sessions:
                     self._forget()
             self._sessions.move_to_end(key)
             session.visible = visible
+            session.remote_skills = self._elsewhere()
         return session
 
     def _forget(self) -> None:
@@ -207,6 +207,12 @@ class Tool(ABC):
     listed_at_once: bool = False
     """Whether clients that defer tools should list it from the start."""
     loads_skills: bool = False
+    is_about_skills: bool = False
+    """Whether `skills` in a list of tools is about it too."""
+    required_actions: tuple[str, ...] = ()
+    """Actions that every call needs: where rules deny one wholly, no model sees the tool."""
+    required_resource: str = "*"
+    """Pattern of all resources for which calls need them."""
 
     @cached_property
     def title(self) -> str:

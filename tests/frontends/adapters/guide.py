@@ -20,13 +20,23 @@ LAST = "It is written."
 
 def example(title: str, place: int = 0) -> str:
     """Return the code under a heading of the guide, the first or a later one."""
-    text = GUIDE.read_text(encoding="utf-8")
-    section = re.search(rf"^## {re.escape(title)}\n((?:(?!## ).*\n)*)", text, re.MULTILINE)
-    found = re.findall(
-        r"^```python\n(.*?)^```", section[1] if section else "", re.MULTILINE | re.DOTALL
-    )
+    found = re.findall(r"^```python\n(.*?)^```", section(title), re.MULTILINE | re.DOTALL)
     assert len(found) > place, f"no example under `{title}`"
     return str(found[place])
+
+
+def install_line(title: str) -> str:
+    """Return the command under a heading of the guide that installs what its example needs."""
+    found = re.search(r"^```sh\n(pip install .*)\n```", section(title), re.MULTILINE)
+    assert found, f"no install line under `{title}`"
+    return found[1]
+
+
+def section(title: str) -> str:
+    """Return what the guide says under a heading."""
+    text = GUIDE.read_text(encoding="utf-8")
+    found = re.search(rf"^## {re.escape(title)}\n((?:(?!## ).*\n)*)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def lines(code: str) -> int:

@@ -1,4 +1,4 @@
-"""Houses for agents of frameworks: nobody is asked, so that questions stay open."""
+"""Houses for agents of frameworks: without a channel, questions stay open."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from pathlib import Path
 
 from tests.runtime.places import make_places, write_skill
 
+from skillhouse.approval import Channel
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 
 FALCONS = "Finds nests of falcons."
 
 
-def open_house(base: Path, *rules: Rule) -> Skillhouse:
+def open_house(base: Path, *rules: Rule, channel: Channel | None = None) -> Skillhouse:
     """Return a house below `base` with one skill of its own besides the builtin ones."""
     write_skill(base / "skills/kestrel", FALCONS)
     return Skillhouse(
         configured(make_places(base)),
+        channel=channel,
         layers=(Layer(name="user", rules=rules),),
         roots=[base / "skills"],
     )

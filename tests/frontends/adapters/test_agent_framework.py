@@ -11,13 +11,28 @@ import pytest
 from agent_framework import (
     Agent,
     BaseChatClient,
+    ChatMiddlewareLayer,
     ChatResponse,
     Content,
     FunctionInvocationLayer,
     Message,
+    tool,
 )
+from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
+from openai import AsyncOpenAI
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.parallel import (
+    AFTERWARDS,
+    Reaction,
+    Scenario,
+    Waiting,
+    each_scenario,
+    hold_as_native,
+    hold_cancelled_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.frontends.adapters.agent_framework import skillhouse_provider
 from skillhouse.runtime import Skillhouse
@@ -26,7 +41,7 @@ from skillhouse.runtime import Skillhouse
 pytestmark = pytest.mark.slow
 
 
-class Script(FunctionInvocationLayer[Any], BaseChatClient[Any]):
+class Script(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], BaseChatClient[Any]):
     """Calls tools one after the other, then says `LAST`; keeps what it was offered."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
@@ -73,13 +88,11 @@ def test_the_example_of_the_guide_runs(
 ) -> None:
     script, person = Script(*CALLS), Typing(answer)
     models = {
-        # It is in a package of its own, which has nothing to do with skills.
-        "from agent_framework.openai import OpenAIChatClient\n": "",
-        "OpenAIChatClient()": "client",
+        'OpenAIChatClient("gpt-5")': "client",
     }
     run_example("Microsoft Agent Framework", models, {"client": script}, person)
     assert capsys.readouterr().out == f"{LAST}\n"
-    assert person.asked == ["Yes? "]
+    assert person.asked == ["write? "]
     assert written(place) == expected
 
 
@@ -95,7 +108,9 @@ def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_yes_is_one_to_the_question_that_was_asked(tmp_path: Path, changed: bool) -> None:
-    script = Script(("exec", {"command": "sh", "params": ["run.sh"]}))
+    call = ("exec", {"command": "sh", "params": ["run.sh"]})
+    # A model that hears that its call is pending repeats it.
+    script = Script(*[call] * (1 + changed))
     with open_house(tmp_path) as house:
         file = tmp_path / "project/run.sh"
         file.write_text("touch poem.txt\n")
@@ -105,7 +120,8 @@ def test_a_yes_is_one_to_the_question_that_was_asked(tmp_path: Path, changed: bo
             session = agent.create_session()
             said = await agent.run("go", session=session)
             asked = said.user_input_requests[0]
-            assert asked.additional_properties["skillhouse"]["tool"] == "exec"
+            assert asked.function_call is not None
+            assert asked.function_call.additional_properties["skillhouse"]["tool"] == "exec"
             if changed:
                 file.write_text("touch poem.txt other.txt\n")
             answer = Message("user", [asked.to_function_approval_response(True)])
@@ -127,3 +143,56 @@ def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> No
         assert "has no argument `nam`" in told[0]
         assert "gone.txt" in told[1]
         assert "ask the user to approve" in told[2]
+
+
+@each_scenario
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("client", [OpenAIChatClient, OpenAIChatCompletionClient])
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario, client: Any, stream: bool
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        async def go() -> None:
+            async with AsyncOpenAI(api_key="none", base_url=url) as api:
+                await talk(client("fake", async_client=api), answer, house, stream)
+
+        anyio.run(go)
+
+    hold_as_native(tmp_path, scenario, run)
+
+
+async def talk(model: Any, answer: Reaction, house: Skillhouse | None, stream: bool) -> None:
+    asking = tool(native_write, name="write", approval_mode="always_require")
+    agent = Agent(model, tools=[tool(native_read, name="read"), asking])
+    if house is not None:
+        agent = agent_of(house, model)
+    session = agent.create_session()
+
+    async def say(message: Any) -> Any:
+        if not stream:
+            return await agent.run(message, session=session)
+        return await agent.run(message, session=session, stream=True).get_final_response()
+
+    asked = (await say("go")).user_input_requests
+    assert [one.function_call.name for one in asked] == ["write"]
+    if answer == "left":
+        assert (await say(AFTERWARDS)).text == LAST
+        return
+    given = [one.to_function_approval_response(answer == "yes") for one in asked]
+    assert (await say(Message("user", given))).text == LAST
+
+
+@pytest.mark.parametrize("client", [OpenAIChatClient, OpenAIChatCompletionClient])
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(
+    tmp_path: Path, client: Any
+) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=url) as api:
+            model = client("fake", async_client=api)
+            native = [tool(native_read, name="read"), tool(waiting.write, name="write")]
+            agent = Agent(model, tools=native) if house is None else agent_of(house, model)
+            session = agent.create_session()
+            await waiting.cancelled(agent.run("go", session=session))
+            assert (await agent.run(AFTERWARDS, session=session)).text == LAST
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

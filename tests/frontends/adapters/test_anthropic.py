@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,24 @@ import anyio
 import httpx2
 import pytest
 from anthropic import Anthropic
-from tests.frontends.adapters.guide import CALLS, LAST, run_example
+from tests.frontends.adapters.guide import CALLS, LAST, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, open_house, written
+from tests.frontends.adapters.parallel import (
+    Reacting,
+    Reaction,
+    Scenario,
+    each_scenario,
+    hold_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.frontends.adapters.anthropic import (
     skillhouse_outputs,
     skillhouse_outputs_async,
     skillhouse_tools,
 )
+from skillhouse.runtime import Skillhouse
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
@@ -45,15 +56,19 @@ def client_of(*turns: list[tuple[str, Any]]) -> tuple[Anthropic, list[dict[str, 
     return Anthropic(api_key="none", http_client=http), requests
 
 
-def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("answer", "expected"), [("y", "Rain.\n"), ("n", None)])
+def test_the_example_of_the_guide_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], answer: str, expected: str | None
+) -> None:
     client, requests = client_of(*[[call] for call in CALLS])
-    run_example("Anthropic API", {"Anthropic()": "client"}, {"client": client})
+    person = Typing(answer)
+    run_example("Anthropic API", {"Anthropic()": "client"}, {"client": client}, person)
     assert capsys.readouterr().out == f"{LAST}\n"
+    assert person.asked == [f"write: {place / 'project/poem.txt'}? "]
     results = [m["content"][0] for m in requests[-1]["messages"][2::2]]
-    assert [result["is_error"] for result in results] == [False, True]
+    assert [result["is_error"] for result in results] == [False, expected is None]
     assert "<skill_content" in results[0]["content"]
-    assert "ask the user to approve" in results[1]["content"]
-    assert written(place) is None
+    assert written(place) == expected
 
 
 def test_all_calls_of_a_message_are_answered_in_one_message(tmp_path: Path) -> None:
@@ -73,3 +88,39 @@ def test_all_calls_of_a_message_are_answered_in_one_message(tmp_path: Path) -> N
         assert [answer["is_error"] for answer in answers] == [False, True, True]
         assert skillhouse_outputs(house, client.messages.create(**more)) == []
         assert requests[1]["messages"][1]["content"][0]["name"] == "skill"
+
+
+@each_scenario
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        with Anthropic(api_key="none", base_url=url) as client:
+            talk(client, house)
+
+    hold_as_native(tmp_path, scenario, run, channel=Reacting(scenario.answer))
+
+
+def talk(client: Anthropic, house: Skillhouse | None) -> None:
+    said: list[Any] = [{"role": "user", "content": "go"}]
+    names = [{"name": name, "input_schema": {"type": "object"}} for name in ("read", "write")]
+    tools = names if house is None else skillhouse_tools(house)
+    more: dict[str, Any] = {"model": "m", "max_tokens": 9, "tools": tools, "messages": said}
+    answer = client.messages.create(**more)
+    said += native_outputs(answer) if house is None else skillhouse_outputs(house, answer)
+    assert client.messages.create(**more).content[-1].text == LAST
+
+
+def native_outputs(answer: Any) -> list[Any]:
+    """Return what the documentation of the API appends for native tools."""
+    functions: dict[str, Callable[..., str]] = {"read": native_read, "write": native_write}
+    results = [
+        {
+            "type": "tool_result",
+            "tool_use_id": call.id,
+            "content": functions[call.name](**call.input),
+        }
+        for call in answer.content
+    ]
+    calls = [call.model_dump(exclude_none=True) for call in answer.content]
+    return [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]

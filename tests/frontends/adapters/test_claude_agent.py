@@ -18,17 +18,31 @@ pytest.importorskip("claude_agent_sdk", reason="not in this environment: see tes
 
 from claude_agent_sdk import (
     ClaudeAgentOptions,
+    ClaudeSDKClient,
     PermissionResultAllow,
     PermissionResultDeny,
+    ResultMessage,
+    SdkMcpTool,
     ToolPermissionContext,
+    create_sdk_mcp_server,
 )
 from mcp import Client
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.parallel import (
+    AFTERWARDS,
+    Reaction,
+    Scenario,
+    each_scenario,
+    hold_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.adapters.claude_agent import skillhouse_options
 from skillhouse.permission import Effect, Rule
+from skillhouse.runtime import Skillhouse
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
@@ -172,3 +186,70 @@ def test_errors_are_texts(tmp_path: Path) -> None:
         anyio.run(cli.query, "go")
         assert [error for error, _ in cli.told] == [True, True]
         assert "denied: " in cli.told[1][1]
+
+
+@each_scenario
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        anyio.run(talk, url, answer, house, tmp_path)
+
+    calls = tuple((OURS + name, given) for name, given in scenario.calls)
+    hold_as_native(tmp_path, replace(scenario, calls=calls), run)
+
+
+async def talk(url: str, answer: Reaction, house: Skillhouse | None, place: Path) -> None:
+    asked = anyio.Event()
+
+    async def ask(tool: str, arguments: dict[str, Any], context: ToolPermissionContext) -> Any:
+        if tool == f"{OURS}read":
+            return PermissionResultAllow()
+        asked.set()
+        if answer == "left":
+            await anyio.sleep_forever()
+        return PermissionResultAllow() if answer == "yes" else PermissionResultDeny(message="no")
+
+    options = ClaudeAgentOptions(
+        can_use_tool=ask, cwd=place, env=surroundings(url, place), setting_sources=[], tools=[]
+    )
+    if house is not None:
+        options = skillhouse_options(house, options)
+    else:
+        native = create_sdk_mcp_server(
+            "skillhouse", tools=[tool_of(native_read), tool_of(native_write)]
+        )
+        options = replace(options, mcp_servers={"skillhouse": {**native, "alwaysLoad": True}})
+    async with ClaudeSDKClient(options) as client:
+        await client.query("go")
+        if answer == "left":
+            await asked.wait()
+            await client.interrupt()
+            assert [one async for one in client.receive_response()]
+            await client.query(AFTERWARDS)
+        *_, last = [one async for one in client.receive_response()]
+        assert isinstance(last, ResultMessage)
+        assert last.result == LAST
+
+
+def tool_of(function: Any) -> SdkMcpTool[Any]:
+    async def run(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": function(**arguments)}]}
+
+    taken = [name for name in function.__annotations__ if name != "return"]
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in taken}}
+    name = function.__name__.removeprefix("native_")
+    return SdkMcpTool(name, str(function.__doc__), {**schema, "required": taken}, run)
+
+
+def surroundings(url: str, place: Path) -> dict[str, str]:
+    return {
+        "HOME": str(place),
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        # Root may run it in a sandbox only.
+        "IS_SANDBOX": "1",
+    }

@@ -18,12 +18,26 @@ pytest.importorskip("google.adk", reason="not in this environment: see test_alon
 from google.adk.agents import Agent
 from google.adk.events import Event
 from google.adk.models.base_llm import BaseLlm
+from google.adk.models.google_llm import Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
+from google.adk.tools.function_tool import FunctionTool
+from google.genai import Client
 from google.genai.types import Content, FunctionCall, Part
 from tests.frontends.adapters.guide import CALLS, LAST, SKILL, WRITE, example, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.parallel import (
+    AFTERWARDS,
+    Reaction,
+    Scenario,
+    Waiting,
+    each_scenario,
+    hold_as_native,
+    hold_cancelled_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.frontends.adapters.google_adk import skillhouse_toolset
 from skillhouse.runtime import Skillhouse
@@ -63,9 +77,17 @@ def script_of(*calls: tuple[str, dict[str, Any]]) -> Script:
 class Talk:
     """One conversation with an agent that has the house."""
 
-    def __init__(self, house: Skillhouse, script: Script, **more: Any) -> None:
-        tools = [skillhouse_toolset(house, **more)]
-        agent = Agent(name="poet", model=script, tools=tools)
+    def __init__(
+        self,
+        house: Skillhouse | None,
+        model: BaseLlm,
+        native: list[Any] | None = None,
+        **more: Any,
+    ) -> None:
+        tools = native or native_tools()
+        if house is not None:
+            tools = [skillhouse_toolset(house, **more)]
+        agent = Agent(name="poet", model=model, tools=tools)
         self._runner = InMemoryRunner(agent=agent, app_name="talk")
 
     async def __aenter__(self) -> Talk:
@@ -83,6 +105,16 @@ class Talk:
             content = Content(role="user", parts=[Part(text=message)])
         run = self._runner.run_async(user_id="u", session_id="s", new_message=content)
         return [event async for event in run]
+
+
+def native_tools() -> list[Any]:
+    def read(path: str) -> str:
+        return native_read(path)
+
+    def write(path: str, content: str) -> str:
+        return native_write(path, content)
+
+    return [FunctionTool(read), FunctionTool(write, require_confirmation=True)]
 
 
 def questions(events: list[Event]) -> list[FunctionCall]:
@@ -176,3 +208,45 @@ def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> Non
         assert "has no argument `nam`" in told[0]
         assert "gone.txt" in told[1]
         assert "ask the user to approve" in told[2]
+
+
+@each_scenario
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        async def go() -> None:
+            with Client(api_key="none", http_options={"base_url": url}) as client:
+                await talk(Gemini(model="fake", client=client), answer, house)
+                await client.aio.aclose()
+
+        anyio.run(go)
+
+    hold_as_native(tmp_path, scenario, run)
+
+
+async def talk(model: BaseLlm, answer: Reaction, house: Skillhouse | None) -> None:
+    async with Talk(house, model) as one:
+        (asked,) = questions(await one.say("go"))
+        assert asked.args["originalFunctionCall"]["name"] == "write"
+        # The question of a native tool has none.
+        asked.args["toolConfirmation"].setdefault("payload", None)
+        message: Any = AFTERWARDS
+        if answer != "left":
+            message = answer_of_the_guide()(asked, answer == "yes")
+        events = await one.say(message)
+        assert events[-1].content.parts[0].text == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        with Client(api_key="none", http_options={"base_url": url}) as client:
+            model = Gemini(model="fake", client=client)
+            native = [native_tools()[0], FunctionTool(waiting.write)]
+            async with Talk(house, model, native=native) as one:
+                await waiting.cancelled(one.say("go"))
+                events = await one.say(AFTERWARDS)
+                assert events[-1].content.parts[0].text == LAST
+            await client.aio.aclose()
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

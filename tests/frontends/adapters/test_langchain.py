@@ -6,17 +6,31 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatResult
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
+from pydantic import SecretStr
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.parallel import (
+    AFTERWARDS,
+    Reaction,
+    Scenario,
+    Waiting,
+    each_scenario,
+    hold_as_native,
+    hold_cancelled_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.frontends.adapters.langchain import skillhouse_middleware, skillhouse_tools
 from skillhouse.runtime import Skillhouse
@@ -54,7 +68,7 @@ def model_of(*calls: tuple[str, dict[str, Any]]) -> Model:
     return Model(responses=[*said, AIMessage(LAST)], offered=[], seen=[])
 
 
-def agent_of(house: Skillhouse, model: Model, **more: Any) -> Any:
+def agent_of(house: Skillhouse, model: Any, **more: Any) -> Any:
     return create_agent(
         model, middleware=[skillhouse_middleware(house, **more)], checkpointer=InMemorySaver()
     )
@@ -185,3 +199,64 @@ def test_a_tool_outside_a_graph_tells_that_it_waits(tmp_path: Path) -> None:
         tools = {tool.name: tool for tool in skillhouse_tools(house)}
         assert "ask the user to approve" in tools["write"].invoke(WRITE[1])
         assert "Body." in anyio.run(tools["skill"].ainvoke, {"name": "kestrel"})
+
+
+@each_scenario
+@pytest.mark.parametrize("responses", [True, False])
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario, responses: bool
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        with httpx2.Client() as http:
+            model = ChatOpenAI(
+                model="fake",
+                api_key=SecretStr("none"),
+                base_url=url,
+                use_responses_api=responses,
+                http_client=http,
+            )
+            talk(model, answer, house)
+
+    hold_as_native(tmp_path, scenario, run)
+
+
+def asking_write(path: str, content: str) -> str:
+    """Write a file, after an interrupt."""
+    return native_write(path, content) if interrupt("write?")["approved"] else "not approved"
+
+
+def talk(model: ChatOpenAI, answer: Reaction, house: Skillhouse | None) -> None:
+    native = [
+        StructuredTool.from_function(native_read, name="read"),
+        StructuredTool.from_function(asking_write, name="write"),
+    ]
+    agent: Any = create_agent(model, native, checkpointer=InMemorySaver())
+    if house is not None:
+        middleware = [skillhouse_middleware(house)]
+        agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver())
+    (asked,) = agent.invoke({"messages": "go"}, THREAD)["__interrupt__"]
+    message: Any = {"messages": AFTERWARDS}
+    if answer != "left":
+        question = {} if house is None else asked.value
+        message = Command(resume={asked.id: {**question, "approved": answer == "yes"}})
+    assert agent.invoke(message, THREAD)["messages"][-1].text == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with httpx2.AsyncClient() as http:
+            model = ChatOpenAI(
+                model="fake", api_key=SecretStr("none"), base_url=url, http_async_client=http
+            )
+            native = [
+                StructuredTool.from_function(native_read, name="read"),
+                StructuredTool.from_function(coroutine=waiting.write, name="write"),
+            ]
+            agent: Any = create_agent(model, native, checkpointer=InMemorySaver())
+            if house is not None:
+                agent = agent_of(house, model)
+            await waiting.cancelled(agent.ainvoke({"messages": "go"}, THREAD))
+            done = await agent.ainvoke({"messages": AFTERWARDS}, THREAD)
+            assert done["messages"][-1].text == LAST
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

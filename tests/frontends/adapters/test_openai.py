@@ -11,8 +11,17 @@ import anyio
 import httpx2
 import pytest
 from openai import OpenAI
-from tests.frontends.adapters.guide import CALLS, LAST, WRITE, run_example
+from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, open_house, written
+from tests.frontends.adapters.parallel import (
+    Reacting,
+    Reaction,
+    Scenario,
+    each_scenario,
+    hold_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.openai import (
@@ -20,6 +29,7 @@ from skillhouse.frontends.adapters.openai import (
     skillhouse_outputs_async,
     skillhouse_tools,
 )
+from skillhouse.runtime import Skillhouse
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
@@ -67,10 +77,15 @@ def _chat(name: str, arguments: str) -> dict[str, Any]:
     return {"id": "r", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
 
 
-def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("answer", "expected"), [("y", "Rain.\n"), ("n", None)])
+def test_the_example_of_the_guide_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], answer: str, expected: str | None
+) -> None:
     client, requests = client_of(*CALLS)
-    run_example("OpenAI API", {"OpenAI()": "client"}, {"client": client})
+    person = Typing(answer)
+    run_example("OpenAI API", {"OpenAI()": "client"}, {"client": client}, person)
     assert capsys.readouterr().out == f"{LAST}\n"
+    assert person.asked == [f"write: {place / 'project/poem.txt'}? "]
     last = requests[-1]["input"]
     assert [item.get("type", "message") for item in last] == [
         "message",
@@ -78,8 +93,8 @@ def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixtur
     ]
     assert last[1]["name"] == "skill"
     assert "<skill_content" in last[2]["output"]
-    assert "ask the user to approve" in last[4]["output"]
-    assert written(place) is None
+    assert ("not approved" in last[4]["output"]) is (expected is None)
+    assert written(place) == expected
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -125,3 +140,51 @@ def test_arguments_that_are_no_object_are_refused_in_words(
         text = last["content" if chat else "output"]
         assert "argument" in text
         assert len(text) < 2_000
+
+
+@each_scenario
+@pytest.mark.parametrize("chat", [False, True])
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario, chat: bool
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        with OpenAI(api_key="none", base_url=url) as client:
+            talk(client, house, chat)
+
+    hold_as_native(tmp_path, scenario, run, channel=Reacting(scenario.answer))
+
+
+def talk(client: OpenAI, house: Skillhouse | None, chat: bool) -> None:
+    said: list[Any] = [{"role": "user", "content": "go"}]
+    names: list[Any] = [{"type": "function", "name": name} for name in ("read", "write")]
+    if chat:
+        names = [{"type": "function", "function": tool} for tool in names]
+    tools = names if house is None else skillhouse_tools(house, api="chat" if chat else "responses")
+    create: Callable[..., Any] = client.responses.create
+    if chat:
+        create = client.chat.completions.create
+    more: dict[str, Any] = {"model": "m", "messages" if chat else "input": said, "tools": tools}
+    answer = create(**more)
+    said += native_outputs(answer) if house is None else skillhouse_outputs(house, answer)
+    assert LAST in create(**more).model_dump_json()
+
+
+def native_outputs(answer: Any) -> list[Any]:
+    """Return what the documentation of the API appends for native functions."""
+    functions: dict[str, Callable[..., str]] = {"read": native_read, "write": native_write}
+    if hasattr(answer, "choices"):
+        message = answer.choices[0].message
+        texts = [
+            functions[call.function.name](**json.loads(call.function.arguments))
+            for call in message.tool_calls
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": call.id, "content": text}
+            for call, text in zip(message.tool_calls, texts, strict=True)
+        ]
+        return [message.model_dump(exclude_none=True), *results]
+    texts = [functions[call.name](**json.loads(call.arguments)) for call in answer.output]
+    return [call.model_dump(exclude_none=True) for call in answer.output] + [
+        {"type": "function_call_output", "call_id": call.call_id, "output": text}
+        for call, text in zip(answer.output, texts, strict=True)
+    ]

@@ -8,7 +8,21 @@ from typing import Any
 
 import anyio
 import pytest
-from agents import Agent, Model, ModelResponse, Runner, RunState, Tool, Usage, set_tracing_disabled
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    RunState,
+    SQLiteSession,
+    Tool,
+    Usage,
+    function_tool,
+    set_tracing_disabled,
+)
+from openai import AsyncOpenAI
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -16,6 +30,17 @@ from openai.types.responses import (
 )
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.parallel import (
+    AFTERWARDS,
+    Reaction,
+    Scenario,
+    Waiting,
+    each_scenario,
+    hold_as_native,
+    hold_cancelled_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
@@ -168,3 +193,51 @@ def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> No
         assert "has no argument `nam`" in told[0]
         assert "has no argument `arguments`" in told[1]
         assert "ask the user to approve" in told[2]
+
+
+@each_scenario
+@pytest.mark.parametrize("model", [OpenAIResponsesModel, OpenAIChatCompletionsModel])
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario, model: Any
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        async def go() -> None:
+            async with AsyncOpenAI(api_key="none", base_url=url) as api:
+                await talk(model("fake", api), answer, house)
+
+        anyio.run(go)
+
+    hold_as_native(tmp_path, scenario, run)
+
+
+async def talk(model: Model, answer: Reaction, house: Skillhouse | None) -> None:
+    asking = function_tool(native_write, name_override="write", needs_approval=True)
+    tools: list[Tool] = [function_tool(native_read, name_override="read"), asking]
+    agent = Agent("poet", tools=tools if house is None else skillhouse_tools(house), model=model)
+    first = await Runner.run(agent, "go")
+    (asked,) = first.interruptions
+    assert asked.name == "write"
+    if answer == "left":
+        said: list[Any] = [*first.to_input_list(), {"role": "user", "content": AFTERWARDS}]
+        assert (await Runner.run(agent, said)).final_output == LAST
+        return
+    state = first.to_state()
+    state.approve(asked) if answer == "yes" else state.reject(asked)
+    assert (await Runner.run(agent, state)).final_output == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=url) as api:
+            native: list[Tool] = [
+                function_tool(native_read, name_override="read"),
+                function_tool(waiting.write, name_override="write"),
+            ]
+            tools = native if house is None else skillhouse_tools(house)
+            agent = Agent("poet", tools=tools, model=OpenAIResponsesModel("fake", api))
+            session = SQLiteSession("1")
+            await waiting.cancelled(Runner.run(agent, "go", session=session))
+            assert (await Runner.run(agent, AFTERWARDS, session=session)).final_output == LAST
+            session.close()
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

@@ -7,7 +7,15 @@ from typing import Any
 
 import anyio
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
+from openai import AsyncOpenAI
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    Tool,
+    ToolApproved,
+    capture_run_messages,
+)
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -17,9 +25,22 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.providers.openai import OpenAIProvider
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.parallel import (
+    AFTERWARDS,
+    Reaction,
+    Scenario,
+    Waiting,
+    each_scenario,
+    hold_as_native,
+    hold_cancelled_as_native,
+    native_read,
+    native_write,
+)
 
 from skillhouse.frontends.adapters.pydantic_ai import skillhouse_toolset
 from skillhouse.runtime import Skillhouse
@@ -147,3 +168,61 @@ def test_the_frameworks_own_test_model_gets_through_every_reading_tool(tmp_path:
         model = TestModel(call_tools=["skill", "search_skills", "list"])
         agent = Agent(model, toolsets=[skillhouse_toolset(house)])
         assert "kestrel" in agent.run_sync("go").output
+
+
+@each_scenario
+@pytest.mark.parametrize("model", [OpenAIResponsesModel, OpenAIChatModel])
+def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
+    tmp_path: Path, scenario: Scenario, model: Any
+) -> None:
+    def run(url: str, answer: Reaction, house: Skillhouse | None) -> None:
+        async def go() -> None:
+            async with AsyncOpenAI(api_key="none", base_url=url) as api:
+                provider = OpenAIProvider(openai_client=api)
+                await talk(model("fake", provider=provider), answer, house)
+
+        anyio.run(go)
+
+    hold_as_native(tmp_path, scenario, run)
+
+
+async def talk(model: Any, answer: Reaction, house: Skillhouse | None) -> None:
+    native: list[Tool[None]] = [
+        Tool(native_read, name="read"),
+        Tool(native_write, name="write", requires_approval=True),
+    ]
+    toolsets = [] if house is None else [skillhouse_toolset(house)]
+    agent: Agent[None, Any] = Agent(
+        model,
+        tools=native if house is None else [],
+        toolsets=toolsets,
+        output_type=[str, DeferredToolRequests],
+    )
+    first = await agent.run("go")
+    (asked,) = first.output.approvals
+    assert asked.tool_name == "write"
+    history = first.all_messages()
+    if answer == "left":
+        assert (await agent.run(AFTERWARDS, message_history=history)).output == LAST
+        return
+    given = DeferredToolResults(
+        approvals={asked.tool_call_id: answer == "yes"}, metadata=first.output.metadata
+    )
+    last = await agent.run(message_history=history, deferred_tool_results=given)
+    assert last.output == LAST
+
+
+def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(tmp_path: Path) -> None:
+    async def go(url: str, waiting: Waiting, house: Skillhouse | None) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=url) as api:
+            model = OpenAIResponsesModel("fake", provider=OpenAIProvider(openai_client=api))
+            native = [Tool(native_read, name="read"), Tool(waiting.write, name="write")]
+            toolsets = [] if house is None else [skillhouse_toolset(house, ask=False)]
+            agent: Agent[None, str] = Agent(
+                model, tools=native if house is None else [], toolsets=toolsets
+            )
+            with capture_run_messages() as history:
+                await waiting.cancelled(agent.run("go"))
+            assert (await agent.run(AFTERWARDS, message_history=history)).output == LAST
+
+    hold_cancelled_as_native(tmp_path, lambda *given: anyio.run(go, *given))

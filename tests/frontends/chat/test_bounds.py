@@ -21,9 +21,11 @@ from tests.frontends.chat.providers import Request, provider
 from tests.frontends.chat.test_conversation import LOAD, Script, parts_of, run, talk
 from tests.frontends.conftest import Run
 
+from skillhouse.frontends.chat.chat_tools import described
 from skillhouse.frontends.chat.compaction import UNLOADED, Spent
-from skillhouse.frontends.chat.models import Wanted, failure_reason, model_of
-from skillhouse.frontends.chat.screen import described
+from skillhouse.frontends.chat.failures import failure_reason
+from skillhouse.frontends.chat.model_choice import Wanted
+from skillhouse.frontends.chat.models import model_of
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.tools import Progress, ToolResult
 

@@ -163,7 +163,7 @@ def test_at_a_real_terminal_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(
             seen += os.read(handle, 65_536)
         seen = seen.split(mark, 1)[1]
 
-    until(b"catalog about")
+    until(b"Ctrl-D ends the chat")
     until(b"> ")
     os.write(handle, b"write it\n")
     until(b"Allow?")

@@ -64,7 +64,11 @@ def talk(
     out = io.StringIO()
     screen = Screen(out, out)
     known = KnownSecrets()
-    found = script if isinstance(script, UsableModel) else UsableModel(model=script.model)
+    found = (
+        script
+        if isinstance(script, UsableModel)
+        else UsableModel(model=script.model, reports_end=False)
+    )
     return ChatConversation(house, found, screen, session_id="s1", known=known, **more), out
 
 

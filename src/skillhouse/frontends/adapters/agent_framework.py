@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge
+from skillhouse.frontends.adapters.agent_framework_approvals import (
+    ApprovalModes,
+    Done,
+    GatedCalls,
+    asked_about,
+)
+from skillhouse.frontends.adapters.framework_bridge import (
+    OPENAI_CHARS,
+    FrameworkBridge,
+    KeptResult,
+)
 from skillhouse.runtime import Skillhouse
 
 try:
@@ -14,8 +24,6 @@ try:
         AgentSession,
         Content,
         ContextProvider,
-        FunctionInvocationContext,
-        FunctionMiddleware,
         FunctionTool,
         SessionContext,
         SupportsAgentRun,
@@ -35,6 +43,7 @@ def skillhouse_provider(
 
     A call that needs approval comes back among `response.user_input_requests`; continue the run, in
     the same session, with a message of `request.to_function_approval_response(approved=True)`.
+    The other calls of that turn run then, and the model gets all results in order.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
@@ -45,6 +54,7 @@ class _SkillProvider(ContextProvider):
     def __init__(self, bridge: FrameworkBridge) -> None:
         super().__init__(source_id=f"skillhouse-{bridge.agent}")
         self._bridge = bridge
+        self._done: Done = KeptResult()
 
     async def before_run(
         self,
@@ -54,55 +64,31 @@ class _SkillProvider(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        tools = [
-            FunctionTool(
+        self._deny(content for said in context.input_messages for content in said.contents)
+        tools = {
+            tool.name: FunctionTool(
                 name=tool.name,
                 description=tool.description,
                 input_model=tool.schema,
                 func=_only_through_the_gate,
             )
             for tool in self._bridge.tools(OPENAI_CHARS)
-        ]
-        context.extend_tools(self.source_id, tools)
+        }
+        context.extend_tools(self.source_id, list(tools.values()))
         prompt = self._bridge.prompt()
         if prompt:
             context.extend_instructions(self.source_id, prompt)
-        context.extend_middleware(self.source_id, [_AgentMiddleware(self._bridge, tools)])
+        parts = (self._bridge, tools, self._done)
+        context.extend_middleware(self.source_id, [ApprovalModes(*parts), GatedCalls(*parts)])
+
+    def _deny(self, contents: Iterable[Content]) -> None:
+        """Record the user's denials; the framework itself answers those calls."""
+        for content in contents:
+            asked = asked_about(content)
+            if asked and content.approved is not True:
+                self._bridge.refused(asked)
 
 
 async def _only_through_the_gate(**_: Any) -> str:
     """Stand in for a function: the middleware runs the calls, since only it gets their ids."""
     return "this tool runs inside an agent with its context provider only; nothing was done"
-
-
-class _AgentMiddleware(FunctionMiddleware):
-    def __init__(self, bridge: FrameworkBridge, tools: list[FunctionTool]) -> None:
-        self._bridge = bridge
-        self._tools = tools
-
-    async def process(
-        self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]
-    ) -> None:
-        if not any(context.function is tool for tool in self._tools):
-            await call_next()
-            return
-        name, arguments = context.function.name, dict(context.arguments)
-        answer = context.metadata.get("approval_response")
-        given = answer.additional_properties.get("skillhouse") if answer is not None else None
-        if isinstance(given, dict) and answer is not None and answer.approved is True:
-            result = await self._bridge.allowed(name, arguments, str(given.get("approval_id")))
-        else:
-            result = await self._bridge.call(name, arguments)
-        question = self._bridge.question(result)
-        context.result = result.content if question is None else _request(context, question)
-
-
-def _request(context: FunctionInvocationContext, question: dict[str, Any]) -> Content:
-    call_id = context.metadata["call_id"]
-    occurrence = context.metadata.get("function_call_occurrence_id")
-    call = Content.from_function_call(
-        call_id, context.function.name, arguments=dict(context.arguments), id=occurrence
-    )
-    return Content.from_function_approval_request(
-        occurrence or call_id, call, additional_properties={"skillhouse": question}
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 
 from skillhouse.frontends.adapters.framework_bridge import OfferedTools
+from skillhouse.frontends.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
 from skillhouse.frontends.presentation.text import counted
 from skillhouse.tools import Activation, tokens_of
 
@@ -90,17 +90,10 @@ def _tokens_of(message: Mapping[str, Any]) -> int:
     return count + 4
 
 
-SUMMARY = "[summary of the conversation before this]"
-"""Begins the message that replaces older ones."""
 _DROPPED = (
     "{count} messages before this were left out, and could not be summarised. "
     "Ask for what you need of them."
 )
-STARTED = "person-"
-"""Begins the mark of a prompt with a skill that the user started."""
-ATTACHED = "attached-"
-"""Begins the mark of skills' texts that were attached again."""
-_MARK = re.compile(rf"\[((?:{STARTED}|{ATTACHED})[0-9a-f]{{16}})\] ")
 UNLOADED = "[the skill's text was taken out: it is not in use any more]"
 _PART_MAX = 2_000
 """Characters of one text, call or result in the input of the summary."""
@@ -165,8 +158,8 @@ async def compacted(
     summary = (await summarise(written(older, written_tokens, is_protected))).strip()
     head = summary or _DROPPED.format(count=len(older))
     parts: list[ModelRequestPart] = [UserPromptPart(content=f"{SUMMARY}\n{head}")]
-    prompt = last_prompt(older)
-    if prompt and not last_prompt(rest):
+    prompt = last_prompt(_prompts(older))
+    if prompt and not last_prompt(_prompts(rest)):
         # The user's prompt of this turn must stay verbatim.
         parts.append(UserPromptPart(content=prompt))
     first = rest[0]
@@ -180,8 +173,9 @@ async def compacted(
     )
 
 
-def marked(mark: str, text: str) -> str:
-    return f"[{mark}] {text}"
+def _prompts(messages: Sequence[ModelMessage]) -> list[object]:
+    parts = (part for message in messages for part in message.parts)
+    return [part.content for part in parts if isinstance(part, UserPromptPart)]
 
 
 def texts(messages: Sequence[ModelMessage]) -> list[tuple[str, str]]:
@@ -191,7 +185,7 @@ def texts(messages: Sequence[ModelMessage]) -> list[tuple[str, str]]:
         for part in message.parts:
             if isinstance(part, ToolReturnPart):
                 marked_texts.append((part.tool_call_id, part.model_response_str()))
-            elif isinstance(part, UserPromptPart) and (mark := _mark(part)):
+            elif isinstance(part, UserPromptPart) and (mark := mark_of(part.content)):
                 marked_texts.append((mark, str(part.content)))
     return marked_texts
 
@@ -208,7 +202,8 @@ def calls_that_gave(
             if isinstance(part, ToolCallPart) and part.tool_name in tools:
                 if any(value in names for value in _arguments(part)):
                     ids.add(part.tool_call_id)
-            elif isinstance(part, UserPromptPart) and (mark := _mark(part)).startswith(STARTED):
+            elif isinstance(part, UserPromptPart) and mark_of(part.content).startswith(STARTED):
+                mark = mark_of(part.content)
                 typed = str(part.content).removeprefix(f"[{mark}] ").split(maxsplit=1)
                 if typed and typed[0] in lines:
                     ids.add(mark)
@@ -222,7 +217,7 @@ def without_text(message: ModelMessage, ids: Collection[str]) -> ModelMessage:
             part = ToolReturnPart(
                 tool_name=part.tool_name, content=UNLOADED, tool_call_id=part.tool_call_id
             )
-        elif isinstance(part, UserPromptPart) and (mark := _mark(part)) in ids and mark:
+        elif isinstance(part, UserPromptPart) and (mark := mark_of(part.content)) in ids and mark:
             line = str(part.content).partition("\n\n")[0]
             text = UNLOADED if mark.startswith(ATTACHED) else f"{line}\n\n{UNLOADED}"
             part = dataclasses.replace(part, content=text)
@@ -230,22 +225,6 @@ def without_text(message: ModelMessage, ids: Collection[str]) -> ModelMessage:
     if parts == list(message.parts) or not isinstance(message, ModelRequest):
         return message
     return dataclasses.replace(message, parts=parts)
-
-
-def last_prompt(messages: Sequence[ModelMessage]) -> str:
-    """Return the user's last prompt; for a started skill, the line that started it."""
-    for message in reversed(messages):
-        for part in reversed(message.parts):
-            if not isinstance(part, UserPromptPart) or not isinstance(part.content, str):
-                continue
-            if part.content.startswith(SUMMARY):
-                return ""
-            mark = _mark(part)
-            if not mark:
-                return part.content
-            if not mark.startswith(ATTACHED):
-                return part.content.removeprefix(f"[{mark}] ").partition("\n\n")[0]
-    return ""
 
 
 def written(
@@ -267,7 +246,7 @@ def written(
 
 def _written_part(part: object, is_protected: Callable[[str], bool]) -> str:
     if isinstance(part, UserPromptPart):
-        mark = _mark(part)
+        mark = mark_of(part.content)
         text = str(part.content)
         return f"PERSON: {_brief(text.partition(chr(10) * 2)[0] if mark else text)}"
     if isinstance(part, TextPart):
@@ -292,11 +271,6 @@ def _arguments(call: ToolCallPart) -> list[Any]:
     except (ValueError, AssertionError):
         # The arguments are not a JSON object, so the call gave nothing.
         return []
-
-
-def _mark(part: UserPromptPart) -> str:
-    match = _MARK.match(part.content) if isinstance(part.content, str) else None
-    return match[1] if match else ""
 
 
 SUMMARY_MAX = 8_000

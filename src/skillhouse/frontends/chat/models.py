@@ -7,16 +7,10 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
-from pydantic_ai.exceptions import (
-    AgentRunError,
-    ModelAPIError,
-    ModelHTTPError,
-    UsageLimitExceeded,
-    UserError,
-)
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     PartDeltaEvent,
     PartStartEvent,
@@ -31,13 +25,10 @@ from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.usage import UsageLimits
 
-from skillhouse.audit import is_secret_name
 from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
-from skillhouse.frontends.chat.transcript import TranscriptHead
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.frontends.chat.model_choice import Wanted, check, is_loopback
 
 OPENAI_KEY = "OPENAI_API_KEY"
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PROVIDERS = (
     "alibaba anthropic azure bedrock cerebras cohere crusoe deepseek fireworks gateway github "
     "google google-cloud groq heroku huggingface litellm meta mistral moonshotai nebius ollama "
@@ -61,16 +52,6 @@ class MissingProviderError(MissingExtraError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    model: str
-    """`provider:name`; with an address also just a name."""
-    base_url: str = ""
-    """Address of the API; empty for the provider's own."""
-    key_variable: str = ""
-    """Environment variable with the key; empty for the provider's usual one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UsableModel:
     model: Model
     where: str = ""
@@ -79,6 +60,8 @@ class UsableModel:
     """The key, if given; it must not be stored."""
     notice: str = ""
     """A warning before the first request."""
+    reports_end: bool = True
+    """Whether a whole answer has a finish reason, as every provider's has."""
 
 
 def model_of(wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
@@ -88,12 +71,7 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
         ConfigError: the provider is unknown, its key is missing, or the address is invalid.
         MissingProviderError: the provider's package is not installed.
     """
-    if not wanted.model:
-        raise ConfigError(
-            "name a model, such as `--model openai:gpt-5`, or set SKILLHOUSE_CHAT_MODEL"
-        )
-    if wanted.base_url:
-        _check_url(wanted.base_url)
+    check(wanted)
     prefix, name = parse_model_id(wanted.model)
     if prefix is None or not _is_provider(prefix):
         if not wanted.base_url:
@@ -115,7 +93,7 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
         raise _without_key(prefix or "", str(error)) from error
     except ImportError as error:
         raise _missing(prefix or "", error) from error
-    return UsableModel(model=model, where=_where(wanted), secrets=(key,) if key else ())
+    return UsableModel(model=model, where=wanted.where, secrets=(key,) if key else ())
 
 
 def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
@@ -141,11 +119,7 @@ def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Us
     )
     model = OpenAIChatModel(name, provider=provider)
     secrets = (key,) if key else ()
-    return UsableModel(model=model, where=_where(wanted), secrets=secrets, notice=notice)
-
-
-def _where(wanted: Wanted) -> str:
-    return f"{wanted.model} at {wanted.base_url}" if wanted.base_url else wanted.model
+    return UsableModel(model=model, where=wanted.where, secrets=secrets, notice=notice)
 
 
 def _provider(name: str, base_url: str, key: str) -> Provider[Any]:
@@ -196,57 +170,8 @@ def _missing(provider: str, error: ImportError) -> MissingProviderError:
     return MissingProviderError(provider, group[1] if group else provider, error.name or provider)
 
 
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigError(f"expected an address, got `{url}`") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"expected an address such as `http://127.0.0.1:8080/v1`, got `{url}`")
-    if parts.username or parts.password:
-        raise ConfigError("an address with a password in it would be kept; use `--key-variable`")
-    if any(is_secret_name(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
-        raise ConfigError("an address with a key in it would be kept; use `--key-variable`")
-
-
 def _is_safe(url: str) -> bool:
     return urlsplit(url).scheme == "https" or is_loopback(url)
-
-
-def is_loopback(url: str) -> bool:
-    try:
-        return urlsplit(url).hostname in LOOPBACK
-    except ValueError:
-        return False
-
-
-def choose_model(
-    named: Wanted, head: TranscriptHead | None, environment: Mapping[str, str]
-) -> Wanted:
-    """Return the model from the options, or a resumed transcript, or else the environment.
-
-    A transcript is a file, and must not decide where prompts and keys are sent: an address outside
-    this machine and a key's variable have to be given again, or a ConfigError says so.
-    """
-    usual = Wanted(
-        model=environment.get("SKILLHOUSE_CHAT_MODEL", ""),
-        base_url=environment.get("SKILLHOUSE_CHAT_BASE_URL", ""),
-    )
-    before: Wanted | TranscriptHead = usual if head is None else head
-    again = []
-    is_known = before.base_url in ("", usual.base_url) or is_loopback(before.base_url)
-    if not named.base_url and not is_known:
-        again.append(f"--base-url {before.base_url}")
-    if not named.key_variable and before.key_variable:
-        again.append(f"--key-variable {before.key_variable}")
-    if again:
-        options = one_line(" ".join(again))
-        raise ConfigError(f"to go on with this conversation, name again where it goes: `{options}`")
-    return Wanted(
-        model=named.model or before.model,
-        base_url=named.base_url or before.base_url,
-        key_variable=named.key_variable,
-    )
 
 
 REQUESTS_MAX = 50
@@ -340,44 +265,3 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-_HINTS = {
-    400: "the provider does not take the request; `/compact` or another model may help",
-    401: "the key is not taken; set the right one, or name its variable with `--key-variable`",
-    402: "the account has no credit",
-    403: "the key may not use this model",
-    404: "there is no such model or address; check `--model` and `--base-url`",
-    413: "the conversation is too long for it; `/compact` makes it short",
-    429: "too many requests or no credit; wait a little, then send it again",
-}
-_SERVER = "the provider has a fault; send it again later"
-_REDIRECT = "it leads to another address, which is not followed; give the right `--base-url`"
-
-
-def failure_reason(error: AgentRunError) -> str:
-    """Return why there is no answer, and the remedy; the provider's text in it is untrusted."""
-    if isinstance(error, UsageLimitExceeded):
-        return f"more than {REQUESTS_MAX} requests or {CALLS_MAX} calls for one prompt; say `go on`"
-    if isinstance(error, ModelHTTPError):
-        hint = _HINTS.get(error.status_code, _SERVER if error.status_code >= 500 else "")
-        detail = _detail(error.body)
-        what = f"the model's address answered {error.status_code}"
-        return "; ".join([f"{what}: {detail}" if detail else what, *([hint] if hint else [])])
-    text = str(error)
-    if isinstance(error, ModelAPIError):
-        if text.startswith("Error code: 3"):
-            return f"the model's address answered {text.removeprefix('Error code: ')}; {_REDIRECT}"
-        if text.strip(". ").lower() in ("connection error", "request timed out"):
-            return (
-                "the model cannot be reached; check the network, `--base-url`, and that its "
-                "server runs"
-            )
-    return text
-
-
-def _detail(body: object) -> str:
-    """Return the message in the body of an error, in the providers' various forms."""
-    while isinstance(body, dict):
-        body = body.get("error") or body.get("message") or body.get("detail")
-    return body if isinstance(body, str) else ""

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
-from typing import Generic, Self, TypeVar
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import anyio
 from anyio.from_thread import start_blocking_portal
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, nearest
-from skillhouse.frontends.chat.compaction import last_prompt
-from skillhouse.frontends.chat.conversation import Answered, ChatConversation
+from skillhouse.frontends.chat.marks import is_cut, last_prompt, stored_prompts
+from skillhouse.frontends.chat.opening import Opening
 from skillhouse.frontends.chat.screen import CHANNEL, Screen
+from skillhouse.frontends.chat.transcript import StoredTranscript
 from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.tiers import is_stop_command
+
+if TYPE_CHECKING:
+    # The library of the models takes a second to load, and the prompt does not wait for it.
+    from skillhouse.frontends.chat.conversation import Answered, ChatConversation
 
 COMMANDS = {
     "help": "this list",
@@ -33,14 +39,21 @@ _PROMPT_COLUMNS = 60
 
 class Commands:
     def __init__(self, conversation: ChatConversation, screen: Screen) -> None:
-        self._conversation = conversation
+        self.conversation = conversation
         self._house = conversation.house
         self._screen = screen
 
     @property
     def words(self) -> list[str]:
-        names = (entry.name for entry in self._house.invocable(self._conversation.agent))
+        names = (entry.name for entry in self._house.invocable(self.conversation.agent))
         return [*COMMANDS, *names]
+
+    def stopped(self, line: str) -> bool:
+        """Stop everything if the line is a command that does; return whether it is one."""
+        if not is_stop_command(line, self._house.services.enforcement.policy, channel=CHANNEL):
+            return False
+        self._stop(line.strip())
+        return True
 
     def is_skill(self, line: str) -> bool:
         word = line[1:].strip().partition(" ")[0]
@@ -52,17 +65,16 @@ class Commands:
 
         `more` is sent with it, but not as arguments of a skill, which may become parts of commands.
         """
-        if is_stop_command(line, self._house.services.enforcement.policy, channel=CHANNEL):
-            self._stop(line.strip())
+        if self.stopped(line):
             return None
         if not line.startswith("/"):
-            return await self._conversation.ask(line)
+            return await self.conversation.ask(line)
         word, _, rest = line[1:].strip().partition(" ")
         if word in COMMANDS:
             await self._do(word, rest.strip())
             return None
         if self.is_skill(line):
-            return await self._conversation.start(word, rest.strip(), more=more)
+            return await self.conversation.start(word, rest.strip(), more=more)
         close = next(iter(nearest(word, self.words)), "")
         hint = f"did you mean `/{close}`" if close else "`/help` lists them"
         self._screen.error(f"unknown command `/{word}`; {hint}; a blank before it sends it as text")
@@ -78,7 +90,7 @@ class Commands:
         elif word == "reload-skills":
             await self._reload()
         elif word == "unload":
-            gone = self._conversation.unload(rest)
+            gone = self.conversation.unload(rest)
             names = ", ".join(one_line(one.name) for one in gone)
             self._screen.note(
                 f"not in use any more: {names}" if gone else "no such skill is in use"
@@ -86,34 +98,23 @@ class Commands:
         elif word == "cost":
             self.cost()
         elif word == "compact":
-            if not await self._conversation.shorten():
+            if not await self.conversation.shorten():
                 self._screen.note("there is nothing to leave out")
         elif word == "stop":
             self._screen.error(
                 "the tier policy takes no `/stop` from a chat; `skillhouse stop` stops everything"
             )
 
-    def start_line(self, where: str) -> str:
-        """Return the first note; `where` is the model, with its address if one was given."""
-        talk = self._conversation
-        agent = f" as agent {one_line(talk.agent)}" if talk.agent != "default" else ""
-        lines = [f"chat {talk.session_id} with {one_line(where)}{agent}", self._weight()]
-        if talk.history:
-            prompt = cut(one_line(last_prompt(talk.history)), _PROMPT_COLUMNS)
-            lines.append(f"it goes on after {counted(len(talk.history), 'message')}: {prompt}")
-        lines.append("`/help` says what a line can be; Ctrl-D ends the chat")
-        return "\n".join(lines)
-
     def _weight(self) -> str:
-        view = self._house.view(self._conversation.agent)
+        view = self._house.view(self.conversation.agent)
         catalog = view.catalog(None)
         return (
             f"{counted(len(view.visible.skills), 'skill')}, catalog about {catalog.tokens:,} "
-            f"tokens; all tools and instructions about {self._conversation.overhead_tokens:,}"
+            f"tokens; all tools and instructions about {self.conversation.overhead_tokens:,}"
         )
 
     def cost(self) -> None:
-        talk = self._conversation
+        talk = self.conversation
         self._screen.note(self._weight())
         for one in talk.skills.activations.newest():
             self._screen.note(f"  in use: {one_line(one.name)}, about {one.tokens:,} tokens")
@@ -125,15 +126,15 @@ class Commands:
         self._screen.note(str(talk.spent))
 
     def _skills(self) -> None:
-        in_use = {one.file for one in self._conversation.skills.activations.newest()}
-        for skill in self._house.view(self._conversation.agent).visible.skills:
+        in_use = {one.file for one in self.conversation.skills.activations.newest()}
+        for skill in self._house.view(self.conversation.agent).visible.skills:
             mark = "*" if skill.file in in_use else " "
             text = f"{mark} {one_line(skill.name)}: {one_line(skill.description)}"
             self._screen.note(cut(text, self._screen.width or _COLUMNS))
         self._screen.note("* in use; `/NAME` starts one")
 
     async def _reload(self) -> None:
-        agent = self._conversation.agent
+        agent = self.conversation.agent
         before = {one.id: one for one in self._house.view(agent).visible.skills}
         self._house.refresh()
         await self._house.services.skill_code.reload()
@@ -164,28 +165,90 @@ PROMPT = "> "
 QUIT = ("/quit", "/exit")
 
 
-def talk(loop: Loop, commands: Commands, screen: Screen, read: Callable[[str], str]) -> None:
-    """Handle lines until `/quit` or Ctrl-D; Ctrl-C ends only the current answer."""
+def start_lines(where: str, session: str, agent: str, before: StoredTranscript | None) -> str:
+    """Return the first notes; `where` is the model, with its address if one was given."""
+    as_agent = f" as agent {one_line(agent)}" if agent != "default" else ""
+    lines = [f"chat {session} with {one_line(where)}{as_agent}"]
+    if before is not None and before.messages:
+        prompt = cut(one_line(last_prompt(stored_prompts(before.messages))), _PROMPT_COLUMNS)
+        lines.append(f"it goes on after {counted(len(before.messages), 'message')}: {prompt}")
+        if is_cut(before.messages):
+            lines.append("its last answer is not whole; `go on` asks for the rest")
+    lines.append("`/help` says what a line can be; Ctrl-D ends the chat")
+    return "\n".join(lines)
+
+
+class TypedLines:
+    """What the user types: at the prompt, or at a question without being an answer to it."""
+
+    def __init__(self, screen: Screen, read: Callable[[str], str]) -> None:
+        self.commands: Commands | None = None
+        """What can take a command at a question; None before a call can be asked about."""
+        self._screen = screen
+        self._read = read
+        self._kept: deque[str] = deque()
+
+    def question(self) -> AbstractContextManager[None]:
+        return self._screen.question()
+
+    def keep(self, text: str) -> bool:
+        """Keep a text for the next prompt; a command that stops everything acts at once."""
+        if self.commands is not None and self.commands.stopped(text):
+            return False
+        self._kept.append(text)
+        return True
+
+    def next(self) -> str:
+        """Return the next message: one that was kept, or else what is typed now."""
+        if self._kept:
+            text = self._kept.popleft()
+            self._screen.note(f"{PROMPT}{text}")
+            return text
+        line = self._read(PROMPT)
+        while line.endswith("\\"):
+            line = f"{line[:-1]}\n{self._read('. ')}"
+        return line
+
+    def forget(self) -> None:
+        """Drop what was kept: the user stopped the turn that it was to follow."""
+        for text in self._kept:
+            self._screen.note(f"not sent: {text}")
+        self._kept.clear()
+
+
+def talk(loop: Loop, opening: Opening[Commands], screen: Screen, lines: TypedLines) -> None:
+    """Handle lines until `/quit` or Ctrl-D; Ctrl-C ends only the current answer.
+
+    Raises what went wrong in the opening, which interrupts the prompt.
+    """
     while True:
         try:
-            line = read(PROMPT)
-            while line.endswith("\\"):
-                line = f"{line[:-1]}\n{read('. ')}"
+            line = lines.next()
+            if line.strip() in QUIT:
+                return
+            if not line.strip():
+                continue
+            if not opening.is_done:
+                screen.working("loading the model's package")
+            commands = lines.commands = opening.result()
         except EOFError:
             screen.note("")
             return
         except KeyboardInterrupt:
+            screen.idle()
+            if opening.has_failed:
+                screen.note("")
+                opening.result()
             screen.note("\n`/quit` or Ctrl-D ends the chat")
             continue
-        if line.strip() in QUIT:
-            return
-        if not line.strip():
-            continue
+        finally:
+            screen.idle()
         try:
             show(loop.run(lambda: commands.take(line)), screen)  # noqa: B023 - it runs at once
         except StoppedError:
             screen.end_line()
             screen.note("stopped; the conversation goes on")
+            lines.forget()
 
 
 def show(answered: Answered | None, screen: Screen) -> None:
@@ -198,7 +261,7 @@ def show(answered: Answered | None, screen: Screen) -> None:
         screen.note(f"waits for approval: skillhouse approvals approve {approval}")
 
 
-def line_reader(commands: Commands) -> Callable[[str], str]:
+def line_reader(opening: Opening[Commands]) -> Callable[[str], str]:
     """Return a function that reads a line, with history and completion if readline is there."""
     try:
         import readline  # noqa: PLC0415 - not on every platform
@@ -207,7 +270,8 @@ def line_reader(commands: Commands) -> Callable[[str], str]:
 
     def complete(text: str, state: int) -> str | None:
         # The words begin with the commands.
-        lines = [f"/{word} " for word in commands.words if f"/{word}".startswith(text)]
+        words = opening.result().words if opening.is_done else list(COMMANDS)
+        lines = [f"/{word} " for word in words if f"/{word}".startswith(text)]
         matches = list(dict.fromkeys(lines)) if text.startswith("/") else []
         return matches[state] if state < len(matches) else None
 

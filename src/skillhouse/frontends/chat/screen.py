@@ -1,24 +1,23 @@
-"""Output to the user's terminal, and the tools whose calls are shown there."""
+"""Output to the user's terminal."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TextIO
 
-from pydantic_ai import RunContext
-from pydantic_ai.toolsets import ToolsetTool
-
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.adapters.pydantic_ai import SkillhouseToolset
+from skillhouse.frontends.chat.indicator import Indicator
+from skillhouse.frontends.chat.markdown import MarkdownStream
 from skillhouse.frontends.presentation.text import cut, one_line, shown, wrapped
-from skillhouse.tools import Progress, ToolResult
 
 _JOINERS = "\u200c\u200d"
 """Scripts and emoji need them between letters; next to ASCII they could only hide text."""
 _NOTE_COLUMNS = 400
+_WORKING_COLUMNS = 40
+_COLUMNS = 80
+CHANNEL = "chat"
+"""The channel of a chat's calls, for rules, questions and the audit log."""
 
 
 class Stream:
@@ -45,18 +44,29 @@ class Screen:
     """Writes answers to one stream and notes to another."""
 
     def __init__(
-        self, output: TextIO, errors: TextIO, *, quiet: bool = False, width: int | None = None
+        self,
+        output: TextIO,
+        errors: TextIO,
+        *,
+        quiet: bool = False,
+        width: int | None = None,
+        is_styled: bool = False,
+        is_watched: bool = False,
     ) -> None:
         """Store the streams, for answers and for notes.
 
         `quiet` hides answers, progress and outcomes; notes are wrapped at `width` columns, if any.
+        `is_styled` renders the Markdown of answers, and `is_watched` shows that something runs:
+        both are for terminals only.
         """
         self.width = width
         self._output = output
         self._errors = errors
         self._quiet = quiet
-        self._coloured = errors.isatty()
+        self._coloured = is_styled and errors.isatty()
         self._stream = Stream()
+        self._markdown = MarkdownStream(width or _COLUMNS) if is_styled else None
+        self._indicator = Indicator(errors) if is_watched else None
         self._line_is_open = False
         self.answer_text = ""
         """The answer so far, unescaped."""
@@ -71,15 +81,61 @@ class Screen:
         self.answer_text += piece
         if self._quiet:
             return
-        self._output.write(self._stream.safe(piece))
-        self._output.flush()
-        self._line_is_open = not piece.endswith("\n")
+        text = self._stream.safe(piece)
+        if self._markdown is None:
+            self._write(text, is_open=not piece.endswith("\n"))
+        elif text := self._markdown.feed(text):
+            self._write(text, is_open=self._markdown.line_is_open)
 
     def end_line(self) -> None:
-        if self._line_is_open:
-            self._output.write("\n")
+        """Show what waits for the end of its line, and end the line."""
+        if self._markdown is not None:
+            if text := self._markdown.close():
+                self._write(text, is_open=False)
+        elif self._line_is_open:
+            self._write("\n", is_open=False)
+
+    def _write(self, text: str, *, is_open: bool) -> None:
+        with self._above():
+            self._output.write(text)
             self._output.flush()
-            self._line_is_open = False
+            self._line_is_open = is_open
+            if self._indicator is not None:
+                self._indicator.is_hidden = is_open
+
+    @contextmanager
+    def _above(self) -> Iterator[None]:
+        """Write where the indicator was."""
+        if self._indicator is None:
+            yield
+            return
+        with self._indicator.lock:
+            self._indicator.clear()
+            yield
+
+    def working(self, what: str) -> None:
+        """Show that something runs, until `idle`; what it is in one safe line."""
+        if self._indicator is not None:
+            self._indicator.begin(cut(what, _WORKING_COLUMNS))
+
+    def idle(self) -> None:
+        if self._indicator is not None:
+            self._indicator.end()
+
+    @contextmanager
+    def question(self) -> Iterator[None]:
+        """Leave the terminal to a question and its answer."""
+        self.end_line()
+        if self._indicator is None:
+            yield
+            return
+        with self._indicator.lock:
+            self._indicator.clear()
+            self._indicator.is_hidden = True
+        try:
+            yield
+        finally:
+            self._indicator.is_hidden = False
 
     def progress(self, text: str) -> None:
         if not self._quiet:
@@ -91,9 +147,11 @@ class Screen:
 
     def note(self, text: str, *, dim: bool = False) -> None:
         self.end_line()
-        for line in self._lines(text):
-            self._errors.write(f"\x1b[2m{line}\x1b[0m\n" if dim and self._coloured else f"{line}\n")
-        self._errors.flush()
+        with self._above():
+            for line in self._lines(text):
+                styled = dim and self._coloured
+                self._errors.write(f"\x1b[2m{line}\x1b[0m\n" if styled else f"{line}\n")
+            self._errors.flush()
 
     def _lines(self, text: str) -> list[str]:
         lines = [cut(shown(line), _NOTE_COLUMNS) for line in text.split("\n")]
@@ -129,72 +187,3 @@ class _Shown(logging.Handler):
         kind = record.exc_info[0] if record.exc_info else None
         why = f" ({kind.__name__})" if kind is not None else ""
         self._screen.progress(one_line(f"{record.getMessage()}{why}"))
-
-
-CHANNEL = "chat"
-"""The channel of a chat's calls, for rules, questions and the audit log."""
-_LINE = 100
-_REASON_COLUMNS = 300
-
-
-class ChatTools(SkillhouseToolset):
-    """Shows each call and its progress, and passes its result to `on_result`."""
-
-    def __init__(
-        self,
-        bridge: FrameworkBridge,
-        screen: Screen,
-        session_id: str,
-        on_result: Callable[[ToolResult], None],
-    ) -> None:
-        super().__init__(bridge)
-        self._screen = screen
-        self._session_id = session_id
-        self._on_result = on_result
-
-    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """Return the tools, all sequential: the terminal asks one question at a time."""
-        tools = await super().get_tools(ctx)
-        return {
-            name: dataclasses.replace(
-                tool, tool_def=dataclasses.replace(tool.tool_def, sequential=True)
-            )
-            for name, tool in tools.items()
-        }
-
-    async def result_of(self, name: str, given: dict[str, Any], ctx: RunContext[Any]) -> ToolResult:
-        self._screen.progress(described(name, given))
-        result = await self._bridge.call(
-            name,
-            given,
-            listener=self._show,
-            session_id=self._session_id,
-            message_id=ctx.run_id or "",
-            call_id=ctx.tool_call_id or "",
-        )
-        if result.is_error:
-            reason = result.content.split("\n", 1)[0]
-            self._screen.outcome(f"{result.status}: {cut(one_line(reason), _REASON_COLUMNS)}")
-        self._on_result(result)
-        return result
-
-    async def _show(self, progress: Progress) -> None:
-        of = f" of {progress.total:g}" if progress.total is not None else ""
-        message = f" {one_line(progress.message)}" if progress.message else ""
-        self._screen.progress(cut(f"  {progress.progress:g}{of}{message}", _LINE))
-
-
-def described(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call in one line, safe to show.
-
-    >>> described("exec", {"command": "git", "params": ["log"]})
-    'exec command=git params=[log]'
-    """
-    shown = " ".join(f"{one_line(str(key))}={_brief(value)}" for key, value in arguments.items())
-    return cut(one_line(f"{name} {shown}".rstrip()), _LINE)
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{' '.join(one_line(str(item)) for item in value)}]"
-    return one_line(str(value))

@@ -23,6 +23,7 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 VERBS = {
     "up": ("serve", "serve the status page on this machine"),
     "list": ("browse", "list the skills that an agent sees here"),
+    "catalog": ("browse", "print the list of skills that a model gets, or one for a request"),
     "show": ("browse", "show one skill: metadata, files, findings, permission"),
     "search": ("browse", "rank the skills for a request"),
     "load": ("browse", "print the body of a skill"),

@@ -1,4 +1,4 @@
-"""The verbs that read skills: `list`, `show`, `search`, `load` and `files`."""
+"""The verbs that read skills: `list`, `catalog`, `show`, `search`, `load` and `files`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from skillhouse import runtime
+from skillhouse import discovery, runtime
 from skillhouse import skill as skill_package
 from skillhouse.floor import TreeError, tree_digest
-from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of, positive
+from skillhouse.frontends.cli.options import (
+    Verb,
+    add_common,
+    add_skill,
+    house_of,
+    natural,
+    positive,
+)
 from skillhouse.frontends.cli.terminal import finding_line, prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
     catalog_report,
+    catalog_value,
     content_value,
     explanation_value,
     index_value,
@@ -106,6 +114,50 @@ def _summary(house: Skillhouse) -> str:
     if index.shadowed:
         parts.append(f"{len(index.shadowed)} shadowed")
     return ", ".join(parts)
+
+
+_CATALOG_EXAMPLES = """examples:
+  skillhouse catalog                  what a system prompt would list
+  skillhouse catalog --for "merge two PDFs" --style compact
+  skillhouse catalog --for "merge two PDFs" --budget 500 --json
+
+The list goes to stdout. --for puts the skills that fit the request first.
+"""
+
+
+def _configure_catalog(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--for", dest="request", default="", metavar="REQUEST", help="what a user asks for"
+    )
+    parser.add_argument(
+        "--budget", type=natural, metavar="TOKENS", help="most tokens of the list (as configured)"
+    )
+    parser.add_argument(
+        "--style", metavar="STYLE", help=f"{', '.join(discovery.STYLES)} (as the profile has it)"
+    )
+    parser.add_argument("--agent", default="default", metavar="NAME", help="as this agent sees it")
+    add_common(parser)
+
+
+def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
+    with house_of(options) as house:
+        view = house.view(options.agent)
+        if options.request.strip():
+            prepare_search(house, terminal, agent=options.agent)
+        catalog = view.catalog(options.budget, style=options.style, request=options.request)
+    if options.json:
+        budget = view.budget_tokens if options.budget is None else options.budget
+        style = options.style or view.profile.catalog.style
+        value = {"agent": options.agent, "request": options.request, "style": style}
+        terminal.json({**value, "budget_tokens": budget, **catalog_value(catalog)})
+        return 0
+    if catalog.text:
+        terminal.document(catalog.text)
+    facts = f"{counted(len(catalog.included), 'skill')}, about {catalog.tokens:,} tokens"
+    if catalog.omitted:
+        facts += f"; left out: {counted(len(catalog.omitted), 'skill')}, `skillhouse search` finds them"
+    terminal.note(facts)
+    return 0
 
 
 _SHOW_EXAMPLES = """examples:
@@ -274,6 +326,7 @@ def _files(options: argparse.Namespace, terminal: Terminal) -> int:
 
 VERBS = {
     "list": Verb(_LIST_EXAMPLES, _configure_list, _list),
+    "catalog": Verb(_CATALOG_EXAMPLES, _configure_catalog, _catalog),
     "show": Verb(_SHOW_EXAMPLES, _configure_show, _show),
     "search": Verb(_SEARCH_EXAMPLES, _configure_search, _search),
     "load": Verb(_LOAD_EXAMPLES, _configure_load, _load),

@@ -22,6 +22,7 @@ from skillhouse.frontends.cli.options import (
     add_common,
     add_json,
     add_skill,
+    add_tools,
     house_of,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
 _TOOLS_EXAMPLES = """examples:
   skillhouse tools list
   skillhouse tools list --agent planner --json
+  skillhouse tools list --tools skills     what a client gets of `mcp --tools skills`
 
+Tools that are not offered, and those that rules deny wholly, are not listed.
 A tool that a skill brings is called SKILL:TOOL; a model sees SKILL__TOOL. Skills' own code is off
 unless the profile or `[skill_code] enabled = true` turns it on.
 """
@@ -49,8 +52,9 @@ unless the profile or `[skill_code] enabled = true` turns it on.
 
 def _configure_tools(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = verbs.add_parser("list", help="list every tool that an agent has")
+    listing = verbs.add_parser("list", help="list the tools that an agent is offered")
     listing.add_argument("--agent", default="default", metavar="NAME", help="of this agent")
+    add_tools(listing)
     add_common(listing)
 
 
@@ -111,6 +115,7 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
         "--args", default="{}", metavar="JSON", help="the arguments as one JSON object, or @FILE"
     )
     parser.add_argument("--agent", default="default", metavar="NAME", help="call as this agent")
+    add_tools(parser)
     parser.add_argument(
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"
     )

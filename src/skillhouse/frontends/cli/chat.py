@@ -8,20 +8,26 @@ import sys
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_tools, house_of, positive
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.presentation.text import cut, one_line
 
 if TYPE_CHECKING:
     from skillhouse.frontends.chat.conversation import Answered, ChatConversation
-    from skillhouse.frontends.chat.transcript import Transcript, Transcripts
+    from skillhouse.frontends.chat.model_choice import Wanted
+    from skillhouse.frontends.chat.repl import Commands
+    from skillhouse.frontends.chat.screen import Screen
+    from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript, Transcripts
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
 
 STDIN_MAX = 1_048_576
+NOT_WHOLE = "[this answer is not whole]"
+"""The last line of a part of an answer, which must not pass for all of it in a pipe."""
 
 _EXAMPLES = """examples:
   skillhouse chat --model openai:gpt-5
@@ -44,6 +50,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible address")
     parser.add_argument("--key-variable", metavar="NAME", help="variable that holds the key")
     parser.add_argument("--agent", metavar="NAME", help="with this agent's skills and rules")
+    add_tools(parser)
     parser.add_argument(
         "--context-tokens", type=positive, metavar="N", help="summarise what is older than this"
     )
@@ -63,7 +70,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("`--resume` goes on with a transcript, so `--no-save` makes no sense")
     if options.json and options.print is None and not options.list:
         raise UsageError("`--json` goes with `--print` or `--list`")
-    with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+    channel = TerminalChannel(sys.stdin, terminal)
+    with house_of(options, channel=channel) as house:
         note_changes(house.approvals, terminal)
         from skillhouse.frontends.chat.transcript import Transcripts
 
@@ -73,7 +81,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         prompt = _prompt(options)
         if prompt is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError("a chat needs a terminal; without one use `--print`")
-        return _talk(house, kept, options, terminal, prompt)
+        return _talk(house, kept, options, terminal, prompt, channel)
 
 
 def _talk(
@@ -82,34 +90,62 @@ def _talk(
     options: argparse.Namespace,
     terminal: Terminal,
     prompt: Prompt | None,
+    channel: TerminalChannel,
 ) -> int:
-    try:
-        from skillhouse.frontends.chat.repl import Commands, Loop, line_reader, show, talk
-        from skillhouse.frontends.chat.screen import Screen, shown_logs
-    except (ModuleNotFoundError, MissingExtraError) as error:
-        module = getattr(error, "module", None) or getattr(error, "name", None) or "pydantic_ai"
-        raise MissingExtraError("chat", module) from error
-    # Otherwise the library prints an advertisement on terminals.
-    os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
-    width = terminal.width if sys.stderr.isatty() else None
-    screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None, width=width)
+    from skillhouse.frontends.chat.opening import Opening
+    from skillhouse.frontends.chat.repl import Loop, TypedLines, line_reader, start_lines, talk
+    from skillhouse.frontends.chat.screen import Screen, shown_logs
+
+    if find_spec("pydantic_ai") is None:
+        raise MissingExtraError("chat", "pydantic_ai")
+    screen = Screen(
+        sys.stdout,
+        sys.stderr,
+        quiet=prompt is not None,
+        width=terminal.width if sys.stderr.isatty() else None,
+        is_styled=terminal.is_styled and prompt is None,
+        is_watched=terminal.is_watched,
+    )
     with shown_logs(screen), ExitStack() as stack:
-        conversation = _conversation(house, kept, options, screen, stack)
-        commands = Commands(conversation, screen)
+        stack.callback(house.config_reload.subscribe(lambda news: screen.note(one_line(news.text))))
+        begun = _begin(house, kept, options, screen, stack)
+        if prompt is not None:
+            return _one_answer(begun, options, terminal, prompt, stack)
+        screen.note(start_lines(begun.asked.where, begun.session_id, begun.agent, begun.before))
         loop = stack.enter_context(Loop())
         stack.callback(lambda: loop.run(house.services.release_loop))
-        if prompt is None:
-            screen.note(commands.start_line(conversation.model))
-            talk(loop, commands, screen, line_reader(commands))
-            return 0
-        answered = _once(loop, conversation, commands, options, prompt)
+        opening = stack.enter_context(Opening(begun.commands))
+        lines = channel.host = TypedLines(screen, line_reader(opening))
+        talk(loop, opening, screen, lines)
+    return 0
+
+
+def _one_answer(
+    begun: Begun, options: argparse.Namespace, terminal: Terminal, prompt: Prompt, stack: ExitStack
+) -> int:
+    from skillhouse.frontends.chat.markdown import rendered
+    from skillhouse.frontends.chat.repl import Loop, show
+
+    begun.screen.working("loading the model's package")
+    stack.callback(begun.screen.idle)
+    commands = begun.commands()
+    conversation = commands.conversation
+    loop = stack.enter_context(Loop())
+    stack.callback(lambda: loop.run(begun.house.services.release_loop))
+    answered = _once(loop, conversation, commands, options, prompt)
+    begun.screen.idle()
     if answered is None:
         return 0
     if options.json:
         terminal.json(_value(conversation, answered))
-    elif answered.status == "ok" and answered.text:
-        terminal.document(answered.text)
-    show(answered, screen)
+    elif answered.text:
+        if terminal.is_styled:
+            terminal.write(rendered(answered.text, terminal.width))
+        else:
+            terminal.document(answered.text)
+        if answered.status != "ok":
+            terminal.line(NOT_WHOLE)
+    show(answered, begun.screen)
     if answered.status == "unreachable":
         return 3
     return 1 if answered.pending or answered.status != "ok" else 0
@@ -136,13 +172,64 @@ def _once(
     return found
 
 
-def _conversation(
-    house: Skillhouse, kept: Transcripts, options: argparse.Namespace, screen: Any, stack: ExitStack
-) -> ChatConversation:
-    """Return the conversation that the options describe, a new one or one that goes on."""
-    from skillhouse.frontends.chat.conversation import ChatConversation
-    from skillhouse.frontends.chat.models import Wanted, choose_model, model_of
-    from skillhouse.frontends.chat.stored_messages import known_secrets
+@dataclass(slots=True, kw_only=True)
+class Begun:
+    """A chat for which the library of the models has not been loaded yet."""
+
+    house: Skillhouse
+    screen: Screen
+    asked: Wanted
+    agent: str
+    session_id: str
+    transcript: Transcript | None
+    before: StoredTranscript | None
+    context_tokens: int | None
+    conversation: ChatConversation | None = None
+
+    def commands(self) -> Commands:
+        """Load what the conversation needs, and return it with its commands."""
+        # Without it the library prints an advertisement on terminals.
+        os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
+        try:
+            from skillhouse.frontends.chat.conversation import ChatConversation
+            from skillhouse.frontends.chat.models import model_of
+        except (ModuleNotFoundError, MissingExtraError) as error:
+            module = getattr(error, "module", None) or getattr(error, "name", None)
+            raise MissingExtraError("chat", module or "pydantic_ai") from error
+        from skillhouse.frontends.chat.repl import Commands
+        from skillhouse.frontends.chat.stored_messages import known_secrets
+
+        self.house.view(self.agent)
+        environment = self.house.config.places.environment
+        found = model_of(self.asked, environment)
+        self.house.services.enforcement.also_secret = tuple(found.secrets)
+        made = ChatConversation(
+            self.house,
+            found,
+            self.screen,
+            session_id=self.session_id,
+            agent=self.agent,
+            transcript=self.transcript,
+            known=known_secrets(environment, self.house.services.enforcement.secret_values),
+            context_tokens=self.context_tokens,
+        )
+        if self.before is not None:
+            made.restore(self.before)
+        if found.notice:
+            self.screen.note(found.notice)
+        self.conversation = made
+        return Commands(made, self.screen)
+
+
+def _begin(
+    house: Skillhouse,
+    kept: Transcripts,
+    options: argparse.Namespace,
+    screen: Screen,
+    stack: ExitStack,
+) -> Begun:
+    """Return the chat that the options describe, a new one or one that goes on."""
+    from skillhouse.frontends.chat.model_choice import Wanted, check, choose_model
 
     environment = house.config.places.environment
     transcript: Transcript | None = None
@@ -161,9 +248,8 @@ def _conversation(
         head,
         environment,
     )
+    check(asked)
     agent = options.agent or (head.agent if head else "default")
-    found = model_of(asked, environment)
-    house.view(agent)
     if transcript is None and not options.no_save:
         transcript = kept.begin(
             place=str(house.config.places.start),
@@ -173,28 +259,26 @@ def _conversation(
             key_variable=asked.key_variable,
         )
         stack.enter_context(closing(transcript))
-    house.services.enforcement.also_secret = tuple(found.secrets)
-    secret = house.services.enforcement.secret_values
-    made = ChatConversation(
-        house,
-        found,
-        screen,
-        session_id=transcript.id if transcript else f"unsaved-{time.time_ns():x}",
+    if before is not None and before.torn:
+        screen.note("the end of the conversation was cut off by a crash; the rest is there")
+    begun = Begun(
+        house=house,
+        screen=screen,
+        asked=asked,
         agent=agent,
+        session_id=transcript.id if transcript else f"unsaved-{time.time_ns():x}",
         transcript=transcript,
-        known=known_secrets(environment, secret),
+        before=before,
         context_tokens=options.context_tokens,
     )
-    if before is None and transcript is not None:
-        begun = transcript
-        stack.callback(lambda: None if made.history else begun.discard())
-    elif before is not None:
-        made.restore(before)
-        if before.torn:
-            screen.note("the end of the conversation was cut off by a crash; the rest is there")
-    if found.notice:
-        screen.note(found.notice)
-    return made
+
+    def discard_empty() -> None:
+        made = begun.conversation
+        if transcript is not None and before is None and not (made and made.history):
+            transcript.discard()
+
+    stack.callback(discard_empty)
+    return begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,7 +180,8 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     elif options.fix:
         raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
     else:
-        found = tuple(_of_client(configs, options, client) for client in options.clients)
+        tools = _Tools(options, configs, terminal)
+        found = tuple(_of_client(configs, options, client, tools) for client in options.clients)
     if options.json:
         terminal.json([dataclasses.asdict(change) for change in found])
     elif options.action == "status":
@@ -194,7 +196,66 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     return 0 if all(is_well) else 1
 
 
-def _of_client(configs: ClientConfigs, options: argparse.Namespace, client: str) -> Change:
+ALL_TOOLS = ("all",)
+TOOLS_QUESTION = """\
+which tools should the client get?
+  skills  those that find, load and read skills. For all else it has its own shell and file tools,
+          which skillhouse neither guards nor records.
+  all     also read, write, edit, exec, fetch and the others, under your rules. The client's own
+          shell stays beside them: skillhouse guards only what goes through skillhouse.
+tools [all]: """
+_MEANS = {
+    ("skills",): "tools: skills. What the client does with its own shell and files is not guarded",
+    ALL_TOOLS: "tools: all. The client keeps its own shell beside them: skillhouse guards only "
+    "what goes through skillhouse; `--tools skills` offers the tools about skills only",
+}
+
+
+class _Tools:
+    """Which tools a client's entry names: of the flag, of the entry that is there, or asked for."""
+
+    def __init__(
+        self, options: argparse.Namespace, configs: ClientConfigs, terminal: Terminal
+    ) -> None:
+        self._options = options
+        self._configs = configs
+        self._terminal = terminal
+        self._answer: tuple[str, ...] = ()
+
+    def of(self, client: str, where: str) -> tuple[str, ...]:
+        """Return what follows `mcp` in the entry; nothing where nobody has chosen."""
+        chosen: tuple[str, ...] = self._options.tools or self._kept(client, where) or self._asked()
+        self._terminal.note(_MEANS.get(chosen or ALL_TOOLS, f"tools: {shown(', '.join(chosen))}"))
+        return ("--tools", ",".join(chosen)) if chosen else ()
+
+    def _kept(self, client: str, where: str) -> tuple[str, ...]:
+        words = self._configs.arguments(client, where=where, name=self._options.name)
+        if "--tools" not in words[:-1]:
+            return ()
+        return tuple(filter(None, words[words.index("--tools") + 1].split(",")))
+
+    def _asked(self) -> tuple[str, ...]:
+        if self._options.json or not is_at_terminal():
+            return ()
+        while not self._answer:
+            self._terminal.prompt(TOOLS_QUESTION)
+            line = sys.stdin.readline()
+            if line.strip() in ("skills", "all"):
+                self._answer = (line.strip(),)
+            elif line == "\n":
+                self._answer = ALL_TOOLS
+            elif not line:
+                raise UsageError("nothing was chosen; give `--tools skills` or `--tools all`")
+        return self._answer
+
+
+def is_at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _of_client(
+    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: _Tools
+) -> Change:
     where = "project" if options.project else "user"
     common: dict[str, Any] = {
         "where": where,
@@ -209,6 +270,7 @@ def _of_client(configs: ClientConfigs, options: argparse.Namespace, client: str)
         arguments += ["--agent", options.agent]
     if options.user != "local":
         arguments += ["--user", options.user]
+    arguments += tools.of(client, where)
     return configs.install(client, arguments=arguments, **common)
 
 

@@ -64,6 +64,23 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--no-cache", action="store_true", help="read every file again")
 
 
+def add_tools(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tools",
+        type=tool_names,
+        metavar="LIST",
+        help="offer these tools only: all, skills (the tools about skills), or NAME,NAME…",
+    )
+
+
+def tool_names(text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas, for argparse."""
+    names = tuple(filter(None, (name.strip() for name in text.split(","))))
+    if not names:
+        raise argparse.ArgumentTypeError("expected all, skills, or names with commas between them")
+    return names
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 
@@ -97,18 +114,28 @@ def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Ski
         profile=options.profile,
         roots=tuple(str(Path(start, root)) for root in options.roots) if options.roots else None,
         cache=False if options.no_cache else None,
+        tools=getattr(options, "tools", None),
     )
     return Skillhouse(configured(places, flags), channel=channel)
 
 
 def positive(text: str) -> int:
     """Return a number of at least 1, for argparse."""
+    return _number_from(1, text)
+
+
+def natural(text: str) -> int:
+    """Return a number of at least 0, for argparse."""
+    return _number_from(0, text)
+
+
+def _number_from(least: int, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got `{text}`")
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least}, got `{text}`")
     return number
 
 

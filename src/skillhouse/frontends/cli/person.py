@@ -7,12 +7,13 @@ with the user's rights can change the state's files as well (docs/decisions/0164
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import anyio
 
@@ -205,6 +206,8 @@ TERMINAL = Path("/dev/tty")
 """The terminal of this process, also where another program holds its stdin and stdout."""
 LINE_MAX = 1_000
 """Bytes of an answer; the line discipline gives no more than 4,096 at once."""
+PASTE_SECONDS = 0.05
+"""Silence that ends what is pasted."""
 
 _ANSWERS = {
     "y": Answer.ONCE,
@@ -222,8 +225,21 @@ _ANSWERS = {
 """The words that approve (seeds.md section 1.1); any other denies."""
 
 
+class QuestionHost(Protocol):
+    """A conversation at the terminal, in which a question appears."""
+
+    def question(self) -> AbstractContextManager[None]:
+        """Leave the terminal to the question and its answer."""
+
+    def keep(self, text: str) -> bool:
+        """Keep a text that is no answer; return whether the question is asked again."""
+
+
 class TerminalChannel:
     """Asks on the process's terminal; without one, `ask` returns None."""
+
+    host: QuestionHost | None = None
+    """Takes what is typed and is no answer; without one it denies."""
 
     def __init__(
         self,
@@ -259,12 +275,21 @@ class TerminalChannel:
             terminal.note(f"\n{one_line(request.title)}")
             terminal.note("  this is not decided here: decide it on the page of `skillhouse up`")
             return None
-        show_request(request, terminal.note)
+        with self.host.question() if self.host else nullcontext():
+            show_request(request, terminal.note)
+            if Answer.ALWAYS in allowed_answers(request):
+                terminal.note("  a narrower rule may follow s, p or a: `a RULE`")
+            while (reply := await self._answered(request, file, terminal)) is None:
+                pass
+        return reply
+
+    async def _answered(
+        self, request: ApprovalRequest, file: TextIO, terminal: Terminal
+    ) -> Reply | None:
+        """Read one answer; None for a text that was kept: the question is asked again."""
         choices = allowed_answers(request)
         _forget_typed(file)
         words = "y once, s this session, p this project, a always, n no"
-        if Answer.ALWAYS in choices:
-            terminal.note("  a narrower rule may follow s, p or a: `a RULE`")
         terminal.prompt(f"Allow? ({words if Answer.ALWAYS in choices else 'y once, n no'}) ")
         # A thread that waits for the line would keep the process alive after Ctrl-C.
         await anyio.wait_readable(file)
@@ -274,17 +299,38 @@ class TerminalChannel:
         rules: tuple[str, ...] = ()
         if message and (lasting := _ANSWERS.get(word.lower())) in LASTING and lasting in choices:
             answer, rules = lasting, (message,)
+        is_no = word.lower() in ("n", "no")
+        # The end of the input is no line, and denies.
+        if self.host and text and not is_no and (answer is Answer.NO or _is_prose(rules, request)):
+            return self._kept(self.host, text + _rest(file), terminal)
         if answer is not Answer.NO and answer not in choices:
             terminal.note(f"{answer.value} is not possible here; taken as once")
             answer = Answer.ONCE
-        is_no = answer is Answer.NO and word.lower() in ("n", "no")
         return Reply(
             answer=answer,
             by=OWNER,
             channel="terminal",
-            message=message if is_no else "",
+            message=message if is_no and answer is Answer.NO else "",
             rules=rules,
         )
+
+    def _kept(self, host: QuestionHost, text: str, terminal: Terminal) -> Reply | None:
+        if not text.strip():
+            return None
+        if not host.keep(text.strip()):
+            return Reply(answer=Answer.NO, by=OWNER, channel="terminal")
+        terminal.note("  kept as your next message; the call still waits for one of the answers")
+        return None
+
+
+def _is_prose(rules: tuple[str, ...], request: ApprovalRequest) -> bool:
+    """Return whether what follows a lasting word is no rule, as in `a different file, please`."""
+    offered = [one for pattern in request.patterns for one in (pattern.text, pattern.pattern)]
+    heads = [one.split(maxsplit=1)[0] for one in offered if one.strip()]
+    return any(
+        not any(rule.startswith(head) or head.startswith(rule.split()[0]) for head in heads)
+        for rule in rules
+    )
 
 
 def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
@@ -321,6 +367,14 @@ def _forget_typed(file: TextIO) -> None:
 
     with suppress(termios.error):
         termios.tcflush(file.fileno(), termios.TCIFLUSH)
+
+
+def _rest(file: TextIO) -> str:
+    """Return what was pasted together with a line: it is no answer to the question either."""
+    text = ""
+    while select.select([file], [], [], PASTE_SECONDS)[0] and (line := _line(file)):
+        text += line
+    return text
 
 
 def _line(file: TextIO) -> str:

@@ -10,16 +10,18 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse.frontends.cli.options import UsageError, Verb, add_place, house_of, port
+from skillhouse.frontends.cli.options import UsageError, Verb, add_place, add_tools, house_of, port
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import ConfigNews
 
 _UP_EXAMPLES = """examples:
   skillhouse up
@@ -64,6 +66,7 @@ def _configure_up(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="answer /mcp without the token; every program of this machine can call tools then",
     )
+    add_tools(parser)
     add_place(parser)
 
 
@@ -122,6 +125,7 @@ _MCP_EXAMPLES = """examples:
   skillhouse mcp -C ~/project --agent reviewer
   skillhouse mcp install codex                   add the server to Codex's configuration
   skillhouse mcp install claude-code --project   in .mcp.json of this project
+  skillhouse mcp install codex --tools skills    only the tools about skills
   skillhouse mcp status                          which clients have it; 1 when an entry is unsafe
   skillhouse mcp status --fix                    mend what starts it unsafely
   skillhouse mcp uninstall codex
@@ -159,6 +163,7 @@ def _configure_mcp(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", default="local", metavar="NAME", help="the user that the audit log names (local)"
     )
+    add_tools(parser)
     parser.add_argument("--log", action="store_true", help="say on stderr what goes wrong")
     clients = parser.add_argument_group("clients' configurations")
     clients.add_argument("--project", action="store_true", help="the project's, not the user's")
@@ -195,7 +200,17 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
         # Without any handler Python prints warnings to stderr.
         logging.getLogger().addHandler(logging.NullHandler())
     with house_of(options) as house:
+        if not options.log:
+            house.config_reload.subscribe(_print_news)
         return serve(house, agent=options.agent, user=options.user)
+
+
+def _print_news(news: ConfigNews) -> None:
+    """Print what became of a changed configuration where clients keep the log of a server."""
+    from skillhouse.frontends.presentation.text import one_line
+
+    with suppress(OSError):
+        print(f"skillhouse: {one_line(news.text)}", file=sys.stderr, flush=True)
 
 
 PORT = 8700

@@ -44,6 +44,7 @@ class Terminal:
                 reconfigure(errors="backslashreplace")
         self.is_watched = errors.isatty() and environment.get("TERM") != "dumb"
         """Whether a line of talk can be written over."""
+        self.is_styled = self._coloured[output]
         self.width = min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX)
 
     def write(self, text: str) -> None:
@@ -184,10 +185,10 @@ class ReadingProgress:
             self._is_shown = False
 
 
-def prepare_search(house: Skillhouse, terminal: Terminal) -> None:
-    """Bring the search index up to date; `SearchError` if SQLite has no full-text module."""
+def prepare_search(house: Skillhouse, terminal: Terminal, *, agent: str = "default") -> None:
+    """Bring an agent's search index up to date; `SearchError` if SQLite has no full-text module."""
     progress = ReadingProgress(terminal)
     try:
-        house.view().search.index(progress)
+        house.view(agent).search.index(progress)
     finally:
         progress.end()

@@ -100,6 +100,8 @@ class Status:
     """The first skills that rules deny."""
     audit: tuple[Trouble, ...]
     """Faults of the audit log."""
+    config_fault: str
+    """Why the configuration files cannot be used, while their earlier content is; or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,7 @@ class StatusReader:
                 skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
                 denied=tuple(self._denied(skill) for skill in scan.view.hidden[:PAGE_SKILLS]),
                 audit=self._audit.look(),
+                config_fault=self._house.config_reload.fault,
             )
 
     def _searched(self, scan: SkillScan, query: str) -> tuple[Skill, ...]:
@@ -285,6 +288,7 @@ def status_value(status: Status) -> dict[str, Any]:
         "diagnostics": len(scan.index.diagnostics),
         "errors": scan.errors,
         "audit": [{"code": one.code, "message": one.message} for one in status.audit],
+        "config_fault": status.config_fault,
         "catalog": scan.catalog,
         "roots": [{**asdict(root), "path": str(root.path)} for root in scan.roots],
     }

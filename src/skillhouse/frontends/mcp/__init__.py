@@ -13,6 +13,7 @@ from importlib.util import find_spec
 import anyio
 
 from skillhouse.floor import MissingExtraError, needs_extra
+from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
 from skillhouse.frontends.mcp.handshake import FastHandshake, MessageReader, claimed
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.text import sendable
@@ -36,18 +37,22 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
     with claimed() as (source, sink):
         late = Prompts(profile=house.policy.profile, has_skills=True, catalog=house.catalog)
         fast_handshake = FastHandshake(late.without_list())
-        reader = MessageReader(source, sink, fast_handshake)
-        reader.start()
-        # Instructions first, since they need only the skills: the tools take as long again.
-        fast_handshake.set_instructions(sendable(house.view(agent).prompts().instructions()))
-        listing = ToolListing(house, agent)
-        fast_handshake.set_tools(listing.tools())
-        with needs_extra("mcp"), _no_collection():
-            from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - an extra.
-            from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
-        reader.end_fast_handshake()
-        server = SkillhouseServer(house, listing, agent=agent, user=user)
-        anyio.run(serve_wire, server, reader, fast_handshake, sink)
+        watch = ClosedPipeWatch(source, sink)
+        reader = MessageReader(source, sink, fast_handshake, watch)
+        with watch.ended_by_signals():
+            reader.start()
+            watch.start()
+            # Instructions first, since they need only the skills: the tools take as long again.
+            instructions = house.view(agent).prompts().instructions()
+            fast_handshake.set_instructions(sendable(instructions))
+            listing = ToolListing(house, agent)
+            fast_handshake.set_tools(listing.tools())
+            with needs_extra("mcp"), _no_collection():
+                from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - an extra.
+                from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
+            reader.end_fast_handshake()
+            server = SkillhouseServer(house, listing, agent=agent, user=user)
+            anyio.run(serve_wire, server, reader, fast_handshake, watch, sink)
     return 0
 
 

@@ -67,7 +67,7 @@ class ApprovalBridge:
         """
         self._house = house
         self._who = who
-        self._answers_count = is_persons and house.config.approvals.elicitation
+        self._is_persons = is_persons
         self._session = secrets.token_hex(8)
         self.flow = InputRequiredFlow(house, who)
         self.connections = ClientConnections(house.approvals.connections)
@@ -82,7 +82,7 @@ class ApprovalBridge:
         ids = ids_of(context, self._session)
         caller = {**self._who, **self.connections.caller(context), **ids}
         client, approval_id = ElicitationClient(), ""
-        if self._answers_count:
+        if self._is_persons and self._house.config.approvals.elicitation:
             client = elicitation_client(context, caller["session_id"])
             try:
                 approval_id = await in_thread(lambda: self.flow.answered(params, caller))

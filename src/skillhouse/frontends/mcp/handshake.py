@@ -16,6 +16,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import skillhouse
+from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
+from skillhouse.frontends.mcp.messages import (
+    MESSAGE_MAX,
+    EnvelopeScan,
+    RefusedMessage,
+    read_message,
+    too_long,
+)
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions that begin with `initialize`, oldest first; later ones do not."""
@@ -40,8 +48,8 @@ class FastHandshake:
 
     def __init__(self, without_list: str = "") -> None:
         """Store the instructions for a client that asks before the skills are known."""
-        self.handshake: list[bytes] = []
-        """The lines of the handshake so far, which the SDK needs as well."""
+        self.handshake: list[Mapping[str, Any]] = []
+        """The messages of the handshake so far, which the SDK needs as well."""
         self.request_id: int | str | None = None
         """Id of the `initialize` that was answered."""
         self._instructions = without_list
@@ -58,27 +66,26 @@ class FastHandshake:
         self._tools = tools
         self._has_tools.set()
 
-    def answer(self, line: bytes) -> bytes | None:
+    def answer(self, message: Mapping[str, Any]) -> bytes | None:
         """Return the line to write, empty for a notification; None leaves the message to the SDK.
 
-        >>> FastHandshake().answer(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        >>> FastHandshake().answer({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        b'{"jsonrpc": "2.0", "id": 1, "result": {}}\\n'
         """
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
         match len(self.handshake), message:
+            case _, {"method": "ping", "id": request_id} if is_plain_ping(message):
+                return _answer(request_id, {})
             case 0, {"method": "server/discover"} if _is_enveloped(message):
                 return _answer(message["id"], _discovered(self._instructions_field()))
             case 0, {"method": "tools/list"} if _is_enveloped(message):
                 return self._listed(message["id"], _modern)
             case 0, {"method": "initialize"} if _is_plain(message):
-                self.handshake.append(line)
+                self.handshake.append(message)
                 self.request_id = message["id"]
                 wanted = message["params"]["protocolVersion"]
                 return _answer(message["id"], _initialized(wanted, self._instructions_field()))
             case 1, {"method": "notifications/initialized"} if "id" not in message:
-                self.handshake.append(line)
+                self.handshake.append(message)
                 return b""
             case 2, {"jsonrpc": "2.0", "id": int() | str() as request_id, "method": "tools/list"}:
                 params = message.get("params")
@@ -98,6 +105,16 @@ class FastHandshake:
         if self._tools is None:
             return None
         return _answer(request_id, shaped({"tools": list(self._tools)}))
+
+
+def is_plain_ping(message: Mapping[str, Any]) -> bool:
+    """Whether this is a ping of a revision with a handshake, which may come before it."""
+    match message:
+        case {"method": "ping", "id": _, "params": {"_meta": {**meta}}}:
+            return f"{META}protocolVersion" not in meta
+        case {"method": "ping", "id": _}:
+            return True
+    return False
 
 
 def _answer(request_id: int | str, result: Mapping[str, Any]) -> bytes:
@@ -191,8 +208,6 @@ def _is_plain(message: Any) -> bool:
     return False
 
 
-MESSAGE_MAX = 8 * 1_048_576
-"""Bytes of one message (DESIGN, bounds: RPC frame 8 MiB)."""
 CHUNK = 65_536
 
 
@@ -215,6 +230,10 @@ def claimed() -> Iterator[tuple[int, int]]:
         os.dup2(sink, 1)
 
 
+Incoming = Mapping[str, Any] | RefusedMessage | None
+"""A message, or one to answer with an error; None at the end."""
+
+
 class MessageReader:
     """Reads messages in a thread of its own; the fast handshake answers the first ones at once.
 
@@ -222,12 +241,15 @@ class MessageReader:
     until `end_fast_handshake` returns.
     """
 
-    def __init__(self, source: int, sink: int, fast_handshake: FastHandshake) -> None:
+    def __init__(
+        self, source: int, sink: int, fast_handshake: FastHandshake, watch: ClosedPipeWatch
+    ) -> None:
         self._source = source
         self._sink = sink
         self._fast_handshake: FastHandshake | None = fast_handshake
+        self._watch = watch
         self._answering = threading.Lock()
-        self._take: Callable[[bytes | None], object] | None = None
+        self._take: Callable[[Incoming], object] | None = None
         self._taken = threading.Event()
 
     def start(self) -> None:
@@ -238,59 +260,66 @@ class MessageReader:
         with self._answering:
             self._fast_handshake = None
 
-    def hand_over(self, take: Callable[[bytes | None], object]) -> None:
-        """Pass all messages that were not answered to `take`, in the reader's thread.
-
-        `take` gets b"" at the end, and None for a message of more than `MESSAGE_MAX` bytes.
-        """
+    def hand_over(self, take: Callable[[Incoming], object]) -> None:
+        """Pass all messages that were not answered to `take`, in the reader's thread."""
         self._take = take
         self._taken.set()
 
     def _run(self) -> None:
         for line in lines(self._source):
-            if not self._answered_fast(line):
-                self._deliver(line)
-        self._deliver(b"")
+            message = line if isinstance(line, RefusedMessage) else read_message(line)
+            if not self._answered_fast(message):
+                self._deliver(message)
+        self._watch.source_is_read()
+        self._deliver(None)
 
-    def _answered_fast(self, line: bytes | None) -> bool:
+    def _answered_fast(self, message: Mapping[str, Any] | RefusedMessage) -> bool:
         """Answer a message by the fast handshake; the first that it cannot answer ends it."""
         with self._answering:
             if self._fast_handshake is None:
                 return False
-            answer = None if line is None else self._fast_handshake.answer(line)
+            if isinstance(message, RefusedMessage):
+                answer: bytes | None = b"".join(each + b"\n" for each in message.answers())
+            else:
+                answer = self._fast_handshake.answer(message)
             if answer is None:
                 self._fast_handshake = None
                 return False
-            # The next read notices that the client is gone.
+            # The watch notices that the client is gone.
             with suppress(OSError):
                 write_all(self._sink, answer)
             return True
 
-    def _deliver(self, line: bytes | None) -> None:
+    def _deliver(self, message: Incoming) -> None:
         self._taken.wait()
         if self._take is not None:
-            self._take(line)
+            self._take(message)
 
 
-def lines(source: int) -> Iterator[bytes | None]:
-    """Yield the non-blank lines of a descriptor; None for one that is too long."""
+def lines(source: int) -> Iterator[bytes | RefusedMessage]:
+    """Yield the non-blank lines of a descriptor; one that is too long as a refused message."""
     held = bytearray()
-    too_long = False
+    scan: EnvelopeScan | None = None
     while chunk := os.read(source, CHUNK):
         *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            held += end
-            if too_long or len(held) > MESSAGE_MAX:
-                yield None
+        for part, is_end in (*((end, True) for end in ends), (rest, False)):
+            held += part
+            if scan is None and len(held) > MESSAGE_MAX:
+                scan = EnvelopeScan()
+            if scan is not None:
+                scan.feed(bytes(held))
+                held.clear()
+            if not is_end:
+                continue
+            if scan is not None:
+                yield too_long(scan)
             elif held.strip():
                 yield bytes(held)
             held.clear()
-            too_long = False
-        held += rest
-        if len(held) > MESSAGE_MAX:
-            held.clear()
-            too_long = True
-    if held.strip():
+            scan = None
+    if scan is not None:
+        yield too_long(scan)
+    elif held.strip():
         yield bytes(held)
 
 

@@ -15,6 +15,8 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.mcp.http_messages import MessageFilter
+from skillhouse.frontends.mcp.messages import MESSAGE_MAX
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse
 
@@ -48,6 +50,7 @@ class McpOverHttp:
         self._manager: Any = None
         self._server: Any = None
         self._starting = anyio.Lock()
+        self._checked = MessageFilter(self._answer)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -66,6 +69,9 @@ class McpOverHttp:
             # The guard has checked the header if present; a browser's cookie opens pages only.
             await _refuse(send)
             return
+        await self._checked(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._starting:
             if self._manager is None:
                 if self._tasks is None:
@@ -93,8 +99,9 @@ class McpOverHttp:
     async def _run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         if find_spec("mcp") is None:
             raise MissingExtraError("mcp", "mcp")
-        managers = await anyio.to_thread.run_sync(
-            import_module, "mcp.server.streamable_http_manager"
+        # In a thread, since importing the SDK takes a while.
+        stores = await anyio.to_thread.run_sync(
+            import_module, "skillhouse.frontends.mcp.event_store"
         )
         from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - the SDK.
 
@@ -106,7 +113,7 @@ class McpOverHttp:
             is_persons=self._needs_key,
         )
         self._server = server
-        manager = managers.StreamableHTTPSessionManager(app=server.sdk)
+        manager = stores.ResumableSessions(app=server.sdk, max_request_body_size=MESSAGE_MAX)
         async with manager.run():
             task_status.started(manager)
             await anyio.sleep_forever()

@@ -74,6 +74,7 @@ class SkillhouseServer:
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
+        self._calls = 0
         self.sdk = _NotifyingServer(
             listing,
             version=skillhouse.__version__,
@@ -92,9 +93,16 @@ class SkillhouseServer:
     def options(self) -> InitializationOptions:
         return self.sdk.create_initialization_options()
 
+    def is_idle(self) -> bool:
+        """Whether no call runs that still has to record its outcome."""
+        return self._calls == 0
+
     async def _list_tools(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        if params is not None and params.cursor is not None:
+            # All tools are on the first page, so no cursor is ours.
+            raise MCPError(types.INVALID_PARAMS, "unknown cursor")
         # This answer itself shows the client a change.
         self._listing.changed_lately()
         tools = [types.Tool.model_validate(tool) for tool in self._listing.tools()]
@@ -105,6 +113,7 @@ class SkillhouseServer:
     ) -> types.CallToolResult | types.InputRequiredResult:
         if self._listing.changed_lately():
             await self._announce()
+        self._calls += 1
         try:
             result = await self._bridge.call_with_approval(
                 context,
@@ -127,6 +136,8 @@ class SkillhouseServer:
             # The edge of the process: a traceback is for our log, never for a model.
             logger.exception("tools/call %s", params.name)
             return _answer("the call failed inside skillhouse", is_error=True)
+        finally:
+            self._calls -= 1
         if isinstance(result, types.InputRequiredResult):
             return result
         return _answer(result.content, is_error=result.is_error)

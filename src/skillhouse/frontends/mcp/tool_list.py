@@ -45,7 +45,12 @@ class ToolListing:
         self._seen = self._visible()
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return the agent's tools in the protocol's form, all from one snapshot."""
+        """Return the agent's tools in the protocol's form, all from one snapshot.
+
+        There are none of an agent that was removed from the configuration meanwhile.
+        """
+        if not self._is_known():
+            return []
         bound = self._house.policy.profile.catalog.tool_chars
         return [
             _described(tool, None if bound == "none" else bound)
@@ -54,6 +59,8 @@ class ToolListing:
 
     def instructions(self) -> str:
         """Return the server's instructions; empty without skills."""
+        if not self._is_known():
+            return ""
         return sendable(self._house.view(self._agent).prompts().instructions())
 
     def changed_lately(self) -> bool:
@@ -68,6 +75,8 @@ class ToolListing:
         return self._seen != before
 
     def menu(self) -> tuple[Invocable, ...]:
+        if not self._is_known():
+            return ()
         return self._menu_of(self._house.view(self._agent))
 
     def _menu_of(self, view: AgentView) -> tuple[Invocable, ...]:
@@ -75,7 +84,13 @@ class ToolListing:
             self._menu = view, view.menu.entries()
         return self._menu[1]
 
+    def _is_known(self) -> bool:
+        self._house.config_reload.check()
+        return self._agent in self._house.config.agents
+
     def _visible(self) -> Seen:
+        if not self._is_known():
+            return ()
         view = self._house.view(self._agent)
         return (
             tuple((skill.name, skill.description, skill.file) for skill in view.listed.skills),

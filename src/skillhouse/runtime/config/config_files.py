@@ -51,13 +51,13 @@ from skillhouse.runtime.config.config_values import (
     Settings,
     SignerSettings,
     SkillCodeSettings,
+    tool_lists,
 )
 from skillhouse.runtime.config.rule_tables import (
     TriedExamples,
     try_examples,
     with_each_pattern,
 )
-from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
@@ -133,6 +133,7 @@ def load_config(
             },
         },
         preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
+        **tool_lists(managed, flags or Settings(), user, agents=merged.agents or {}),
         skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
         net=merged.net or NetSettings(),
         remotes=merged.remotes or (),
@@ -260,7 +261,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
-            refuse_unknown(agent, frozenset({"preload", "rules", "skill"}), "agent key", path)
+            refuse_unknown(agent, frozenset({"preload", "rules", "skill", "tools"}), "agent key", path)
             refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(with_each_pattern(table, path), Settings)
@@ -344,13 +345,9 @@ _OTHER_VARIABLES = frozenset(
 )
 
 
-def configured(places: Locations, flags: Settings | None = None) -> Config:
-    """Return the configuration for `places`; a trusted project's file is included."""
-    config = load_config(places, flags)
-    project = project_of(places.start)
-    if TrustStore(config.state_directory).is_trusted(project):
-        config = load_config(places, flags, project=project)
-    return config
+def managed_rules(places: Locations) -> tuple[Rule, ...]:
+    """Return the rules of the managed file; ConfigError if it cannot be used."""
+    return _ConfigFile(places.managed_file).settings().rules or ()
 
 
 def project_of(start: Path) -> Path:
@@ -364,25 +361,6 @@ def profile_of(config: Config) -> Profile:
     policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
     extensions = config.extensions.over(profile.extensions)
     return dataclasses.replace(profile, parse_policy=policy, extensions=extensions)
-
-
-def overridden(config: Config, overrides: dict[str, Any]) -> Config:
-    """Return a configuration with some values replaced; ConfigError for unknown ones."""
-    if "roots" in overrides:
-        overrides = {**overrides, "roots": tuple(Path(root) for root in overrides["roots"])}
-    try:
-        return dataclasses.replace(config, **overrides)
-    except TypeError as error:
-        raise _unknown_override(overrides, error) from None
-
-
-def _unknown_override(overrides: dict[str, Any], error: TypeError) -> Exception:
-    known = [field.name for field in dataclasses.fields(Config)]
-    for key in overrides:
-        if key not in known:
-            suggestion = next(iter(nearest(key, known)), "")
-            return ConfigError(f"unknown setting `{key}`", key=key, suggestion=suggestion)
-    return error
 
 
 def safe_path(environment: Mapping[str, str], start: Path) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, Diagnostic, Locations
@@ -17,6 +17,8 @@ from skillhouse.remote import RemoteSource
 from skillhouse.skill import Extensions
 from skillhouse.tools import WriteGate
 
+ALL_TOOLS = ("all",)
+"""The list that leaves no tool out."""
 DIGEST = r"skilltree1:[0-9a-f]{64}"
 PACKAGES_MAX = 2
 """Directories of packages beside those of a skill: for all skills, and of the host."""
@@ -193,6 +195,8 @@ class AgentSettings:
     counts, as the profile says (S004-54, S004-56)."""
     preload: tuple[str, ...] = ()
     """Skills whose texts the agent gets before it begins."""
+    tools: tuple[str, ...] | None = None
+    """What it is offered, by name or pattern, `skills` or `all`; None is as for any agent."""
 
     @property
     def skill_rules(self) -> tuple[Rule, ...]:
@@ -235,6 +239,8 @@ class Settings:
     """Servers whose skills are listed here too; no project names one."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
+    tools: tuple[str, ...] | None = None
+    """The tools that agents without a list of their own are offered."""
     net: NetSettings | None = None
     """What may be reached; a file sets all of it or leaves it as it is."""
     remotes: tuple[RemoteSource, ...] | None = None
@@ -245,6 +251,23 @@ class Settings:
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
     """A directory for the log's signed checkpoints, best on another machine."""
+
+
+Stamp = tuple[int | str, ...]
+"""What changes when a file is another one; see `config_source.stamp`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSource:
+    """What a configuration was read from, and what its files were then."""
+
+    flags: Settings | None
+    stamps: Mapping[Path, Stamp]
+    """Of each file that decides, present or not, taken before it was read."""
+    is_trusted: bool
+    """Whether the project was trusted, whose file counts only then."""
+    loaded: Config
+    """As read; a program may have replaced values since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +306,12 @@ class Config:
     """Each agent's patterns of skills; the profile says how they are read."""
     preload: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The skills whose texts each agent gets before it begins."""
+    offered_tools: tuple[str, ...] = ALL_TOOLS
+    """The tools that an agent is offered, by name or pattern, `skills` or `all`."""
+    agent_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same of agents that have a list of their own."""
+    tool_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Lists that hold besides, by what sets them: no agent is offered what one does not name."""
     net: NetSettings = field(default_factory=NetSettings)
     """What may be reached."""
     remotes: tuple[RemoteSource, ...] = ()
@@ -297,7 +326,45 @@ class Config:
     """Where the log's signed checkpoints are kept; None is beside the log."""
     problems: tuple[Diagnostic, ...] = ()
     """What is wrong with the project's file, which costs what that file sets."""
+    source: ConfigSource | None = field(default=None, compare=False, repr=False)
+    """Where it was read from; None for one that a program made, which no file changes."""
+
+    def tool_lists(self, agent: str) -> tuple[tuple[str, ...], ...]:
+        """Return the lists of an agent's tools; it is offered what each of them names."""
+        return (self.agent_tools.get(agent, self.offered_tools), *self.tool_limits.values())
+
+    def all_tool_lists(self) -> dict[str, tuple[str, ...]]:
+        """Return the lists that leave tools out, by what sets each."""
+        agents = {f"agents.{name}.tools": named for name, named in self.agent_tools.items()}
+        lists = {"tools": self.offered_tools, **agents, **self.tool_limits}
+        return {key: named for key, named in lists.items() if named != ALL_TOOLS}
 
     def at(self, start: Path) -> Config:
         """Return the same configuration for another working directory."""
         return dataclasses.replace(self, places=dataclasses.replace(self.places, start=start))
+
+
+class ToolLists(TypedDict):
+    """The lists of tools as fields of `Config`."""
+
+    offered_tools: tuple[str, ...]
+    agent_tools: Mapping[str, tuple[str, ...]]
+    tool_limits: Mapping[str, tuple[str, ...]]
+
+
+def tool_lists(
+    managed: Settings, flags: Settings, user: Settings, *, agents: Mapping[str, AgentSettings]
+) -> ToolLists:
+    """Return the lists of tools: the managed one and the flag only make an agent's list shorter.
+
+    >>> flags = Settings(tools=("skills",))
+    >>> tool_lists(Settings(), flags, Settings(), agents={})["tool_limits"]
+    {'--tools': ('skills',)}
+    """
+    limits = {"managed `tools`": managed.tools, "--tools": flags.tools}
+    own = {name: agent.tools for name, agent in agents.items()}
+    return ToolLists(
+        offered_tools=ALL_TOOLS if user.tools is None else user.tools,
+        agent_tools={name: named for name, named in own.items() if named is not None},
+        tool_limits={key: named for key, named in limits.items() if named is not None},
+    )

@@ -1,0 +1,75 @@
+"""The values of a configuration that a program sets itself, as keywords of `Skillhouse`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from skillhouse.floor import ConfigError, nearest
+from skillhouse.runtime.config.config_values import Config
+
+if TYPE_CHECKING:
+    from skillhouse.approval import ApprovalSettings
+    from skillhouse.floor import Diagnostic, Locations
+    from skillhouse.permission import Layer, Rule
+    from skillhouse.remote import RemoteSource
+    from skillhouse.runtime.config.config_values import (
+        ExtensionSettings,
+        McpServerSettings,
+        MemorySettings,
+        NetSettings,
+        ProtectionSettings,
+        SignerSettings,
+        SkillCodeSettings,
+    )
+    from skillhouse.tools import WriteGate
+
+
+class ConfigFields(TypedDict, total=False):
+    """The fields of `Config` as keywords; a test compares them."""
+
+    places: Locations
+    profile: str
+    roots: Sequence[str | Path]
+    catalog_budget_tokens: int | None
+    yaml_fast_path: bool
+    cache_directory: Path | None
+    state_directory: Path
+    layers: tuple[Layer, ...]
+    exec_environment: tuple[str, ...]
+    approvals: ApprovalSettings
+    write_gate: WriteGate
+    extensions: ExtensionSettings
+    skill_code: SkillCodeSettings
+    protection: ProtectionSettings
+    memory: MemorySettings
+    mcp_servers: tuple[McpServerSettings, ...]
+    agents: Mapping[str, Layer]
+    skill_rules: Mapping[str, tuple[Rule, ...]]
+    preload: Mapping[str, tuple[str, ...]]
+    offered_tools: tuple[str, ...]
+    agent_tools: Mapping[str, tuple[str, ...]]
+    tool_limits: Mapping[str, tuple[str, ...]]
+    net: NetSettings
+    remotes: tuple[RemoteSource, ...]
+    remote_directory: Path
+    signer: SignerSettings
+    assignees: frozenset[str]
+    audit_checkpoints: Path | None
+    problems: tuple[Diagnostic, ...]
+
+
+def overridden(config: Config, overrides: ConfigFields) -> Config:
+    """Return a configuration with some values replaced; ConfigError for an unknown one."""
+    known = [field.name for field in fields(Config)]
+    for key in overrides:
+        if key not in known:
+            suggestion = next(iter(nearest(key, known)), "")
+            raise ConfigError(f"unknown setting `{key}`", key=key, suggestion=suggestion)
+    if "roots" not in overrides:
+        return dataclasses.replace(config, **overrides)
+    roots = tuple(Path(root) for root in overrides["roots"])
+    return dataclasses.replace(config, **{**overrides, "roots": roots})
