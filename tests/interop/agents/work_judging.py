@@ -218,7 +218,9 @@ WITH_SKILLS: Mapping[str, tuple[str, Callable[[Work], Faults]]] = {
 """The columns of a table: title and judge."""
 
 
-def judged(work: Work, columns: Mapping[str, tuple[str, Callable[[Work], Faults]]]) -> dict[str, tuple[str, ...]]:
+def judged(
+    work: Work, columns: Mapping[str, tuple[str, Callable[[Work], Faults]]]
+) -> dict[str, tuple[str, ...]]:
     """Return what is wrong, for each column."""
     channels = {one["record"]["channel"] for one in work.records if one["record"]["tool"] in _OURS}
     common = [] if work.is_log_whole else ["the audit log is not whole"]
