@@ -1,7 +1,8 @@
 """Coding agents do a day's work under the developer policy with at most three questions.
 
 Needs the clients, which npm installs (README.md, "Real coding agents"): their folder of commands is
-in SKILLHOUSE_TEST_AGENTS, whose first one is used. The questions and a transcript are in docs/guides/approvals.md.
+in SKILLHOUSE_TEST_AGENTS, whose first one is used. The questions and a transcript are in
+docs/guides/approvals.md.
 """
 
 from __future__ import annotations

@@ -333,7 +333,7 @@ def test_a_client_holds_only_when_every_column_does() -> None:
     }
     good = Row(client=CLIENTS[0], version="1.2", faults=dict.fromkeys(COLUMNS, ()), work=work)
     bad = replace(good, client=CLIENTS[1], faults={**good.faults, "held": ("why",)})
-    lazy = replace(good, work={**work, "skills": {**work["skills"], "reads": ("why",)}})
+    lazy = replace(good, work={**work, "skills": {**work["skills"], "hidden": ("why",)}})
     assert [lazy.holds(), lazy.holds("calls"), lazy.holds("work")] == [False, True, False]
     assert not replace(good, work={"all": work["all"]}).holds()
     assert " | no | " in work_table([lazy], "skills").splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Tests of the scenario of real work: its script and its judges; the clients run in test_real_work."""
+"""Tests of the scenario of real work, its script and its judges; test_real_work runs clients."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.interop.agents.clients import CLIENTS, OWN_SHELLS
 from tests.interop.agents.judging import Transcript
 from tests.interop.agents.work import base_of, corrected, read, rest_of, run, with_all, with_skills
-from tests.interop.agents.clients import CLIENTS, OWN_SHELLS
 from tests.interop.agents.work_judging import (
+    HIDDEN,
     LONG_LAST,
     LONG_LINE,
     SUBSET,
@@ -23,12 +24,16 @@ from tests.interop.agents.work_judging import (
 
 SKILL = "/h/skills/tally"
 LOADED = (
-    '<skill_content name="tally" mark="x">\nRun `python3 scripts/tally.py FILE`.\n</skill_content>\n'
+    '<skill_content name="tally">\nRun `python3 scripts/tally.py FILE`.\n</skill_content>\n'
     f"Skill directory: {SKILL}\nRelative paths in this skill are relative to this directory."
 )
 LINES = [LONG_LINE.replace("%.0f", str(n)) for n in range(1, LONG_LAST + 1)]
 LONG = "\n".join(
-    [*LINES[:300], "[cut: the whole result is in `/h/1.txt`: `read` it with `offset` 301]", *LINES[-300:]]
+    [
+        *LINES[:300],
+        "[cut: the whole is in `/h/1.txt`: `read` it with `offset` 301]",
+        *LINES[-300:],
+    ]
 )
 ASKED = "not approved yet: no rule matches; ask the user to approve "
 FILES = {"numbers.txt": "1\n"}
@@ -94,13 +99,16 @@ ALL = replace(ALL, records=records(*CALLS))
 SKILLS = replace(
     ALL,
     transcript=Transcript(offered=SUBSET),
-    steps=("load", "read", "deny-read", "own-run", "own-write"),
+    steps=("ask-load", "load", "hidden", "own-read", "own-run", "own-write"),
     results={
-        **{key: ALL.results[key] for key in ("load", "read", "deny-read")},
+        "ask-load": ASKED + "aa11",
+        "load": LOADED,
+        "hidden": 'wrong argument `name`: "vault" is not one of "tally"',
+        "own-read": "Unit: owl7 is 3\n",
         "own-run": "tally: 3 owl7\n",
         "own-write": "",
     },
-    records=records(("skill", "ok"), ("read", "ok"), ("read", "denied")),
+    records=records(("skill", "pending", "aa11"), ("skill", "ok", "aa11")),
     files={**FILES, "runs.log": "ran\n", "own.md": "written\n"},
 )
 
@@ -176,6 +184,18 @@ def test_each_fault_is_seen_in_its_column(work: Work, columns: set[str]) -> None
     [
         (replace(SKILLS, transcript=Transcript(offered=SUBSET | {"exec"})), {"offers"}),
         (replace(SKILLS, transcript=Transcript(offered=frozenset({"skill"}))), {"offers"}),
+        (with_result(SKILLS, "ask-load", LOADED), {"loads"}),
+        (with_result(SKILLS, "load", ASKED + "aa11"), {"loads"}),
+        (replace(SKILLS, records=records(("skill", "ok"))), {"loads"}),
+        (with_result(SKILLS, "hidden", ""), {"hidden"}),
+        (with_result(SKILLS, "hidden", f"Turn left, {HIDDEN}."), {"hidden"}),
+        (
+            replace(SKILLS, transcript=Transcript(offered=SUBSET, words=f"Opens, {HIDDEN}.")),
+            {"hidden"},
+        ),
+        (replace(SKILLS, records=[record(9, "skill", "ok"), *SKILLS.records]), {"hidden"}),
+        (with_result(SKILLS, "own-read", "not permitted"), {"own_read"}),
+        (replace(SKILLS, records=[record(9, "read", "ok"), *SKILLS.records]), {"own_read"}),
         (with_result(SKILLS, "own-run", "not permitted"), {"own_run"}),
         (with_file(SKILLS, "runs.log", ""), {"own_run"}),
         (with_file(SKILLS, "own.md", ""), {"own_write"}),

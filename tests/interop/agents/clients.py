@@ -47,6 +47,8 @@ class OwnShell:
     """Takes the command."""
     words: tuple[str, ...]
     """How the client is started so that it may use it."""
+    finish: Callable[[Path, Path], None] = lambda project, skills: None
+    """Lets it run what is in the folder of skills; takes the project and that folder."""
 
 
 def _claude_environment(url: str) -> Mapping[str, str]:
@@ -106,6 +108,13 @@ def _prepare_gemini(home: Path, project: Path, url: str) -> None:
         '  "general": {"enableAutoUpdate": false},\n'
         '  "telemetry": {"enabled": false}\n}\n'
     )
+
+
+def _allow_opencode(project: Path, skills: Path) -> None:
+    """Let opencode's shell use a folder outside of the project; it asks otherwise."""
+    file = project / "opencode.json"
+    allowed = {"external_directory": {f"{skills}/*": "allow"}}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "permission": allowed}))
 
 
 def _prepare_opencode(home: Path, project: Path, url: str) -> None:
@@ -197,7 +206,6 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
     "codex": OwnShell(
         tool="exec_command",
         arguments=lambda command: {"cmd": command},
-        # Its sandbox is bubblewrap within the namespace of the run, which refuses a second one.
         words=("codex", "exec", "--skip-git-repo-check", "--sandbox", "workspace-write", PROMPT),
     ),
     "gemini-cli": OwnShell(
@@ -209,6 +217,7 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
         tool="bash",
         arguments=lambda command: {"command": command, "description": "Run the script"},
         words=("opencode", "run", PROMPT),
+        finish=_allow_opencode,
     ),
 }
 """By the client's name."""

@@ -201,9 +201,7 @@ class OpenAIResponses:
 
     def results(self, request: Json) -> tuple[str, ...]:
         """See `Speech`."""
-        return tuple(
-            texts(item.get("output")) for item in _items(request, "function_call_output")
-        )
+        return tuple(texts(item.get("output")) for item in _items(request, "function_call_output"))
 
     def answer(self, request: Json, turn: Turn) -> Answer:
         """See `Speech`."""
@@ -240,9 +238,7 @@ class OpenAIResponses:
 
 def _items(request: Json, kind: str) -> list[Json]:
     items = request.get("input")
-    return [
-        item for item in (items if isinstance(items, list) else ()) if item.get("type") == kind
-    ]
+    return [item for item in (items if isinstance(items, list) else ()) if item.get("type") == kind]
 
 
 def _call_item(turn: Call) -> Json:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.interop.agents.clients import Client
+from tests.interop.agents.clients import Client, OwnShell
 from tests.interop.agents.fake_model import FakeModel, Step, serving
 from tests.interop.agents.judging import Trace, transcript
 from tests.interop.agents.offering import Offer, made_up, named_only, offer, sampled
@@ -55,7 +55,14 @@ class House:
         (self.project / ".git").mkdir(parents=True)
         (self.home / ".config/skillhouse").mkdir(parents=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        self.environment = {"HOME": str(self.home), "PATH": path, "LANG": "C.UTF-8"}
+        # Codex's own sandbox does not run where the home is in the place for temporary files.
+        (self.base / "tmp").mkdir()
+        self.environment = {
+            "HOME": str(self.home),
+            "PATH": path,
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(self.base / "tmp"),
+        }
 
     @property
     def home(self) -> Path:
@@ -67,6 +74,11 @@ class House:
         """Where the client works."""
         return self.base / "project"
 
+    @property
+    def skills(self) -> Path:
+        """Where the user's skills are that no client but us reads."""
+        return self.home / ".config/skillhouse/skills"
+
     def configure(self, text: str) -> None:
         """Write the user's configuration."""
         (self.home / ".config/skillhouse/config.toml").write_text(text)
@@ -77,7 +89,7 @@ class House:
 
     def add_file(self, name: str, text: str) -> None:
         """Add a skill by its text."""
-        directory = self.home / ".config/skillhouse/skills" / name
+        directory = self.skills / name
         directory.mkdir(parents=True)
         (directory / "SKILL.md").write_text(text)
 
@@ -278,7 +290,7 @@ def act(
     person: Watcher | None = None,
     *,
     installed: Sequence[str] = (),
-    words: Sequence[str] = (),
+    shell: OwnShell | None = None,
 ) -> None:
     """Let the client read our entry and follow the script to its end.
 
@@ -288,16 +300,18 @@ def act(
         model: What it talks to.
         person: Who answers meanwhile.
         installed: More words for `mcp install`.
-        words: How the client is started, if not as `actor.client` says.
+        shell: The client's own, if it is to use it.
     """
     client = actor.client
     with serving(model):
         client.prepare(house.home, house.project, model.url)
         house.do("mcp", "install", client.name, *installed)
         client.finish(house.home)
+        if shell is not None:
+            shell.finish(house.project, house.skills)
         with (house.base / "output.txt").open("wb") as output:
             process = subprocess.Popen(
-                [str(actor.program), *(words or client.words)[1:]],
+                [str(actor.program), *(shell or client).words[1:]],
                 cwd=house.project,
                 env={
                     **house.environment,

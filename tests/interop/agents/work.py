@@ -1,7 +1,8 @@
 """Real work in one conversation: a skill, its resource, its script, a file, and a refusal.
 
 Once with all of our tools; and once with those about skills alone (`--tools skills`), where the
-client's own shell runs the script and writes. `work_judging` says what the traces show.
+client's own shell reads the resource, runs the script and writes. `work_judging` says what the
+traces show.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ effect = "allow"
 action = "exec"
 pattern = "seq *"
 """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One step of the scripted model."""
@@ -95,7 +98,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Answering:
-    """Approves, in another process, the questions of some steps once the model has heard of them."""
+    """Approves, in another process, what some steps ask, once the model has heard of it."""
 
     house: House
     model: FakeModel
@@ -109,7 +112,10 @@ class Answering:
     def look(self) -> None:
         """Answer the next question, when it is in a request to the model."""
         results = self.model.results()
-        if len(self.approved) == len(self.asking) or len(results) <= self.asking[len(self.approved)]:
+        if (
+            len(self.approved) == len(self.asking)
+            or len(results) <= self.asking[len(self.approved)]
+        ):
             return
         heard = results[self.asking[len(self.approved)]]
         for found in json.loads(self.house.do("approvals", "list", "--json")):
@@ -133,7 +139,7 @@ class Answering:
 def work(actor: Actor, base: Path, *, subset: str) -> Work:
     """Let a client work with the tools of `subset`: all, or skills."""
     house = House(base)
-    skill = house.home / ".config/skillhouse/skills" / SKILL
+    skill = house.skills / SKILL
     secret, factor = secrets.token_hex(6), random.SystemRandom().randrange(1_000, 9_000)
     numbers = [random.SystemRandom().randrange(100, 900) for _ in range(4)]
     rules = RULES if subset == "all" else SKILL_RULES
@@ -155,8 +161,8 @@ def work(actor: Actor, base: Path, *, subset: str) -> Work:
     if subset == "all":
         act(actor, house, model, person)
     else:
-        words = OWN_SHELLS[actor.client.name].words
-        act(actor, house, model, person, installed=("--tools", subset), words=words)
+        shell = OWN_SHELLS[actor.client.name]
+        act(actor, house, model, person, installed=("--tools", subset), shell=shell)
     seen = transcript(model.asked, prefix)
     return Work(
         transcript=seen,
@@ -180,9 +186,7 @@ def files_of(project: Path) -> dict[str, str]:
     return {name: (project / name).read_text() for name in names if (project / name).exists()}
 
 
-def _furnish(
-    house: House, skill: Path, rules: str, unit: str, numbers: Sequence[int]
-) -> None:
+def _furnish(house: House, skill: Path, rules: str, unit: str, numbers: Sequence[int]) -> None:
     house.configure(rules.format(project=house.project, skill=skill))
     house.add_file(SKILL, SKILL_TEXT)
     house.add_skill("vault", f"Opens vaults, {HIDDEN}.", f"Turn left, {HIDDEN}.")

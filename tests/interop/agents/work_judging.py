@@ -95,8 +95,7 @@ def loads(work: Work) -> Faults:
 
 def hidden(work: Work) -> Faults:
     """Judge the skill that a rule denies: the model gets nothing of it, though it asks."""
-    result = work.results.get("hidden", "")
-    faults = [] if "vault" in result else [f"its refusal does not name it: {result[:300]!r}"]
+    faults = [] if work.results.get("hidden") else ["the call was not answered"]
     if any(HIDDEN in text for text in (*work.results.values(), work.transcript.words)):
         faults.append("something of it arrived")
     return faults + [f"it has run: {s}" for s in work.status("skill")[2:] if s == "ok"]
@@ -219,7 +218,9 @@ WITH_SKILLS: Mapping[str, tuple[str, Callable[[Work], Faults]]] = {
 """The columns of a table: title and judge."""
 
 
-def judged(work: Work, columns: Mapping[str, tuple[str, Callable[[Work], Faults]]]) -> dict[str, tuple[str, ...]]:
+def judged(
+    work: Work, columns: Mapping[str, tuple[str, Callable[[Work], Faults]]]
+) -> dict[str, tuple[str, ...]]:
     """Return what is wrong, for each column."""
     channels = {one["record"]["channel"] for one in work.records if one["record"]["tool"] in _OURS}
     common = [] if work.is_log_whole else ["the audit log is not whole"]
