@@ -141,7 +141,7 @@ class Skillhouse:
     async def call(
         self,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,
         approval_id: str | None = None,
@@ -176,7 +176,7 @@ class Skillhouse:
     def call_sync(
         self,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,
         approval_id: str | None = None,
@@ -200,7 +200,7 @@ class Skillhouse:
     def forecast(
         self,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         need: toolbox.PermissionRequest | None = None,
         caller: Caller | None = None,
