@@ -9,6 +9,7 @@ import re
 import string
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import anyio
@@ -44,8 +45,8 @@ OWN_NAME_MAX = 64
 """Characters of a tool's name that every large provider accepts (vectors/wire_names.jsonl)."""
 FAILURE_MAX = 500
 """Characters of an exception's message that a model gets."""
-FRAMES_MAX = 8
-"""Innermost calls of an exception that the audit log keeps."""
+FRAMES_MAX = 4
+"""Innermost calls of an exception that the audit log keeps, the last one first."""
 _OWN_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{OWN_NAME_MAX - 1}}}")
 _ACTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _RESERVED = frozenset(
@@ -308,9 +309,9 @@ def _failure(name: str, error: BaseException) -> Output:
     text = f"`{name}` failed: {kind}" + (f": {said}" if said else "")
     if isinstance(error, OSError):
         text = failure_text(name, error)
-    frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
-    places = "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
-    detail = {"error": f"{kind}: {said}" if said else kind, "traceback": places}
+    frames = traceback.extract_tb(error.__traceback__)[: -FRAMES_MAX - 1 : -1]
+    places = "; ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
+    detail = {"error": f"{kind}: {said}" if said else kind, "raised_in": places}
     return Output(text=text, failed=True, detail=detail)
 
 
