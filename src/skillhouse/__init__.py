@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.approval import Answer as Answer
+    from skillhouse.approval import ApprovalBroker as ApprovalBroker
     from skillhouse.approval import ApprovalRequest as ApprovalRequest
+    from skillhouse.approval import ApprovalSettings as ApprovalSettings
+    from skillhouse.approval import Asked as Asked
     from skillhouse.approval import Channel as Channel
+    from skillhouse.approval import Pattern as Pattern
+    from skillhouse.approval import Reply as Reply
+    from skillhouse.approval import Unattended as Unattended
+    from skillhouse.audit import AuditEntry as AuditEntry
     from skillhouse.audit import AuditLog as AuditLog
     from skillhouse.audit import AuditRecord as AuditRecord
+    from skillhouse.audit import Verification as Verification
+    from skillhouse.audit import read_records as read_records
     from skillhouse.audit import verify_log as verify_log
     from skillhouse.discovery import Catalog as Catalog
     from skillhouse.discovery import Root as Root
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import ConfigError as ConfigError
     from skillhouse.floor import Diagnostic as Diagnostic
     from skillhouse.floor import Digest as Digest
+    from skillhouse.floor import Locations as Locations
     from skillhouse.floor import PathError as PathError
     from skillhouse.floor import Severity as Severity
     from skillhouse.floor import SkillError as SkillError
@@ -31,18 +41,36 @@ if TYPE_CHECKING:
     from skillhouse.floor import open_beneath as open_beneath
     from skillhouse.floor import tree_digest as tree_digest
     from skillhouse.floor import wire_name as wire_name
+    from skillhouse.permission import CommandPlan as CommandPlan
     from skillhouse.permission import CommandVerdict as CommandVerdict
     from skillhouse.permission import Decision as Decision
+    from skillhouse.permission import Dialect as Dialect
     from skillhouse.permission import Effect as Effect
+    from skillhouse.permission import JudgedCommand as JudgedCommand
     from skillhouse.permission import Layer as Layer
     from skillhouse.permission import Permission as Permission
     from skillhouse.permission import Rule as Rule
     from skillhouse.permission import decide as decide
     from skillhouse.permission import judge_command as judge_command
+    from skillhouse.remote import RemoteSource as RemoteSource
     from skillhouse.retrieval import Hit as Hit
     from skillhouse.retrieval import SearchIndex as SearchIndex
     from skillhouse.retrieval import search as search
+    from skillhouse.runtime import Caller as Caller
+    from skillhouse.runtime import CallerFields as CallerFields
     from skillhouse.runtime import Config as Config
+    from skillhouse.runtime import ConfigFields as ConfigFields
+    from skillhouse.runtime import Conversation as Conversation
+    from skillhouse.runtime import Difference as Difference
+    from skillhouse.runtime import ExtensionSettings as ExtensionSettings
+    from skillhouse.runtime import Invocable as Invocable
+    from skillhouse.runtime import McpServerSettings as McpServerSettings
+    from skillhouse.runtime import MemorySettings as MemorySettings
+    from skillhouse.runtime import NetSettings as NetSettings
+    from skillhouse.runtime import ProtectionSettings as ProtectionSettings
+    from skillhouse.runtime import SecretSettings as SecretSettings
+    from skillhouse.runtime import SignerSettings as SignerSettings
+    from skillhouse.runtime import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime import Skillhouse as Skillhouse
     from skillhouse.sandbox import Limits as Limits
     from skillhouse.sandbox import SandboxProfile as SandboxProfile
@@ -58,18 +86,23 @@ if TYPE_CHECKING:
     from skillhouse.skill import parse as parse
     from skillhouse.skill import validate as validate
     from skillhouse.skill import validate_name as validate_name
+    from skillhouse.tools import EvaluatedPermission as EvaluatedPermission
     from skillhouse.tools import Forecast as Forecast
     from skillhouse.tools import Gate as Gate
+    from skillhouse.tools import Output as Output
     from skillhouse.tools import PermissionRequest as PermissionRequest
+    from skillhouse.tools import Plan as Plan
     from skillhouse.tools import Progress as Progress
     from skillhouse.tools import ProgressHandler as ProgressHandler
     from skillhouse.tools import ReportProgress as ReportProgress
+    from skillhouse.tools import Session as Session
     from skillhouse.tools import Tool as Tool
     from skillhouse.tools import ToolCall as ToolCall
-    from skillhouse.tools import ToolResult as ToolResult
     from skillhouse.tools import ToolDefinitionError as ToolDefinitionError
     from skillhouse.tools import ToolNotOfferedError as ToolNotOfferedError
+    from skillhouse.tools import ToolResult as ToolResult
     from skillhouse.tools import UnknownToolError as UnknownToolError
+    from skillhouse.tools import WriteGate as WriteGate
     from skillhouse.tools.function_tool import tool as tool
 else:
     from skillhouse.lazy_exports import lazy_exports

@@ -80,7 +80,7 @@ def test_two_places_do_not_share_skills(tmp_path: Path) -> None:
 
 def test_an_unknown_override_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        Skillhouse(configured(make_places(tmp_path)), profil="x")
+        Skillhouse(configured(make_places(tmp_path)), profil="x")  # type: ignore[call-arg]
     assert caught.value.suggestion == "profile"
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime.config import load_config as load_config
     from skillhouse.runtime.config.config_source import configured as configured
+    from skillhouse.runtime.config.config_values import ProtectionSettings as ProtectionSettings
+    from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings
+    from skillhouse.runtime.config.overrides import ConfigFields as ConfigFields
     from skillhouse.runtime.config_reload import ConfigNews as ConfigNews
     from skillhouse.runtime.conversation import Conversation as Conversation
     from skillhouse.runtime.conversation import agent_skills as agent_skills
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.remotes import RemoteState as RemoteState
     from skillhouse.runtime.remotes import Synced as Synced
     from skillhouse.runtime.services import Caller as Caller
+    from skillhouse.runtime.services import CallerFields as CallerFields
     from skillhouse.runtime.services import Services as Services
     from skillhouse.runtime.settings import SettingsStore as SettingsStore
     from skillhouse.runtime.settings import SkillSettings as SkillSettings

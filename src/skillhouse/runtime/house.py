@@ -149,7 +149,7 @@ class Skillhouse:
     async def call(
         self,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,
         approval_id: str | None = None,
@@ -185,7 +185,7 @@ class Skillhouse:
     def call_sync(
         self,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,
         approval_id: str | None = None,
@@ -209,7 +209,7 @@ class Skillhouse:
     def forecast(
         self,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         need: toolbox.PermissionRequest | None = None,
         caller: Caller | None = None,

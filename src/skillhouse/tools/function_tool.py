@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import re
 import string
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import anyio
@@ -32,6 +34,9 @@ from skillhouse.tools.offer import ALL, SKILLS
 from skillhouse.tools.skill_text import one_line
 from skillhouse.tools.tool import Session, Tool
 
+__all__ = ["FunctionTool", "check_own_tools", "tool"]
+"""The package cannot offer `tool`: a module of it has that name."""
+
 Resource = str | Callable[..., str]
 """A text with `{parameter}` in it, or a function of the tool's arguments."""
 DefaultEffect = Effect | Literal["allow", "ask", "deny"]
@@ -40,8 +45,8 @@ OWN_NAME_MAX = 64
 """Characters of a tool's name that every large provider accepts (vectors/wire_names.jsonl)."""
 FAILURE_MAX = 500
 """Characters of an exception's message that a model gets."""
-FRAMES_MAX = 8
-"""Innermost calls of an exception that the audit log keeps."""
+FRAMES_MAX = 4
+"""Innermost calls of an exception that the audit log keeps, the last one first."""
 _OWN_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{OWN_NAME_MAX - 1}}}")
 _ACTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _RESERVED = frozenset(
@@ -195,7 +200,9 @@ class FunctionTool(Tool):
         try:
             values = self._signature.values(arguments)
         except (msgspec.ValidationError, OverflowError, RecursionError) as error:
-            raise RefusedError(f"wrong argument of `{self.name}`: {one_line(str(error))}") from error
+            raise RefusedError(
+                f"wrong argument of `{self.name}`: {one_line(str(error))}"
+            ) from error
         resource = self._resource_of(values)
         verb = {Effect.ALLOW: "is allowed", Effect.ASK: "asks", Effect.DENY: "is denied"}
         need = PermissionRequest(
@@ -255,7 +262,7 @@ class FunctionTool(Tool):
     def _progress(self, say: ReportProgress) -> Callable[..., object]:
         def report(fraction: float, text: str = "") -> None:
             # Neither more than all nor a number that is none goes to a client.
-            if fraction == fraction:  # noqa: PLR0124 - NaN
+            if not math.isnan(fraction):
                 done = min(max(float(fraction), 0.0), 1.0)
                 if self._is_async:
                     say(done, str(text))
@@ -292,9 +299,7 @@ def _output(name: str, value: object) -> Output:
         reason = one_line(str(error))[:FAILURE_MAX]
         text = f"`{name}` was run, and what it returned is no text and no JSON value: {reason}"
         return Output(text=text, failed=True, detail={"error": reason})
-    return Output(
-        text=encoded.decode(), data=data if isinstance(data, dict) else {"result": data}
-    )
+    return Output(text=encoded.decode(), data=data if isinstance(data, dict) else {"result": data})
 
 
 def _failure(name: str, error: BaseException) -> Output:
@@ -304,9 +309,9 @@ def _failure(name: str, error: BaseException) -> Output:
     text = f"`{name}` failed: {kind}" + (f": {said}" if said else "")
     if isinstance(error, OSError):
         text = failure_text(name, error)
-    frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
-    places = "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
-    detail = {"error": f"{kind}: {said}" if said else kind, "traceback": places}
+    frames = traceback.extract_tb(error.__traceback__)[: -FRAMES_MAX - 1 : -1]
+    places = "; ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
+    detail = {"error": f"{kind}: {said}" if said else kind, "raised_in": places}
     return Output(text=text, failed=True, detail=detail)
 
 
@@ -355,7 +360,7 @@ def _text(value: object) -> str:
     return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
 
-def check_own_tools(own: Sequence[Tool], taken: Iterable[str]) -> None:
+def check_own_tools(own: Sequence[object], taken: Iterable[str]) -> None:
     """Raise ConfigError for a program's own tool whose name is taken, or cannot be one.
 
     `taken` are the names of the other tools. No tool of a skill has such a name, whatever skills

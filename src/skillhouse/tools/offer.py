@@ -1,4 +1,4 @@
-"""Which of an agent's tools a model is offered: those that its lists name and no rule denies wholly.
+"""Which tools an agent's model is offered: those that its lists name and no rule denies wholly.
 
 A tool outside of the lists is not listed and cannot be called by a model. One that rules deny
 wholly is not listed either, and a call of it gets the denial with its rule.

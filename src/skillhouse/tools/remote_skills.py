@@ -18,6 +18,7 @@ from skillhouse.tools.tool import Session, Tool
 SKILL_CODE = "skill_code"
 """The action of running a command while a skill of another server is in use."""
 
+
 class SkillLoad:
     """A skill's text from the plan of a call, which judges it, to its run, which returns it."""
 

@@ -12,7 +12,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_tools, house_of, positive
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_common,
+    add_tools,
+    house_of,
+    positive,
+)
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.presentation.text import cut, one_line
 

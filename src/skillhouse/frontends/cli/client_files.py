@@ -204,7 +204,7 @@ which tools should the client get?
   all     also read, write, edit, exec, fetch and the others, under your rules. The client's own
           shell stays beside them: skillhouse guards only what goes through skillhouse.
 tools [all]: """
-_MEANS = {
+_MEANS: dict[tuple[str, ...], str] = {
     ("skills",): "tools: skills. What the client does with its own shell and files is not guarded",
     ALL_TOOLS: "tools: all. The client keeps its own shell beside them: skillhouse guards only "
     "what goes through skillhouse; `--tools skills` offers the tools about skills only",
@@ -223,7 +223,7 @@ class _Tools:
         self._answer: tuple[str, ...] = ()
 
     def of(self, client: str, where: str) -> tuple[str, ...]:
-        """Return what follows `mcp` in the entry; nothing where nobody has chosen."""
+        """Return what follows `mcp` in the entry; nothing where no one has chosen."""
         chosen: tuple[str, ...] = self._options.tools or self._kept(client, where) or self._asked()
         self._terminal.note(_MEANS.get(chosen or ALL_TOOLS, f"tools: {shown(', '.join(chosen))}"))
         return ("--tools", ",".join(chosen)) if chosen else ()

@@ -261,7 +261,9 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
-            refuse_unknown(agent, frozenset({"preload", "rules", "skill", "tools"}), "agent key", path)
+            refuse_unknown(
+                agent, frozenset({"preload", "rules", "skill", "tools"}), "agent key", path
+            )
             refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(with_each_pattern(table, path), Settings)

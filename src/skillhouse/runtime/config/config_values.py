@@ -14,7 +14,7 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, Diagnostic, Locations
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
-from skillhouse.skill import Extensions
+from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
 
 ALL_TOOLS = ("all",)
@@ -275,7 +275,7 @@ class Config:
     """The configuration of one `Skillhouse`."""
 
     places: Locations
-    profile: str = "default"
+    profile: str | Profile = "default"
     roots: tuple[Path, ...] = ()
     catalog_budget_tokens: int | None = None
     """Most tokens of the catalog; None leaves it to the profile, and 0 lists no skill."""

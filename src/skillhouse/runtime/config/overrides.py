@@ -25,15 +25,15 @@ if TYPE_CHECKING:
         SignerSettings,
         SkillCodeSettings,
     )
+    from skillhouse.skill import Profile
     from skillhouse.tools import WriteGate
 
 
-class ConfigFields(TypedDict, total=False):
-    """The fields of `Config` as keywords; a test compares them."""
+class _PlainFields(TypedDict, total=False):
+    """The fields of `Config` that are given as they are kept."""
 
     places: Locations
-    profile: str
-    roots: Sequence[str | Path]
+    profile: str | Profile
     catalog_budget_tokens: int | None
     yaml_fast_path: bool
     cache_directory: Path | None
@@ -62,6 +62,12 @@ class ConfigFields(TypedDict, total=False):
     problems: tuple[Diagnostic, ...]
 
 
+class ConfigFields(_PlainFields, total=False):
+    """The fields of `Config` as keywords of `Skillhouse`; a test compares the two."""
+
+    roots: Sequence[str | Path]
+
+
 def overridden(config: Config, overrides: ConfigFields) -> Config:
     """Return a configuration with some values replaced; ConfigError for an unknown one."""
     known = [field.name for field in fields(Config)]
@@ -69,7 +75,8 @@ def overridden(config: Config, overrides: ConfigFields) -> Config:
         if key not in known:
             suggestion = next(iter(nearest(key, known)), "")
             raise ConfigError(f"unknown setting `{key}`", key=key, suggestion=suggestion)
-    if "roots" not in overrides:
-        return dataclasses.replace(config, **overrides)
-    roots = tuple(Path(root) for root in overrides["roots"])
-    return dataclasses.replace(config, **{**overrides, "roots": roots})
+    others = overrides.copy()
+    if "roots" in others:
+        config = dataclasses.replace(config, roots=tuple(map(Path, others.pop("roots"))))
+    plain: _PlainFields = others
+    return dataclasses.replace(config, **plain)
