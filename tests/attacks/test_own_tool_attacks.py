@@ -16,7 +16,7 @@ from skillhouse.tools import Plan, Session
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
-SECRET = "s3cr3t-value-of-the-operator-0123456789"  # noqa: S105
+SECRET = "s3cr3t-value-of-the-operator-0123456789"
 
 
 @tool

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
     from skillhouse.sandbox import SandboxStatus
-    from skillhouse.skill import Profile
 
 
 class CallerFields(TypedDict, total=False):

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.messages import list_room as list_room
     from skillhouse.tools.messages import render as render
-    from skillhouse.tools.read_tool import ReadTool as ReadTool
     from skillhouse.tools.offer import ALL as ALL
     from skillhouse.tools.offer import BUILTIN_TOOLS as BUILTIN_TOOLS
     from skillhouse.tools.offer import READ as READ
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.offer import ProfileTool as ProfileTool
     from skillhouse.tools.offer import ToolOffer as ToolOffer
     from skillhouse.tools.offer import check_tool_lists as check_tool_lists
+    from skillhouse.tools.read_tool import ReadTool as ReadTool
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
