@@ -187,7 +187,7 @@ def test_a_line_that_makes_the_script_is_asked_about(desk: Desk) -> None:
 
 def test_a_script_that_is_not_there_needs_no_approval_and_then_one(desk: Desk) -> None:
     (desk.root / "scripts/x.py").unlink()
-    assert "No such file" in desk.run("python3 scripts/x.py").content
+    assert "no such file" in desk.run("python3 scripts/x.py").content
     assert desk.why == []
     (desk.root / "scripts/x.py").write_text(EVIL)
     assert desk.run("python3 scripts/x.py").status == "denied"

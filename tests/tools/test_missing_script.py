@@ -14,6 +14,8 @@ from tests.tools.houses import Person, house_at
 MISSING = [
     "python3 scripts/x.py",
     "python3 -u ./scripts/x.py a b",
+    "python3 -W ignore scripts/x.py",
+    "node -r ./there.js scripts/x.py",
     "python scripts/x.py > out.txt",
     "bash scripts/x.py",
     "node scripts/x.py",
@@ -58,6 +60,12 @@ LEFT_TO_THE_RUN = [
     "deno run https://a.example/x.ts",
     "docker run image python3 x.py",
     "env -C sub python3 x.py",
+    "python3 -c 'import sys' 80 /a",
+    "python3 -cpass scripts/x.py",
+    "node -e 1 scripts/x.py",
+    "perl -pe s/a/b/ none.txt",
+    "php -r 1 none.php",
+    "sh -s none.sh",
     "sh there.sh",
     "node there",
     "python3 sub/there.py",
@@ -121,6 +129,16 @@ def test_without_a_file_of_that_name_the_place_is_said(tmp_path: Path) -> None:
         result = house.call_sync("exec", {"command": "cd sub; sh none.sh"})
     where = tmp_path / "project/sub"
     assert result.content == f"no such file: `none.sh`; relative paths begin at `{where}`"
+
+
+def test_a_path_as_program_is_looked_for_where_a_rule_names_it(tmp_path: Path) -> None:
+    project(tmp_path)
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern="./gen.sh *")
+    with house_at(tmp_path, rule) as house:
+        named = house.call_sync("exec", {"command": "./gen.sh a"})
+        other = house.call_sync("exec", {"command": "./other.sh a"})
+    assert named.content.startswith("no such file: `./gen.sh`; relative paths begin at ")
+    assert other.content == "denied: name a program, not a path"
 
 
 def test_the_skill_that_was_loaded_last_is_named_first_then_the_workspace(tmp_path: Path) -> None:

@@ -276,7 +276,9 @@ class ExecTool(Tool):
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
         structure = verdict.structure
         if structure is not None and verdict.effect is not Effect.DENY:
-            check_scripts(structure, self._workspace, session)
+            check_scripts(
+                structure, self._workspace, session, may_be_program=lambda a: _is_program(a, rules)
+            )
         for command in () if structure is None else structure.commands():
             _check_program(command.argv, rules)
         if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
@@ -368,9 +370,13 @@ def _may_change(plan: CommandPlan | None) -> bool:
     )
 
 
+def _is_program(argv: tuple[str, ...], rules: LayerRules) -> bool:
+    """Whether a program is a name, or a path that a rule names: a script of the workspace."""
+    return "/" not in argv[0] or (argv[0][0] != "/" and rules.rule(argv).literals > 0)
+
+
 def _check_program(argv: tuple[str, ...], rules: LayerRules) -> None:
-    """Refuse a path as a program, unless a rule names this one: it is a script of the workspace."""
-    if "/" in argv[0] and (argv[0][0] == "/" or not rules.rule(argv).literals):
+    if not _is_program(argv, rules):
         raise RefusedError("denied: name a program, not a path", denied=True)
 
 

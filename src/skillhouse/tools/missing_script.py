@@ -6,10 +6,11 @@ Such a call would ask a person, run, and fail. The refusal names the file that w
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from skillhouse.floor import PathError, confine
@@ -42,6 +43,13 @@ _SUFFIXES = frozenset(
 _ONLY_FILES = frozenset("python ruby perl php lua Rscript".split())
 """Programs whose operand is a file, whatever it is called."""
 _SHELLS = frozenset({"sh"})
+_LOADING = {
+    "python": frozenset({"-W", "-X", "-i"}),
+    "node": frozenset({"-r", "--require", "--import", "--loader", "--experimental-loader"}),
+    "ruby": frozenset({"-r", "-I"}),
+    "perl": frozenset({"-M", "-m", "-I"}),
+}
+"""Options that run something and leave the first operand the script."""
 _LINE_OPTION = re.compile(r"-[a-z]*c")
 DEPTH_MAX = 2
 """Shells inside one another whose lines are read."""
@@ -51,22 +59,35 @@ _TESTS = frozenset({"test", "["})
 """Programs by which a line itself finds out whether a file is there."""
 
 
-def check_scripts(plan: CommandPlan, workspace: Workspace, session: Session) -> None:
+def check_scripts(
+    plan: CommandPlan,
+    workspace: Workspace,
+    session: Session,
+    *,
+    may_be_program: Callable[[tuple[str, ...]], bool],
+) -> None:
     """Raise RefusedError if a script that a plan certainly runs is not there.
 
     What an earlier command of the line may make is left to the run, and so is what the line expects
-    to fail.
+    to fail. A path that may not be a program at all (`may_be_program`) is left to whoever refuses
+    that, unless another file was meant.
     """
-    for word, base in _missing_in(plan, str(workspace.root)):
-        if not workspace.is_withheld(os.path.normpath(os.path.join(base, word)), session):
-            raise RefusedError(_refusal(word, base, workspace, session))
+    for word, argv, base in _missing_in(plan, str(workspace.root)):
+        if workspace.is_withheld(os.path.normpath(os.path.join(base, word)), session):
+            continue
+        meant = _meant(word, workspace, session)
+        if meant:
+            raise RefusedError(f"no such file: `{word}`; did you mean {meant}")
+        if word != argv[0] or may_be_program(argv):
+            place = os.path.normpath(base)
+            raise RefusedError(f"no such file: `{word}`; relative paths begin at `{place}`")
 
 
 def _missing_in(
     plan: CommandPlan, directory: str, before: Sequence[SimpleCommand] = (), depth: int = 0
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Yield the scripts that a plan given in a directory runs and that are not there, each with
-    the directory that it is relative to. `before` are the commands that ran earlier."""
+    its command and the directory that it is relative to. `before` ran earlier."""
     base = os.path.join(directory, plan.directory)
     if any(command.argv[0] in _TESTS for command in plan.commands()):
         return
@@ -83,7 +104,7 @@ def _missing_in(
                 for word in _missing(argv, base):
                     path = os.path.normpath(os.path.join(base, word))
                     if not may_be_made(path, earlier, base):
-                        yield word, base
+                        yield word, argv, base
             earlier.append(command)
 
 
@@ -100,14 +121,21 @@ def _plan_inside(argv: tuple[str, ...], base: str) -> CommandPlan | None:
 def _missing(argv: tuple[str, ...], base: str) -> Iterator[str]:
     """Yield the scripts that a command names and that are not there."""
     for meaning in read_command(argv).chain():
-        if meaning.unknown or meaning.directory or meaning.is_far:
-            # It may run elsewhere.
+        if meaning.unknown or meaning.directory or meaning.is_far or _has_code(meaning):
+            # It may run elsewhere, or its first operand is no script.
             return
         for candidates in meaning.scripts:
             word = candidates[0]
             # Several candidates are what a program looks for by itself, such as a Makefile.
             if len(candidates) == 1 and word in meaning.argv and _is_gone(meaning, word, base):
                 yield word
+
+
+def _has_code(meaning: CommandMeaning) -> bool:
+    """Whether an option holds what runs, as in `python -c CODE`: operands are its arguments."""
+    loading = _LOADING.get(meaning.program, frozenset())
+    options = (hazard.option for hazard in meaning.hazards if hazard.kind == "runs")
+    return any(option is not None and option[0] not in loading for option in options)
 
 
 def _is_gone(meaning: CommandMeaning, word: str, base: str) -> bool:
@@ -126,17 +154,10 @@ def _is_gone(meaning: CommandMeaning, word: str, base: str) -> bool:
     return program in _ONLY_FILES or "/" in word or suffix in _SUFFIXES
 
 
-def _refusal(word: str, base: str, workspace: Workspace, session: Session) -> str:
-    meant = [
-        f"`{path}` ({whose})"
-        for _, (path, whose) in zip(
-            range(SUGGESTED_MAX), _suggestions(word, workspace, session), strict=False
-        )
-    ]
-    shown = f"no such file: `{word}`"
-    if meant:
-        return f"{shown}; did you mean {' or '.join(meant)}"
-    return f"{shown}; relative paths begin at `{os.path.normpath(base)}`"
+def _meant(word: str, workspace: Workspace, session: Session) -> str:
+    """Return the files that may have been meant, in words."""
+    suggested = itertools.islice(_suggestions(word, workspace, session), SUGGESTED_MAX)
+    return " or ".join(f"`{path}` ({whose})" for path, whose in suggested)
 
 
 def _suggestions(word: str, workspace: Workspace, session: Session) -> Iterator[tuple[str, str]]:
