@@ -204,7 +204,7 @@ def test_a_cancelled_run_leaves_what_it_leaves_with_native_tools(
 def test_calls_of_one_tool_are_asked_about_together_and_each_runs_once(tmp_path: Path) -> None:
     """The framework's mode belongs to a tool; the call without a question needs none."""
     both = [("write", {"path": path, "content": "Rain.\n"}) for path in ("ok.txt", "poem.txt")]
-    rule = Rule(effect=Effect.ALLOW, action="write", pattern="ok.txt")
+    rule = Rule(effect=Effect.ALLOW, action="write", pattern="*ok.txt")
     model = Loopback(both, LAST)
 
     async def go(house: Skillhouse) -> None:
