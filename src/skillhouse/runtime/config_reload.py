@@ -17,8 +17,8 @@ from skillhouse.permission import Layer, Rule
 from skillhouse.runtime.config.config_files import managed_rules
 from skillhouse.runtime.config.config_lines import located
 from skillhouse.runtime.config.config_source import (
-    MISSING,
     configured,
+    is_gone_or_empty,
     is_recent,
     is_trusted,
     stamp,
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS = 0.02
 """Between two looks at a file that is being written."""
-SETTLE_LOOKS = 10
+AWAY_SECONDS = 0.3
+"""For which a file is empty or away before it counts as such; an editor needs some ms."""
+SETTLE_MAX_SECONDS = 0.5
 """Then it is read as it is."""
 READ_TRIES = 5
 """Reads of files that are written to meanwhile; then the next call tries again."""
@@ -229,17 +231,13 @@ def _settled(before: Mapping[Path, object]) -> tuple[Path, ...]:
     Editors empty a file and fill it, or move it away and write another one: without the wait a
     call between the two would find no rules.
     """
-    last: dict[Path, object] = {}
-    for _ in range(SETTLE_LOOKS):
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < SETTLE_MAX_SECONDS:
         now = {path: stamp(path) for path in before}
-        changed = [path for path in before if now[path] != before[path]]
-        is_new = any(now[path] != last.get(path) for path in changed)
-        is_open = any(
-            is_recent(now[path]) or (is_new and now[path][0] == MISSING) for path in changed
-        )
-        if not is_open:
+        changed = [known for path, known in now.items() if known != before[path]]
+        is_away = any(is_gone_or_empty(known) for known in changed)
+        if not any(map(is_recent, changed)) and (not is_away or waited >= AWAY_SECONDS):
             break
-        last = dict(now)
         time.sleep(SETTLE_SECONDS)
     return tuple(path for path in before if stamp(path) != before[path])
 

@@ -79,6 +79,11 @@ def is_recent(known: Stamp) -> bool:
     return isinstance(changed, int) and abs(time.time_ns() - changed) < RECENT_NANOSECONDS
 
 
+def is_gone_or_empty(known: Stamp) -> bool:
+    """Whether there is nothing in a file, as for a moment while an editor saves it."""
+    return known[:1] == (MISSING,) or (len(known) > 4 and known[4] == 0)
+
+
 def _files(places: Locations) -> Iterator[Path]:
     yield places.managed_file
     yield places.user_file
