@@ -79,9 +79,12 @@ def excerpt_of(text: str, excerpt: Excerpt, kept: KeptFile | None, *, why: str =
             f"the whole result is in `{kept.path}` ({kept.size} bytes, {lines} lines): "
             f"`read` it with {position(head)}"
         )
-    notice = f"[cut: {left} of {len(text)} characters are left out here; {rest}]"
+    count = f"[cut: {left} of {len(text)} characters are left out here"
     before = "" if head.endswith("\n") or not head else "\n"
-    return f"{head}{before}{notice}\n{tail}" if tail else f"{head}{before}{notice}"
+    if not tail:
+        return f"{head}{before}{count}; {rest}]"
+    # First, since clients cut again: Codex in the middle, opencode behind 2,000 lines.
+    return f"[cut: {rest}]\n{head}{before}{count}]\n{tail}"
 
 
 def position(before: str, *, line: int = 1, column: int = 1) -> str:
