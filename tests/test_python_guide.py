@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -25,7 +26,7 @@ LINES_MAX = 25
 
 
 def example() -> str:
-    return re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[0]
+    return str(re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[0])
 
 
 def test_the_program_of_the_guide_asks_is_denied_and_finds_all_in_the_log(tmp_path: Path):
@@ -109,12 +110,16 @@ def scope(function: Callable[..., object]) -> dict[str, Any]:
     """Return what the annotations of a function may name, those for type checkers included."""
     module = sys.modules[function.__module__]
     names = dict(vars(module))
-    for line in inspect.getsource(module).splitlines():
-        if match := re.fullmatch(r"    from (skillhouse[\w.]*|[a-z.]+) import (\w+)", line):
-            names.setdefault(match[2], getattr(importlib.import_module(match[1]), match[2]))
-    for line in re.findall(r"^    from skillhouse import (.+)$", inspect.getsource(module), re.M):
-        for name in line.split(", "):
-            names.setdefault(name, importlib.import_module(f"skillhouse.{name}"))
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for alias in node.names:
+            if alias.name in names:
+                continue
+            source = importlib.import_module(str(node.module))
+            if not hasattr(source, alias.name):
+                importlib.import_module(f"{node.module}.{alias.name}")
+            names[alias.name] = getattr(source, alias.name)
     return names
 
 

@@ -127,9 +127,11 @@ def test_a_tool_that_is_not_offered_cannot_be_called(tmp_path, name):
         return "done"
 
     allowing = rule("allow", "*", "*")
-    with house_of(tmp_path, allowing, tools=[noted], offered_tools=("skills",)) as house:
-        with pytest.raises(UnknownToolError):
-            house.call_sync(name, {"command": "id", "environment": "a"})
+    with (
+        house_of(tmp_path, allowing, tools=[noted], offered_tools=("skills",)) as house,
+        pytest.raises(UnknownToolError),
+    ):
+        house.call_sync(name, {"command": "id", "environment": "a"})
     assert ran == []
 
 
