@@ -304,7 +304,7 @@ def star(*a: int) -> None:
     """x"""
 
 
-def untyped(a) -> None:  # type: ignore[no-untyped-def]
+def untyped(a) -> None:
     """x"""
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from skillhouse.floor import ONE_TIME
+from skillhouse.floor import ONE_TIME, nearest
 from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission.command_rules import LayerRules
 from skillhouse.permission.decision import Layer, Rule
@@ -87,7 +87,10 @@ def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
     elif rule.effect is Effect.ALLOW and rule.action in ONE_TIME:
         yield found("rule-no-effect", f"`{rule.action}` is allowed by a person only, each time")
     if not any(matches(rule.action, action) for action in ACTIONS):
-        yield found("rule-unknown-action", f"no call needs an action `{rule.action}`")
+        close = nearest(rule.action, ACTIONS, limit=1)
+        hint = f"did you mean `{close[0]}`" if close else "only a program's own tool can have it"
+        message = f"no built-in tool needs the action `{rule.action}`; {hint}"
+        yield found("rule-unknown-action", message)
     elif problem := _never(rule):
         yield found("rule-no-effect", problem)
     if _switches_off(layer, index):

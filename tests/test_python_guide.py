@@ -1,0 +1,143 @@
+"""The example of docs/guides/python.md runs and is typed; public signatures show public names."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skillhouse
+from skillhouse import Config, ConfigFields, Skillhouse
+
+GUIDE = Path(__file__).parents[1] / "docs/guides/python.md"
+LINES_MAX = 25
+"""Lines of the program (issue 16)."""
+
+
+def example() -> str:
+    return str(re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[0])
+
+
+def test_the_program_of_the_guide_asks_is_denied_and_finds_all_in_the_log(tmp_path: Path):
+    assert sum(bool(line.strip()) for line in example().splitlines()) <= LINES_MAX
+    done = subprocess.run(
+        [sys.executable, "-c", example()],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    asked, denied, refused, *logged = done.stdout.splitlines()
+    assert asked == "ok 1.4 runs in staging"
+    assert denied == "denied denied: rule `deploy prod*` of user policy"
+    assert refused.startswith("denied not approved: no rule matches; `deploy` asks by default")
+    assert logged == [
+        f"{status} {{'environment': '{place}', 'version': '1.4'}}"
+        for status, place in (("ok", "staging"), ("denied", "production"), ("denied", "test"))
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (("", ""), ""),
+        (("layers=", "layer="), 'Unexpected keyword argument "layer" for "Skillhouse"'),
+        (("tools=[deploy]", "tools=[print]"), "List item 0 has incompatible type"),
+        (('"deploy", {', '"deploy", 7, {'), "Too many positional arguments"),
+    ],
+)
+def test_mypy_finds_no_fault_in_the_program_and_every_slip(tmp_path: Path, change, fault):
+    program = tmp_path / "program.py"
+    program.write_text(example().replace(*change), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (1 if fault else 0), done.stdout
+    assert fault in done.stdout
+
+
+def test_the_keywords_of_a_house_are_the_fields_of_its_configuration():
+    assert set(ConfigFields.__annotations__) == {field.name for field in dataclasses.fields(Config)}
+
+
+HANDED = ("Skillhouse", "Tool", "Channel", "Reply", "Forecast", "ToolCall", "ToolResult", "Caller")
+CLASSES = (*HANDED, "ApprovalRequest", "Config", "Layer", "Rule", "PermissionRequest", "Catalog")
+PARTS = {"AgentView", "HouseSnapshot", "Policy"}
+"""What frontends take from a `Skillhouse`; no program needs one to call it."""
+
+
+def functions() -> Iterator[tuple[str, Callable[..., object]]]:
+    for name in vars(skillhouse)["__all__"]:
+        if inspect.isfunction(found := getattr(skillhouse, name)):
+            yield name, found
+    for name in CLASSES:
+        for key, member in vars(getattr(skillhouse, name)).items():
+            function = member.fget if isinstance(member, property) else member
+            if inspect.isfunction(function) and (key == "__init__" or not key.startswith("_")):
+                yield f"{name}.{key}", function
+
+
+def classes_of(kind: Any) -> Iterator[type]:
+    if isinstance(kind, list):
+        for one in kind:
+            yield from classes_of(one)
+    elif typing.get_args(kind):
+        for one in typing.get_args(kind):
+            yield from classes_of(one)
+    elif inspect.isclass(kind):
+        yield kind
+
+
+def scope(function: Callable[..., object]) -> dict[str, Any]:
+    """Return what the annotations of a function may name, those for type checkers included."""
+    module = sys.modules[function.__module__]
+    names = dict(vars(module))
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for alias in node.names:
+            if alias.name in names:
+                continue
+            source = importlib.import_module(str(node.module))
+            if not hasattr(source, alias.name):
+                importlib.import_module(f"{node.module}.{alias.name}")
+            names[alias.name] = getattr(source, alias.name)
+    return names
+
+
+@pytest.mark.parametrize("name", [name for name, _ in functions()])
+def test_what_a_public_signature_shows_is_public(name: str):
+    function = dict(functions())[name]
+    hints = typing.get_type_hints(function, scope(function))
+    public = {getattr(skillhouse, one) for one in CLASSES} | {
+        found
+        for one in vars(skillhouse)["__all__"]
+        if inspect.isclass(found := getattr(skillhouse, one))
+    }
+    shown = {kind for hint in hints.values() for kind in classes_of(hint)}
+    ours = {kind for kind in shown if kind.__module__.startswith("skillhouse")}
+    assert {kind.__name__ for kind in ours - public} <= PARTS
+
+
+def test_no_keyword_of_a_house_takes_anything():
+    for key in ("__init__", "call", "call_sync", "forecast", "invoke", "conversation"):
+        function = getattr(Skillhouse, key)
+        assert "Any" not in str(inspect.signature(function)), key
