@@ -16,11 +16,18 @@ from typing import Any
 
 import anyio
 import pytest
+from agents import Agent, Runner
 from mcp.client import Client
+from pydantic_ai.messages import ModelMessage, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from skillhouse import Effect, Layer, Rule, Skillhouse, tool
+from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
+from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.runtime import configured
 from skillhouse.tools import RESULT_MAX
+from tests.frontends.adapters.test_openai_agents import Script
+from tests.frontends.chat.test_conversation import run, talk
 from tests.frontends.mcp_peer import (
     LEGACY,
     MODERN,
@@ -245,12 +252,6 @@ CALLS: list[tuple[str, dict[str, Any]]] = [("count", {"to": LINES}), ("one_line"
 def test_a_chat_reads_on_in_a_long_result(
     tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
-    from pydantic_ai.messages import ModelMessage, ToolReturnPart
-    from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
-
-    from skillhouse.frontends.chat.models import UsableModel
-    from tests.frontends.chat.test_conversation import run, talk
-
     got: list[str] = []
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
@@ -276,11 +277,6 @@ def test_a_chat_reads_on_in_a_long_result(
 def test_an_adapter_reads_on_in_a_long_result(
     tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
-    agents = pytest.importorskip("agents")
-    from tests.frontends.adapters.test_openai_agents import Script
-
-    from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
-
     class Reading(Script):
         """Reads on in what the first call gave."""
 
@@ -292,8 +288,8 @@ def test_an_adapter_reads_on_in_a_long_result(
 
     script = Reading((name, arguments), ("read", {}))
     with open_house(tmp_path) as house:
-        agent = agents.Agent("a", tools=skillhouse_tools(house), model=script)
-        agents.Runner.run_sync(agent, "go")
+        agent = Agent("a", tools=skillhouse_tools(house), model=script)
+        Runner.run_sync(agent, "go")
         got = script.told()
     assert [len(text) <= RESULT_MAX + 500 for text in got] == [True, True]
     assert got[1].startswith("1\n" if name == "count" else "xxxx")
