@@ -86,6 +86,14 @@ def test_no_spelling_of_an_argument_gets_around_a_deny(tmp_path, environment):
     assert result.status == "denied"
 
 
+@pytest.mark.parametrize("version", [1, 2, -1])
+def test_no_other_argument_gets_around_a_deny_of_one_value(tmp_path, version):
+    rules = (rule("allow", "deploy", "*"), rule("deny", "deploy", "prod"))
+    with house_of(tmp_path, *rules, tools=[deploy]) as house:
+        result = house.call_sync("deploy", {"version": version, "environment": "prod"})
+    assert result.status == "denied"
+
+
 @pytest.mark.parametrize("name", ["deploy", "own:deploy", "own__deploy", "Deploy", "deploy "])
 def test_no_other_name_gets_around_a_deny_of_the_whole_tool(tmp_path, name):
     with house_of(tmp_path, rule("deny", "deploy", "*"), tools=[deploy]) as house:

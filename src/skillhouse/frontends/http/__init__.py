@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["http_app", "serve"]
 
 
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
 def serve(
     house: Skillhouse,
     *,
-    port: int,
-    announce: Callable[[str], None],
+    port: int = 8600,
+    announce: Callable[[str], None] = _print,
     host: str = "127.0.0.1",
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
@@ -29,7 +33,8 @@ def serve(
     Args:
         house: Must not be used elsewhere meanwhile.
         port: Port to listen on; 0 takes a free one.
-        announce: Gets the one address that opens the page, once the port is bound.
+        announce: Gets the one address that opens the page, once the port is bound; it is printed
+            on stdout unless this says otherwise.
         host: Address to listen on.
         allowed: Additional accepted host names, NAME or NAME:PORT as a browser sends them.
         open_mcp: Whether `/mcp` accepts requests without the token from programs of this machine.

@@ -22,7 +22,7 @@ from skillhouse.runtime import Prompts, Skillhouse
 __all__ = ["serve"]
 
 
-def serve(house: Skillhouse, *, agent: str, user: str) -> int:
+def serve(house: Skillhouse, *, agent: str = "default", user: str = "local") -> int:
     """Serve MCP on stdin and stdout until stdin closes or a signal arrives; return 0.
 
     Calls are made for `agent` and `user`; `house` must not be used elsewhere meanwhile.
