@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +28,16 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.json_values import sandbox_value
+from skillhouse.frontends.presentation.json_values import interpreter_value, sandbox_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import SandboxLevel
+from skillhouse.sandbox import SandboxError, SandboxLevel, default_python, installed_pythons
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
     from skillhouse.runtime.code_reload import Loaded, Reloaded
-    from skillhouse.sandbox import SandboxStatus
+    from skillhouse.sandbox import Python, SandboxStatus
     from skillhouse.tools import Progress, Tool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
@@ -89,9 +90,19 @@ def tool_value(tool: Tool) -> dict[str, Any]:
         "full_name": code.full_name if code else tool.name,
         "skill": code.skill.manifest.name if code else None,
         "level": code.level if code else None,
+        "python": python_value(code) if code else None,
         "description": tool.description,
         "parameters": dict(tool.schema),
     }
+
+
+def python_value(tool: SkillCodeTool) -> dict[str, str] | None:
+    """Return the interpreter that runs a tool and why, or the problem; None but for Python."""
+    try:
+        python = tool.python()
+    except SandboxError as error:
+        return {"problem": str(error)}
+    return None if python is None else interpreter_value(python)
 
 
 def _described(tool: SkillCodeTool) -> str:
@@ -340,10 +351,14 @@ def _configure_sandbox(parser: argparse.ArgumentParser) -> None:
 def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
     status = anyio.run(cells.self_test)
+    pythons = (default_python(), *installed_pythons(os.environ))
     if options.json:
-        terminal.json(sandbox_value(status))
+        shown_pythons = [interpreter_value(one) for one in pythons]
+        terminal.json({**sandbox_value(status), "pythons": shown_pythons})
     else:
         _print_status(status, terminal)
+        terminal.line()
+        _print_pythons(pythons, terminal)
     return 3 if status.level is SandboxLevel.NONE else 0
 
 
@@ -360,6 +375,12 @@ def _print_status(status: SandboxStatus, terminal: Terminal) -> None:
         terminal.line(
             f"  {probe.name:<36}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
         )
+
+
+def _print_pythons(pythons: Sequence[Python], terminal: Terminal) -> None:
+    terminal.line("Python of skill code:")
+    for python in pythons:
+        terminal.line(f"  {python.release:<9}{shown(str(python.program))}  {shown(python.why)}")
 
 
 VERBS = {

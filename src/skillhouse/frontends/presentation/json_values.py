@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.permission import CommandReading, MatchedRule
     from skillhouse.runtime import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
-    from skillhouse.sandbox import SandboxStatus
+    from skillhouse.sandbox import Python, SandboxStatus
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
@@ -198,6 +198,10 @@ def verification_value(found: Verification) -> dict[str, Any]:
 
 def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
     return {**dataclasses.asdict(status), "level": status.level.value}
+
+
+def interpreter_value(python: Python) -> dict[str, str]:
+    return {"program": str(python.program), "version": python.release, "why": python.why}
 
 
 def approval_value(found: Approval) -> dict[str, Any]:
