@@ -186,8 +186,8 @@ class BubblewrapCell(CellProcess):
         view = CellView(
             skill=self._tree,
             skill_place=skill_place,
-            packages=(*packages, *(self._python.mounts if self._forks else ())),
-            readable=(),
+            mounts=(*packages, *(self._python.mounts if self._forks else ())),
+            environment=self._python.environment if self._forks else {},
             limits=environment.limits,
             forks=self._forks,
         )

@@ -263,6 +263,7 @@ async def _exported(
         *(uv, "export", "--frozen", "--offline", "--no-config", "--no-python-downloads", "--quiet"),
         *("--no-emit-project", "--no-dev", "--no-header", "--no-annotate"),
         *("--format", "requirements.txt", "--output-file", "requirements.txt"),
+        *("--python", str((rules.python or default_python()).program)),
     ]
     store = EnvironmentStore(cache)
     key = digest(canonical_json(dict(texts))).removeprefix("sha256:")

@@ -12,7 +12,7 @@ from typing import Any
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Level
-from skillhouse.discovery import Root
+from skillhouse.discovery import Root, git_root
 from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, WireNames, tree_digest
 from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
@@ -228,11 +228,12 @@ class SkillCode:
         """Return the interpreter of a skill in Python; SandboxError "python-missing" for none."""
         if skill.manifest.language != "python":
             return None
+        places = self._config.places
         wanted = (skill.manifest.requires_python, cells.locked_python(skill.directory))
         # An executor elsewhere runs the Python of its image, which is ours.
         return sandbox.choose_python(
             [one for one in wanted if one],
-            variables=self._config.places.environment,
+            sandbox.PythonPlaces(places.environment, git_root(places.start) or places.start),
             skill=skill.manifest.name,
             only_default=self.is_elsewhere,
         )

@@ -34,6 +34,8 @@ RELOCATED = "/python"
 PROBE_SECONDS = 10.0
 CANDIDATES_MAX = 64
 """Programs of one kind that are looked at."""
+SHOWN_MAX = 3
+"""Interpreters that cannot be used which an error names."""
 
 Origin = Literal["skillhouse", "system", "uv", "pyenv"]
 ORIGINS: Mapping[Origin, str] = {
@@ -111,11 +113,29 @@ class Python:
         """The program's path inside of a cell."""
         return self._inside(self.program) if self.readable else str(self.program)
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that it needs inside of a cell.
+
+        There is no /proc there, by which ld.so(8) finds `$ORIGIN`: uv's look for libpython so.
+        """
+        return {"LD_ORIGIN_PATH": os.path.dirname(self.inside)} if self.readable else {}
+
     def _inside(self, path: Path) -> str:
         if not any(self.prefix.is_relative_to(covered) for covered in _COVERED):
             return str(path)
         # Python finds its library from its program's path (sys.prefix).
         return f"{RELOCATED}/{path.relative_to(self.prefix)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonPlaces:
+    """Where interpreters beside the default one are looked for."""
+
+    variables: Mapping[str, str]
+    """Those of the operator, which say where uv and pyenv install."""
+    workspace: Path
+    """Nothing of it is run: commands of an agent can write there."""
 
 
 def own_python() -> tuple[Path, Path]:
@@ -160,13 +180,12 @@ def default_python() -> Python:
 
 
 def choose_python(
-    requirements: Sequence[str], *, variables: Mapping[str, str], skill: str, only_default: bool
+    requirements: Sequence[str], places: PythonPlaces, *, skill: str, only_default: bool
 ) -> Python:
     """Return the interpreter for a skill: the default, or the newest other one that fits.
 
     Args:
         requirements: What `requires-python` says in each place; all have to hold.
-        variables: Those of the operator, which say where uv and pyenv install.
         only_default: True where another one cannot be taken.
 
     Raises:
@@ -176,29 +195,43 @@ def choose_python(
     if _fits(default, requirements):
         return default
     wanted = ", ".join(dict.fromkeys(requirements))
-    others = () if only_default else installed_pythons(variables)
+    others = () if only_default else installed_pythons(places)
     for other in others:
         if _fits(other, requirements):
             why = f"the skill needs Python {wanted}, and the default is {default.release}"
             return replace(other, why=f"{ORIGINS[other.origin]}; {why}")
     found = ", ".join(one.text for one in (default, *others))
     way = "the executor has no other" if only_default else "`uv python install` adds others"
-    message = f"`{skill}` needs Python {wanted}; found {found}; {way}"
+    unusable = () if only_default else unusable_pythons(places)[:SHOWN_MAX]
+    left_out = "".join(f"; not usable: {text}" for text in unusable)
+    message = f"`{skill}` needs Python {wanted}; found {found}{left_out}; {way}"
     raise SandboxError("python-missing", message)
 
 
-def installed_pythons(variables: Mapping[str, str]) -> tuple[Python, ...]:
+def installed_pythons(places: PythonPlaces) -> tuple[Python, ...]:
     """Return the interpreters beside the default one that cells can run, newest first."""
     default = default_python()
     found: dict[Path, Python] = {}
-    for path, origin in _candidates(variables):
-        one = examine(path, origin)
+    for one in _examined_all(places):
         if isinstance(one, Python) and one.program != default.program:
-            found.setdefault(one.program, one)
-    for program, one in found.items():
-        why = f"{ORIGINS[one.origin]}; for skills whose `requires-python` leaves out {default.release}"
-        found[program] = replace(one, why=why)
+            why = f"{ORIGINS[one.origin]}; for skills that {default.release} does not fit"
+            found.setdefault(one.program, replace(one, why=why))
     return tuple(sorted(found.values(), key=lambda one: one.version, reverse=True))
+
+
+def unusable_pythons(places: PythonPlaces) -> tuple[str, ...]:
+    """Return why cells cannot run each of the other interpreters that there are."""
+    return tuple(dict.fromkeys(one for one in _examined_all(places) if isinstance(one, str)))
+
+
+def _examined_all(places: PythonPlaces) -> Iterator[Python | str]:
+    workspace = places.workspace.resolve()
+    for path, origin in _candidates(places.variables):
+        if Path(os.path.realpath(path)).is_relative_to(workspace):
+            # INVARIANT: what a command or a project can have written is not run on the host.
+            yield f"`{path}`: it is in the workspace"
+        else:
+            yield examine(path, origin)
 
 
 def examine(path: Path, origin: Origin) -> Python | str:
@@ -207,10 +240,10 @@ def examine(path: Path, origin: Origin) -> Python | str:
     Only root and the user may be able to change what uv and pyenv installed: it runs on the host.
     """
     try:
-        program = path.resolve(strict=True)
+        program = Path(os.path.realpath(path, strict=True))
         state = program.stat()
-    except (OSError, RuntimeError) as error:
-        return f"`{path}`: {error}"
+    except OSError as error:
+        return f"`{path}`: {(error.strerror or str(error)).lower()}"
     return _examined(program, origin, state.st_mtime_ns)
 
 
@@ -275,9 +308,12 @@ def _problem(python: Python, mapped: Iterable[str]) -> str:
     if not python.program.is_relative_to(python.prefix):
         return f"`{python.program}` is not below `{python.prefix}`"
     library = "python{}.{}".format(*python.version)
-    places = [python.prefix / directory / library for directory in ("lib", "lib64")]
-    if not any(os.access(place / "os.py", os.R_OK) for place in places):
-        return f"its library is not readable: `{places[0]}`"
+    files = [python.prefix / directory / library / "os.py" for directory in ("lib", "lib64")]
+    readable = [Path(os.path.realpath(file)) for file in files if os.access(file, os.R_OK)]
+    if not readable:
+        return f"its library is not readable: `{files[0].parent}`"
+    if not _is_shown(readable[0], *python.readable):
+        return f"its library is outside of its own directory: `{readable[0].parent}`"
     if not os.access(python.program, os.R_OK | os.X_OK):
         return f"`{python.program}` is not readable"
     for path in mapped:

@@ -9,13 +9,14 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from skillhouse import cells
+from skillhouse.discovery import git_root
 from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -28,16 +29,16 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.json_values import interpreter_value, sandbox_value
+from skillhouse.frontends.presentation.json_values import interpreter_value, pythons_value, sandbox_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import SandboxError, SandboxLevel, default_python, installed_pythons
+from skillhouse.sandbox import PythonPlaces, SandboxError, SandboxLevel
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
     from skillhouse.runtime.code_reload import Loaded, Reloaded
-    from skillhouse.sandbox import Python, SandboxStatus
+    from skillhouse.sandbox import SandboxStatus
     from skillhouse.tools import Progress, Tool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
@@ -351,14 +352,11 @@ def _configure_sandbox(parser: argparse.ArgumentParser) -> None:
 def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
     status = anyio.run(cells.self_test)
-    pythons = (default_python(), *installed_pythons(os.environ))
     if options.json:
-        shown_pythons = [interpreter_value(one) for one in pythons]
-        terminal.json({**sandbox_value(status), "pythons": shown_pythons})
+        terminal.json({**sandbox_value(status), **pythons_value(_python_places())})
     else:
         _print_status(status, terminal)
-        terminal.line()
-        _print_pythons(pythons, terminal)
+        _print_pythons(terminal)
     return 3 if status.level is SandboxLevel.NONE else 0
 
 
@@ -377,10 +375,19 @@ def _print_status(status: SandboxStatus, terminal: Terminal) -> None:
         )
 
 
-def _print_pythons(pythons: Sequence[Python], terminal: Terminal) -> None:
-    terminal.line("Python of skill code:")
-    for python in pythons:
-        terminal.line(f"  {python.release:<9}{shown(str(python.program))}  {shown(python.why)}")
+def _python_places() -> PythonPlaces:
+    start = Path.cwd()
+    return PythonPlaces(os.environ, git_root(start) or start)
+
+
+def _print_pythons(terminal: Terminal) -> None:
+    terminal.line()
+    terminal.line("Python of skill code, the default first:")
+    found = pythons_value(_python_places())
+    for python in found["pythons"]:
+        terminal.line(f"  {python['version']:<9}{shown(python['program'])}  {shown(python['why'])}")
+    for reason in found["unusable_pythons"]:
+        terminal.line(f"  not usable: {shown(reason)}")
 
 
 VERBS = {
