@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from skillhouse.sandbox import (
-    Python,
     PythonPlaces,
     SandboxError,
     choose_python,
@@ -93,7 +92,7 @@ def test_too_old_and_other_builds_are_no_candidates(tmp_path: Path, need: Need) 
     pypy = tmp_path / "home/.pyenv/versions/pypy-3.11.9/bin/python3"
     pypy.parent.mkdir(parents=True)
     pypy.write_text(
-        f"#!/bin/sh\ntouch {ran}\necho '[\"pypy\", [3, 11, 9], \"{made.prefix}\", \".so\", []]'\n"
+        f'#!/bin/sh\ntouch {ran}\necho \'["pypy", [3, 11, 9], "{made.prefix}", ".so", []]\'\n'
     )
     pypy.chmod(0o755)
     where = places(tmp_path)
@@ -103,15 +102,13 @@ def test_too_old_and_other_builds_are_no_candidates(tmp_path: Path, need: Need) 
     assert ran.exists()
 
 
-def test_only_what_an_interpreter_needs_of_its_prefix_is_shown(
-    tmp_path: Path, need: Need
-) -> None:
+def test_only_what_an_interpreter_needs_of_its_prefix_is_shown(tmp_path: Path, need: Need) -> None:
     made = copied_python(tmp_path / "home/.local", need)
     (tmp_path / "home/.local/share/keyrings").mkdir(parents=True)
     assert made.readable == (made.program, made.prefix / "lib")
     # Below /tmp, which a cell has of its own, it gets another path inside.
     inside = {inside for _, inside in made.mounts}
-    is_covered = made.prefix.is_relative_to("/tmp")  # noqa: S108 - where the test is.
+    is_covered = made.prefix.is_relative_to("/tmp")
     assert inside == (
         {f"/python/bin/{made.program.name}", "/python/lib"}
         if is_covered

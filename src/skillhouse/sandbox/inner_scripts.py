@@ -17,10 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.sandbox.interpreters import PROGRAM_PATH as PROGRAM_PATH
-from skillhouse.sandbox.interpreters import interpreter as interpreter
-from skillhouse.sandbox.interpreters import own_python as own_python
-from skillhouse.sandbox.interpreters import system_program
+from skillhouse.sandbox.interpreters import PROGRAM_PATH, own_python, system_program
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 
 HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.

@@ -33,7 +33,8 @@ def python_fits(specifier: str, version: Version) -> bool:
     if len(clauses) > CLAUSES_MAX:
         raise ValueError(f"expected at most {CLAUSES_MAX} clauses")
     # Each is read, so that a wrong one is found whatever the others say.
-    return all([_holds(text, version) for text in clauses])
+    held = [_holds(text, version) for text in clauses]
+    return all(held)
 
 
 def _holds(text: str, version: Version) -> bool:

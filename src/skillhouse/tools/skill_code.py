@@ -126,7 +126,6 @@ class Workshop(Protocol):
         """Install a skill's dependencies once; SandboxError where they cannot be had."""
         ...
 
-
     def python(self, skill: CodeSkill) -> Python | None:
         """Return the interpreter of a skill in Python; SandboxError where none fits."""
         ...

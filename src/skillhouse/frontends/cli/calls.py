@@ -29,7 +29,11 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.json_values import interpreter_value, pythons_value, sandbox_value
+from skillhouse.frontends.presentation.json_values import (
+    interpreter_value,
+    pythons_value,
+    sandbox_value,
+)
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.sandbox import PythonPlaces, SandboxError, SandboxLevel
 from skillhouse.tools import SkillCodeTool, UnknownToolError
