@@ -82,7 +82,7 @@ def test_a_requirement_that_nothing_meets_names_what_was_found(tmp_path: Path) -
     assert caught.value.code == "python-missing"
     assert text.startswith(f"`far` needs Python >=3.98, ==3.99.*; found {default_python().text}")
     assert f"not usable: `{old}` does not start" in text
-    with pytest.raises(SandboxError, match="the executor has no other"):
+    with pytest.raises(SandboxError, match="no other can be taken where this code runs"):
         choose_python([">=3.98"], where, skill="far", only_default=True)
 
 

@@ -230,13 +230,20 @@ class SkillCode:
             return None
         places = self._config.places
         wanted = (skill.manifest.requires_python, cells.locked_python(skill.directory))
-        # An executor elsewhere runs the Python of its image, which is ours.
+        # An executor elsewhere runs the Python of its image, and code in this process runs ours.
         return sandbox.choose_python(
             [one for one in wanted if one],
             sandbox.PythonPlaces(places.environment, git_root(places.start) or places.start),
             skill=skill.manifest.name,
-            only_default=self.is_elsewhere,
+            only_default=self.is_elsewhere or self._runs_here(skill.directory),
         )
+
+    def _runs_here(self, directory: Path) -> bool:
+        digests = self._config.skill_code.in_process
+        try:
+            return bool(digests) and tree_digest(directory) in digests
+        except (TreeError, OSError):
+            return False
 
     def _rules(self, skill: toolbox.CodeSkill) -> cells.EnvironmentRules:
         settings = self._config.skill_code
