@@ -23,7 +23,7 @@ from skillhouse.cells.environments import (
     prepare,
     run_tool,
 )
-from skillhouse.sandbox import SandboxError
+from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
 from tests.cells.packages import npm_lock, npm_package, npm_registry, source_package, wheel
 
@@ -233,12 +233,12 @@ def test_set_up_code_runs_only_where_the_operator_allows_it(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_without_uv_the_interpreters_pip_installs_the_same(tmp_path: Path) -> None:
-    python = Path(__file__).parents[2] / ".x/uv/bin/python"
-    probe = subprocess.run(
-        [python, "-I", "-m", "pip", "--version"], capture_output=True, check=False
-    )
-    if probe.returncode != 0:
-        pytest.skip("no Python with pip beside the project's uv")
+    for python in (str(default_python().program), sys.executable):
+        argv = [python, "-I", "-m", "pip", "--version"]
+        if subprocess.run(argv, capture_output=True, check=False).returncode == 0:
+            break
+    else:
+        pytest.skip("neither the default Python nor ours has pip")
     sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
     skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{sha}")
     variables = {
@@ -247,9 +247,43 @@ def test_without_uv_the_interpreters_pip_installs_the_same(tmp_path: Path) -> No
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(tmp_path / "wheels"),
     }
-    rules = EnvironmentRules(python=python, variables=variables)
+    rules = EnvironmentRules(variables=variables)
     found = environment_of(PYTHON, skill, tmp_path, rules)
     assert said("import greet; print(greet.word)", found.path) == "hello"
+
+
+def test_each_interpreter_has_wheels_of_its_own(tmp_path: Path) -> None:
+    sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
+    skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{sha}")
+    default = default_python()
+    major, minor, patch = default.version
+    others = (
+        dataclasses.replace(default, version=(major, minor, patch + 1)),
+        dataclasses.replace(default, suffix=".cpython-399-x86_64-linux-gnu.so"),
+    )
+    rules = rules_for(tmp_path)
+    digests = {
+        environment_of(PYTHON, skill, tmp_path, dataclasses.replace(rules, python=one)).digest
+        for one in (None, default, *others)
+    }
+    assert len(digests) == 3
+
+
+def test_without_uv_and_pip_it_is_said_what_to_install(tmp_path: Path) -> None:
+    skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{'0' * 64}")
+    rules = EnvironmentRules(variables={"PATH": str(tmp_path)})
+
+    async def fail(
+        argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
+    ) -> Ran:
+        return Ran(1, "No module named pip")
+
+    async def go() -> None:
+        await prepare(PYTHON, skill, tmp_path / "cache", run=fail, rules=rules)
+
+    with pytest.raises(SandboxError, match="need `uv`, or pip for") as caught:
+        anyio.run(go)
+    assert caught.value.code == "dependencies-tool"
 
 
 def test_unhashed_lines_are_the_operators_choice(tmp_path: Path) -> None:

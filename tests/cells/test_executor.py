@@ -14,9 +14,15 @@ import pytest
 from skillhouse.cells import CellResult, Executor, RpcError, wrap_failure, wrap_result
 from skillhouse.cells.cell import CALLS_PER_CELL
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import SandboxError, SandboxLevel, SandboxStatus, SandboxUnavailableError
+from skillhouse.sandbox import (
+    SandboxError,
+    SandboxLevel,
+    SandboxStatus,
+    SandboxUnavailableError,
+    default_python,
+)
 from tests.cells.lab import Lab, lab, make, until
-from tests.sandbox.places import own, running
+from tests.sandbox.places import copied_python, own, running
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +36,16 @@ WAITS = """
             pass
         import other
         return other.NAME
+
+    tools = {"tool": tool}
+"""
+
+
+VERSION = """
+    import sys
+
+    def tool(params, context):
+        return [list(sys.version_info[:3]), sys.prefix]
 
     tools = {"tool": tool}
 """
@@ -342,3 +358,17 @@ def test_failures_are_wrapped_as_the_design_says():
 def test_the_digest_is_that_of_the_tree(tmp_path: Path):
     spec = make(tmp_path, ECHO)
     assert spec.digest == tree_digest(spec.directory)
+
+
+def test_each_interpreter_has_cells_of_its_own(lab: Lab, tmp_path: Path, need: Any) -> None:
+    other = copied_python(tmp_path / "uv/cpython", need)
+    default = make(tmp_path / "place", VERSION)
+    chosen = make(tmp_path / "place", VERSION, python=other)
+
+    async def work(executor: Executor) -> list[Any]:
+        found = [(await lab.ask(executor, spec)).value for spec in (default, chosen, default)]
+        return [*found, executor.health()["cells"]]
+
+    prefix = str(Path(other.inside).parent.parent)
+    ours = [list(default_python().version), str(Path(default_python().inside).parent.parent)]
+    assert lab.run(work) == [ours, [list(other.version), prefix], ours, 2]

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.sandbox import default_python
+
 Run = Callable[..., tuple[int, str, str]]
 WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}')
 
@@ -85,7 +87,15 @@ def test_the_sandbox_is_tested_and_its_level_printed(run: Run) -> None:
     status = json.loads(out)
     assert (code == 3) is (status["level"] == "none")
     assert all(probe["passed"] for probe in status["probes"])
-    assert run("sandbox", "status")[1].startswith(f"level: {status['level']}\n")
+    default = status["pythons"][0]
+    assert default == {
+        "program": str(default_python().program),
+        "version": default_python().release,
+        "why": default_python().why,
+    }
+    text = run("sandbox", "status")[1]
+    assert text.startswith(f"level: {status['level']}\n")
+    assert f"  {default['version']:<9}{default['program']}  {default['why']}\n" in text
 
 
 def ask(typed: bytes, *arguments: str) -> tuple[int, str]:

@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from skillhouse.floor import ConfigError
+from skillhouse.frontends.cli.calls import tool_value
 from skillhouse.runtime import Skillhouse, load_config
-from skillhouse.sandbox import SandboxStatus
-from skillhouse.tools import UnknownToolError
+from skillhouse.sandbox import SandboxStatus, default_python
+from skillhouse.tools import SkillCodeTool, UnknownToolError
 from tests.cells.packages import wheel
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
@@ -30,6 +31,7 @@ from tests.runtime.coded import (
     write_code,
 )
 from tests.runtime.places import make_places, write_skill
+from tests.sandbox.places import copied_python
 
 GIVES = "tools = {'tool': lambda params, context: {'gave': '%s'}}\n"
 ALL = ["crypto-balance:get_balance", "crypto-price:get_price"]
@@ -363,3 +365,46 @@ def test_packages_are_few_absolute_directories(value: str, tmp_path: Path) -> No
     file.write_text(f"[skill_code]\nnode_packages = {value}\n")
     with pytest.raises(ConfigError, match="node_packages"):
         load_config(places)
+
+
+@pytest.mark.parametrize("place", ["pyproject.toml", "uv.lock"])
+@pytest.mark.parametrize("level", ["read", "write"])
+def test_code_for_another_python_is_refused_before_anything_is_asked_or_installed(
+    level: str, place: str, tmp_path: Path
+) -> None:
+    skill = write_code(tmp_path / "skills/far", GIVES % "far", tool(level=level))
+    if place == "uv.lock":
+        (skill / place).write_text('version = 1\nrequires-python = ">=3.98"\n')
+    else:
+        text = (skill / place).read_text()
+        text = text.replace("[project]", '[project]\nrequires-python = ">=3.98"')
+        (skill / place).write_text(text)
+    house = coded_house(tmp_path, tmp_path / "skills", environment={"PATH": "/nonexistent"})
+    result = called(house, "far:tool")
+    assert result.status == "error"
+    message = f"`far:tool`: `far` needs Python >=3.98; found {default_python().text}"
+    assert result.content.startswith(message)
+    assert not (tmp_path / "home/.cache/skillhouse/packages").exists()
+    assert house.approvals.pending() == ()
+
+
+@pytest.mark.slow
+def test_code_runs_by_the_python_that_it_asks_for(
+    status: SandboxStatus, tmp_path: Path, need: Any
+) -> None:
+    other = copied_python(tmp_path / "pythons/cpython-3.11-linux", need)
+    source = """
+        import sys
+        tools = {"tool": lambda params, context: {"gave": ".".join(map(str, sys.version_info[:3]))}}
+    """
+    skill = write_code(tmp_path / "skills/one", source)
+    text = (skill / "pyproject.toml").read_text()
+    wanted = f'[project]\nrequires-python = "=={other.release}"'
+    (skill / "pyproject.toml").write_text(text.replace("[project]", wanted))
+    house = coded_house(
+        tmp_path, tmp_path / "skills", status=status,
+        environment={"UV_PYTHON_INSTALL_DIR": str(tmp_path / "pythons")},
+    )  # fmt: skip
+    (offered,) = [one for one in house.tools() if isinstance(one, SkillCodeTool)]
+    assert tool_value(offered)["python"]["version"] == other.release
+    assert called(house, "one:tool").data == give(other.release)

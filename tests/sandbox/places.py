@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,15 @@ from skillhouse.sandbox import (
     Completed,
     Launcher,
     Limits,
+    Python,
     SandboxLevel,
     SandboxProfile,
     SandboxStatus,
+    default_python,
     detect,
     launcher_for,
 )
+from skillhouse.sandbox.interpreters import examine
 
 LEVELS = (SandboxLevel.CGROUP, SandboxLevel.RLIMITS)
 
@@ -132,3 +136,22 @@ def workspace(tmp_path: Path) -> Path:
     (place / "server.key").write_text("canary\n")
     (place / "notes.txt").write_text("notes\n")
     return place
+
+
+def copied_python(prefix: Path, need: Callable[[object, str], None]) -> Python:
+    """Return a copy of an interpreter at `prefix`, as uv or pyenv would install one.
+
+    The system's if there is one: it finds its library by its own path, wherever it is.
+    """
+    source = examine(Path("/usr/bin/python3"), "system")
+    python = source if isinstance(source, Python) else default_python()
+    name = "python{}.{}".format(*python.version)
+    skipped = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "config-*")
+    shutil.copytree(python.prefix / "lib" / name, prefix / "lib" / name, ignore=skipped)
+    (prefix / "bin").mkdir(exist_ok=True)
+    shutil.copy2(python.program, prefix / "bin" / name)
+    (prefix / "bin/python3").symlink_to(name)
+    made = examine(prefix / "bin/python3", "uv")
+    need(isinstance(made, Python), f"no interpreter that can be copied: {made}")
+    assert isinstance(made, Python)
+    return made

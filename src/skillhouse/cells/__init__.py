@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from skillhouse.cells.cell import wrap_result as wrap_result
     from skillhouse.cells.cell_probes import contained_test as contained_test
     from skillhouse.cells.cell_probes import self_test as self_test
+    from skillhouse.cells.environment_locks import locked_python as locked_python
     from skillhouse.cells.environments import Environment as Environment
     from skillhouse.cells.environments import EnvironmentRules as EnvironmentRules
     from skillhouse.cells.environments import installer_variables as installer_variables

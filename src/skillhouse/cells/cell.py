@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 import anyio
 
 from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
+from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits
 
 TOOL_SECONDS = 30.0
@@ -52,6 +53,8 @@ class CellSpec:
     shared: tuple[Path, ...] = ()
     """Such directories of the place and of the host, nearest first, at most `SHARED_MAX`; they are
     searched after `dependencies` (S002-63)."""
+    python: Python | None = None
+    """The interpreter of code in Python; None takes the default."""
     permissions: str = ""
     """Any text that changes with what the skill is permitted."""
     user: str = ""

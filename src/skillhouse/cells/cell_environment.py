@@ -17,7 +17,7 @@ from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.floor import TreeError, make_private, tree_digest
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
-from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter
+from skillhouse.sandbox.interpreters import PROGRAM_PATH, interpreter
 from skillhouse.sandbox.profile import MIB, Limits, SandboxError
 from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program

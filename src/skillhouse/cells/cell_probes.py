@@ -27,7 +27,7 @@ from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
-from skillhouse.sandbox.inner_scripts import interpreter
+from skillhouse.sandbox.interpreters import interpreter
 from skillhouse.sandbox.launcher import Launcher
 from skillhouse.sandbox.level_probes import probe_results, running
 from skillhouse.sandbox.profile import SandboxError

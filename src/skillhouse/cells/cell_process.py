@@ -37,7 +37,7 @@ from skillhouse.cells.cell_environment import (
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import CellView
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
-from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter
+from skillhouse.sandbox.interpreters import PROGRAM_PATH, default_python
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxError
 
@@ -66,6 +66,7 @@ class CellProcess(ABC):
         self._tree = tree
         self._forks = forks
         self._is_spare = is_spare
+        self._python = spec.python or default_python()
         self._active = 0
         self.completed: Completed | None = None
         self.failure: SandboxError | None = None
@@ -177,7 +178,6 @@ class BubblewrapCell(CellProcess):
 
     def _command(self, descriptor: int) -> Command:
         spec, environment = self._spec, self._environment
-        argv, readable = self._argv(descriptor)
         script = PYTHON_CELL if self._forks else NODE_CELL
         texts = {path: text.encode() for path, text in bubblewrap.CELL_FILES.items()}
         texts[SCRIPT_PLACE] = script.read_bytes()
@@ -185,8 +185,8 @@ class BubblewrapCell(CellProcess):
         view = CellView(
             skill=self._tree,
             skill_place=skill_place,
-            packages=packages,
-            readable=readable,
+            mounts=(*packages, *(self._python.mounts if self._forks else ())),
+            environment=self._python.environment if self._forks else {},
             limits=environment.limits,
             forks=self._forks,
         )
@@ -197,7 +197,7 @@ class BubblewrapCell(CellProcess):
 
         return Command(
             program=environment.program,
-            argv=argv,
+            argv=self._argv(descriptor),
             files={
                 "seccomp": environment.cell_filter if self._forks else environment.call_filter,
                 **texts,
@@ -206,13 +206,12 @@ class BubblewrapCell(CellProcess):
             inherited=(descriptor,),
         )
 
-    def _argv(self, descriptor: int) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    def _argv(self, descriptor: int) -> tuple[str, ...]:
         if self._forks:
-            program, readable = interpreter()
-            return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
+            return (self._python.inside, "-I", "-S", SCRIPT_PLACE, str(descriptor))
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
         spare = ("spare",) if self._is_spare else ()
-        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
+        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare)
 
 
 CONFINE = Path(confine.__file__)
@@ -262,7 +261,7 @@ class ContainerCell(CellProcess):
         limit = self._environment.limits.output_bytes
         self._output = CellOutput(reading, lambda: self._stop("output"), max_bytes=limit)
         argv = (
-            str(self._environment.program),
+            str(self._python.program),
             "-I",
             "-S",
             str(CONFINE),
@@ -295,7 +294,7 @@ class ContainerCell(CellProcess):
         limits, environment = self._environment.limits, self._environment
         skill = str(self._skill)
         readable = [*_SYSTEM, *_READABLE, str(self._tree), *map(str, self._packages)]
-        readable += map(str, interpreter()[1])
+        readable += map(str, self._python.readable)
         settings: dict[str, Any] = {
             "parent": os.getpid(),
             "descriptor": descriptor,

@@ -12,12 +12,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from skillhouse.floor import PathError, read_beneath
 from skillhouse.sandbox.profile import SandboxError
 
 LOCK_MAX = 4_194_304
 """Bytes of a lock file."""
+HEAD_BYTES = 8_192
+"""Bytes at the beginning of a lock in which its versions of Python are looked for."""
 PACKAGES_MAX = 2_000
 """Packages that one skill may need, transitive ones included."""
 
@@ -39,6 +43,8 @@ _PACKAGE_PLACE = re.compile(rf"node_modules/{_PACKAGE}(?:/node_modules/{_PACKAGE
 _RANGE = re.compile(rf"(?:npm:{_PACKAGE}@)?[\w.+^~<>=|* -]{{0,200}}")
 _INTEGRITY = re.compile(r"sha(?:256|384|512)-[A-Za-z0-9+/]{40,90}={0,2}")
 _TARBALL = re.compile(r"https?://")
+
+_LOCKED_PYTHON = re.compile(r"^requires-python = \"([^\"\n]{0,200})\"$", re.MULTILINE)
 
 _RANGES = ("dependencies", "optionalDependencies", "peerDependencies", "devDependencies")
 _FLAGS = ("dev", "optional", "devOptional", "peer", "inBundle", "hasInstallScript")
@@ -69,6 +75,19 @@ def clean_requirements(text: str, *, unhashed: bool = False) -> str:
     if len(requirements) > PACKAGES_MAX:
         raise SandboxError("dependencies-many", f"expected at most {PACKAGES_MAX} packages")
     return "".join(sorted(requirements))
+
+
+def locked_python(directory: Path) -> str:
+    """Return the versions of Python that a uv.lock was made for; empty without one.
+
+    uv writes them before the first package. A lock for other versions may lack packages.
+    """
+    try:
+        head = read_beneath(directory, "uv.lock", max_bytes=HEAD_BYTES).partition(b"[[")[0]
+    except PathError:
+        return ""
+    match = _LOCKED_PYTHON.search(head.decode("utf-8", "replace"))
+    return match[1] if match else ""
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ import anyio.to_thread
 from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
+from skillhouse.sandbox.interpreters import Python, default_python
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import SkillManifest
 
@@ -39,9 +39,6 @@ OUTPUT_MAX = 65_536
 SHOWN_MAX = 600
 """Characters of it that an error shows."""
 
-_PRINT_PLATFORM = (
-    "import sys, sysconfig; print(sys.implementation.cache_tag, sysconfig.get_platform())"
-)
 _LOCKS = {
     # By language: each lock, and the manifest that belongs to it.
     "python": (("uv.lock", "pyproject.toml"), ("requirements.txt", "")),
@@ -122,10 +119,10 @@ async def run_tool(
 class EnvironmentRules:
     """The operator's settings for installations; a skill sets none of them."""
 
-    python: Path = Path(sys.executable)
-    """The interpreter that cells run, for which wheels are chosen."""
+    python: Python | None = None
+    """The interpreter of the cell, for which wheels are chosen; None takes the default."""
     uv: Path | None = None
-    """None takes the one in the PATH, else the interpreter's pip."""
+    """None takes the one in the PATH, else a pip."""
     npm: Path | None = None
     unhashed: bool = False
     """Take requirements without digests, and what these need in turn."""
@@ -189,7 +186,7 @@ async def prepare(
     about = {
         "language": manifest.language,
         "files": dict(sorted(files.items())),
-        "platform": await _platform(manifest, run, rules),
+        "platform": _platform(manifest, rules),
         "unhashed": rules.unhashed,
         "builds": rules.builds,
     }
@@ -266,6 +263,7 @@ async def _exported(
         *(uv, "export", "--frozen", "--offline", "--no-config", "--no-python-downloads", "--quiet"),
         *("--no-emit-project", "--no-dev", "--no-header", "--no-annotate"),
         *("--format", "requirements.txt", "--output-file", "requirements.txt"),
+        *("--python", str((rules.python or default_python()).program)),
     ]
     store = EnvironmentStore(cache)
     key = digest(canonical_json(dict(texts))).removeprefix("sha256:")
@@ -276,14 +274,12 @@ async def _exported(
             return (place / "requirements.txt").read_text(encoding="utf-8")
 
 
-async def _platform(manifest: SkillManifest, run: RunTool, rules: EnvironmentRules) -> str:
+def _platform(manifest: SkillManifest, rules: EnvironmentRules) -> str:
     if manifest.language == "javascript":
         return f"{sys.platform} {platform.machine()}"
-    if rules.python == Path(sys.executable):
-        return f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
-    argv = [str(rules.python), "-I", "-S", "-c", _PRINT_PLATFORM]
-    output = await _run(run, argv, rules, cwd=Path("/"), task="asking Python for its version")
-    return output.strip()
+    python = rules.python or default_python()
+    # Markers may ask for the whole version; the suffix names the ABI and the platform.
+    return f"{python.release} {python.suffix}"
 
 
 async def _install(
@@ -299,7 +295,7 @@ async def _install(
         _write(place, files)
         installed = place / ("site-packages" if is_python else "node_modules")
         argv = (
-            _python_argv(installed, place / "requirements.txt", rules)
+            await _python_argv(installed, place / "requirements.txt", run, rules)
             if is_python
             else _npm_argv(rules)
         )
@@ -323,19 +319,36 @@ def _find_tool(name: str, given: Path | None, rules: EnvironmentRules) -> str | 
     return shutil.which(name, path=rules.variables.get("PATH", os.defpath))
 
 
-def _python_argv(target: Path, file: Path, rules: EnvironmentRules) -> list[str]:
-    uv, python = _find_tool("uv", rules.uv, rules), str(rules.python)
+async def _python_argv(
+    target: Path, file: Path, run: RunTool, rules: EnvironmentRules
+) -> list[str]:
+    uv = _find_tool("uv", rules.uv, rules)
+    python = str((rules.python or default_python()).program)
+    pip = [] if uv else await _pip(python, run, rules)
     # Copies: a hard link would share its permissions with the installer's own cache.
     by_uv = ("--no-progress", "--no-python-downloads", "--python", python, "--link-mode", "copy")
     by_pip = ("--no-input", "--no-compile", "--disable-pip-version-check")
     return [
-        *((uv, "pip") if uv else (python, "-I", "-m", "pip")),
+        *((uv, "pip") if uv else pip),
         *("install", "--quiet", "--target", str(target)),
         *(by_uv if uv else (*by_pip, "--no-warn-script-location")),
         *(() if rules.unhashed else ("--no-deps", "--require-hashes")),
         *(() if rules.builds else ("--only-binary", ":all:")),
         *("--requirement", str(file)),
     ]
+
+
+async def _pip(python: str, run: RunTool, rules: EnvironmentRules) -> list[str]:
+    """Return the start of pip's command: that of the cell's interpreter, or ours working for it."""
+    for program, more in ((python, ()), (sys.executable, ("--python", python))):
+        argv = [program, "-I", "-m", "pip"]
+        ran = await run(
+            [*argv, "--version"], cwd=Path("/"), variables=rules.variables, seconds=rules.seconds
+        )
+        if ran.code == 0:
+            return [*argv, *more]
+    message = f"packages for Python need `uv`, or pip for `{python}`: install one of them"
+    raise SandboxError("dependencies-tool", message)
 
 
 def _npm_argv(rules: EnvironmentRules) -> list[str]:

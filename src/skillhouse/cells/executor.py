@@ -329,6 +329,7 @@ def _key(spec: CellSpec) -> _Key:
         spec.language,
         spec.entry,
         "\0".join(str(path) for path in (spec.dependencies or "", *spec.shared)),
+        "" if spec.python is None else str(spec.python.program),
         spec.permissions,
         spec.user,
     )

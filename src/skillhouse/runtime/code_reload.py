@@ -166,8 +166,8 @@ async def _loaded(
                 skill=name, directory=directory, tools=declared, lacking=whole, steps=steps
             )
         runner = await code.runner(digest)
-        packages = await code.packages(skill)
-        cell = cell_of(skill, digest, packages=packages, agent=agent, user=OWNER)
+        python, packages = code.python(skill), await code.packages(skill)
+        cell = cell_of(skill, digest, packages=packages, agent=agent, user=OWNER, python=python)
         exported = await runner.tool_names(cell)
     except SandboxUnavailableError:
         # One answer for all of them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Any
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Level
-from skillhouse.discovery import Root
+from skillhouse.discovery import Root, git_root
 from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, WireNames, tree_digest
 from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
@@ -191,7 +190,7 @@ class SkillCode:
         if skill.directory not in self._packages:
             cache = self._config.cache_directory or self._config.places.cache()
             found: cells.Environment | None = await cells.prepare(
-                skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill.shared)
+                skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill)
             )
             leased = None
             if found is not None:
@@ -225,13 +224,34 @@ class SkillCode:
         self._packages.clear()
         self._leases.close()
 
-    def _rules(self, shared: tuple[Path, ...]) -> cells.EnvironmentRules:
+    def python(self, skill: toolbox.CodeSkill) -> sandbox.Python | None:
+        """Return the interpreter of a skill in Python; SandboxError "python-missing" for none."""
+        if skill.manifest.language != "python":
+            return None
+        places = self._config.places
+        wanted = (skill.manifest.requires_python, cells.locked_python(skill.directory))
+        # An executor elsewhere runs the Python of its image, and code in this process runs ours.
+        return sandbox.choose_python(
+            [one for one in wanted if one],
+            sandbox.PythonPlaces(places.environment, git_root(places.start) or places.start),
+            skill=skill.manifest.name,
+            only_default=self.is_elsewhere or self._runs_here(skill.directory),
+        )
+
+    def _runs_here(self, directory: Path) -> bool:
+        digests = self._config.skill_code.in_process
+        try:
+            return bool(digests) and tree_digest(directory) in digests
+        except (TreeError, OSError):
+            return False
+
+    def _rules(self, skill: toolbox.CodeSkill) -> cells.EnvironmentRules:
         settings = self._config.skill_code
-        near, far = (*shared, None, None)[:2]
+        near, far = (*skill.shared, None, None)[:2]
         places = self._config.places
         variables = {**places.environment, "PATH": safe_path(places.environment, places.start)}
         return cells.EnvironmentRules(
-            python=Path(sys.executable),
+            python=self.python(skill),
             unhashed=settings.unhashed,
             builds=settings.builds,
             shared=near,

@@ -10,6 +10,13 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.inner_scripts import known_variables as known_variables
     from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
     from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable
+    from skillhouse.sandbox.interpreters import ORIGINS as ORIGINS
+    from skillhouse.sandbox.interpreters import Python as Python
+    from skillhouse.sandbox.interpreters import PythonPlaces as PythonPlaces
+    from skillhouse.sandbox.interpreters import choose_python as choose_python
+    from skillhouse.sandbox.interpreters import default_python as default_python
+    from skillhouse.sandbox.interpreters import installed_pythons as installed_pythons
+    from skillhouse.sandbox.interpreters import unusable_pythons as unusable_pythons
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes

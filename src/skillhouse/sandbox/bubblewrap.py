@@ -102,11 +102,11 @@ class CellView:
 
     skill: Path
     skill_place: str
-    packages: tuple[tuple[Path, str], ...]
-    """Its dependencies, each with its path inside."""
-    readable: tuple[Path, ...]
-    """What the interpreter needs, at its own paths."""
+    mounts: tuple[tuple[Path, str], ...]
+    """Its dependencies and what its interpreter needs, each with its path inside."""
     limits: Limits
+    environment: Mapping[str, str]
+    """Variables beside those of every run."""
     forks: bool
     """True: it may make namespaces for its calls."""
 
@@ -117,16 +117,14 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     There is no /proc: it would show all calls of a cell that forks, and in `mountinfo`, which no
     mount can cover for processes to come, where on the host each bind comes from.
     """
-    profile = SandboxProfile(view.skill, limits=view.limits)
+    profile = SandboxProfile(view.skill, limits=view.limits, environment=view.environment)
     capabilities = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
     yield from _start(profile, "cell", *(capabilities if view.forks else ()))
     yield from _own(profile, files, processes=False)
     # A call, as its owner, could make it writable, and a later call would see what it wrote.
     yield from ("--remount-ro", "/dev")
-    for path in view.readable:
-        yield from ("--ro-bind", str(path), str(path))
     yield from ("--ro-bind", str(view.skill), view.skill_place)
-    for path, place in view.packages:
+    for path, place in view.mounts:
         yield from ("--ro-bind", str(path), place)
     yield from ("--chdir", view.skill_place)
     yield from _programs()

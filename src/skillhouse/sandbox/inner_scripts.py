@@ -13,17 +13,14 @@ import dataclasses
 import functools
 import json
 import os
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from skillhouse.sandbox.interpreters import PROGRAM_PATH, own_python, system_program
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 
 HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
-PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
-"""The PATH inside, whatever the caller's is."""
 BRIDGE_SOCKET = "/run/skillhouse-proxy"
 BRIDGE_SCRIPT = "/etc/skillhouse-bridge.py"
 PORT = 3128
@@ -78,25 +75,18 @@ def bridged_argv(argv: Sequence[str], seccomp: bytes) -> tuple[str, ...]:
     return (str(program), "-I", "-S", BRIDGE_SCRIPT, BRIDGE_SOCKET, str(PORT), seccomp.hex(), *argv)
 
 
-def own_python() -> tuple[Path, Path]:
-    """Return where our own Python is installed, and the program."""
-    prefix = Path(sys.base_prefix).resolve()
-    version = sys.version_info
-    return prefix, prefix / "bin" / f"python{version.major}.{version.minor}"
-
-
 RUNNER = Path(__file__).with_name("plan_runner.py")
 
 
 def plan_argv(value: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the command that runs a plan, as plain values (`permission.CommandPlan.value`)."""
     text = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    python = ("python3",) if _system_python() else by_path(own_python()[1])
+    python = ("python3",) if system_program() else by_path(own_python()[1])
     return (*python, "-I", "-S", "-c", _source(), text)
 
 
 def plan_readable() -> tuple[Path, ...]:
-    return () if _system_python() else (own_python()[0],)
+    return () if system_program() else (own_python()[0],)
 
 
 def by_path(program: Path) -> tuple[str, ...]:
@@ -105,20 +95,6 @@ def by_path(program: Path) -> tuple[str, ...]:
     The shell's script is this constant, and all words that follow are arguments.
     """
     return ("sh", "-c", 'exec "$@"', "sh", str(program))
-
-
-def interpreter() -> tuple[str, tuple[Path, ...]]:
-    """Return the Python for what runs inside, and the directories it needs beside the system's."""
-    return _system_python() or str(own_python()[1]), plan_readable()
-
-
-@functools.cache
-def _system_python() -> str | None:
-    path = shutil.which("python3", path=PROGRAM_PATH)
-    # A link to a file outside the system's directories does not work in the sandbox.
-    if path is None or not Path(path).resolve().is_relative_to("/usr"):
-        return None
-    return path
 
 
 @functools.cache

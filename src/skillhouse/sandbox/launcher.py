@@ -19,7 +19,8 @@ from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
-from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, bridged_argv, with_bridge
+from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
+from skillhouse.sandbox.interpreters import PROGRAM_PATH
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.process import Command, Run

@@ -14,7 +14,8 @@ from typing import Any
 
 import anyio
 
-from skillhouse.sandbox.inner_scripts import by_path, own_python
+from skillhouse.sandbox.inner_scripts import by_path
+from skillhouse.sandbox.interpreters import own_python
 from skillhouse.sandbox.launcher import Launcher, launcher_for
 from skillhouse.sandbox.profile import (
     MIB,

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile_file import load_profile as load_profile
     from skillhouse.skill.profile_file import profile_names as profile_names
     from skillhouse.skill.profile_file import read_profile as read_profile
+    from skillhouse.skill.requires_python import python_fits as python_fits
     from skillhouse.skill.skill_file import HEAD_BYTES as HEAD_BYTES
     from skillhouse.skill.skill_file import Metadata as Metadata
     from skillhouse.skill.skill_file import parse as parse

@@ -12,6 +12,7 @@ from skillhouse.floor import PathError, checked_parts, nearest
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.manifest_schema import schema_finding
 from skillhouse.skill.model import LEVELS, Language, SkillManifest, ToolSpec
+from skillhouse.skill.requires_python import python_fits
 from skillhouse.skill.source import FileRefusedError, Finding
 
 Keys = tuple[str, ...]
@@ -137,6 +138,7 @@ def read_fields(written: RawManifest) -> tuple[SkillManifest | None, list[Findin
         tools=_tools(notes),
         author=notes.text(package, "author", at),
         license=notes.text(package, "license", at),
+        requires_python=_requires_python(notes),
         dependencies=written.dependencies,
     )
     if not manifest.description:
@@ -186,6 +188,19 @@ def _version(notes: _Notes) -> str:
     elif not version:
         notes.warn("manifest-field-missing", "no version", (*at, "version"))
     return version
+
+
+def _requires_python(notes: _Notes) -> str:
+    if notes.written.language != "python":
+        return ""
+    package, at = notes.written.package, notes.written.package_keys
+    wanted = notes.text(package, "requires-python", at)
+    try:
+        python_fits(wanted, (3, 11))
+    except ValueError as error:
+        notes.refuse("manifest-requires-python", str(error), (*at, "requires-python"))
+        return ""
+    return wanted
 
 
 def _entry(notes: _Notes) -> str:

@@ -241,6 +241,8 @@ class SkillManifest:
     tools: tuple[ToolSpec, ...]
     author: str = ""
     license: str = ""
+    requires_python: str = ""
+    """Versions of Python that it runs on, as `>=3.11`; empty takes all."""
     dependencies: tuple[str, ...] = ()
     """What it needs, as written (`viem@^2.0.0`, `httpx>=0.28`); a lock file says which exactly."""
 

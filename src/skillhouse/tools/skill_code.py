@@ -22,7 +22,7 @@ from skillhouse.cells import (
 from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
 from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
-from skillhouse.sandbox import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError
 from skillhouse.skill import SkillManifest, ToolSpec
 from skillhouse.tools.call import (
     LEVELS,
@@ -69,7 +69,13 @@ class CodeSkill:
 
 
 def cell_of(
-    skill: CodeSkill, digest: str, *, packages: Path | None, agent: str, user: str
+    skill: CodeSkill,
+    digest: str,
+    *,
+    packages: Path | None,
+    agent: str,
+    user: str,
+    python: Python | None,
 ) -> CellSpec:
     """Callers share a cell only if they may do the same things."""
     manifest = skill.manifest
@@ -82,6 +88,7 @@ def cell_of(
         env=skill.env,
         dependencies=packages,
         shared=skill.shared,
+        python=python,
         permissions=f"{agent} {' '.join(sorted(skill.env))}",
         user=user,
     )
@@ -119,6 +126,10 @@ class Workshop(Protocol):
         """Install a skill's dependencies once; SandboxError where they cannot be had."""
         ...
 
+    def python(self, skill: CodeSkill) -> Python | None:
+        """Return the interpreter of a skill in Python; SandboxError where none fits."""
+        ...
+
 
 class SkillCodeTool(Tool):
     durable = True
@@ -141,13 +152,21 @@ class SkillCodeTool(Tool):
         self._workshop = workshop
         self._ask = ask
 
+    def python(self) -> Python | None:
+        """Return the interpreter that runs it, None for other languages; SandboxError for none."""
+        return self._workshop.python(self.skill)
+
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         try:
             digest = tree_digest(self.skill.directory)
+            # Before anything is asked or installed: no answer would make it run.
+            self.python()
         except TreeError as error:
             raise RefusedError(
                 f"`{self.full_name}` cannot be bound to its code: {error}"
             ) from error
+        except SandboxError as error:
+            raise RefusedError(f"`{self.full_name}`: {error}") from error
 
         async def run(say: ReportProgress = _unheard) -> Output:
             host = _Host(self._ask(replace(session, origin_digest=digest)), say)
@@ -206,7 +225,12 @@ class SkillCodeTool(Tool):
             runner = await self._workshop.runner(digest)
             packages = await self._workshop.packages(self.skill)
             spec = cell_of(
-                self.skill, digest, packages=packages, agent=session.agent, user=session.user
+                self.skill,
+                digest,
+                packages=packages,
+                agent=session.agent,
+                user=session.user,
+                python=self.python(),
             )
             meta = {
                 "skillName": manifest.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import shlex
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from skillhouse import cells
+from skillhouse.discovery import git_root
 from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -27,9 +29,13 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.json_values import sandbox_value
+from skillhouse.frontends.presentation.json_values import (
+    interpreter_value,
+    pythons_value,
+    sandbox_value,
+)
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import SandboxLevel
+from skillhouse.sandbox import PythonPlaces, SandboxError, SandboxLevel
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
@@ -89,9 +95,19 @@ def tool_value(tool: Tool) -> dict[str, Any]:
         "full_name": code.full_name if code else tool.name,
         "skill": code.skill.manifest.name if code else None,
         "level": code.level if code else None,
+        "python": python_value(code) if code else None,
         "description": tool.description,
         "parameters": dict(tool.schema),
     }
+
+
+def python_value(tool: SkillCodeTool) -> dict[str, str] | None:
+    """Return the interpreter that runs a tool and why, or the problem; None but for Python."""
+    try:
+        python = tool.python()
+    except SandboxError as error:
+        return {"problem": str(error)}
+    return None if python is None else interpreter_value(python)
 
 
 def _described(tool: SkillCodeTool) -> str:
@@ -341,9 +357,10 @@ def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
     status = anyio.run(cells.self_test)
     if options.json:
-        terminal.json(sandbox_value(status))
+        terminal.json({**sandbox_value(status), **pythons_value(_python_places())})
     else:
         _print_status(status, terminal)
+        _print_pythons(terminal)
     return 3 if status.level is SandboxLevel.NONE else 0
 
 
@@ -360,6 +377,21 @@ def _print_status(status: SandboxStatus, terminal: Terminal) -> None:
         terminal.line(
             f"  {probe.name:<36}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
         )
+
+
+def _python_places() -> PythonPlaces:
+    start = Path.cwd()
+    return PythonPlaces(os.environ, git_root(start) or start)
+
+
+def _print_pythons(terminal: Terminal) -> None:
+    terminal.line()
+    terminal.line("Python of skill code, the default first:")
+    found = pythons_value(_python_places())
+    for python in found["pythons"]:
+        terminal.line(f"  {python['version']:<9}{shown(python['program'])}  {shown(python['why'])}")
+    for reason in found["unusable_pythons"]:
+        terminal.line(f"  not usable: {shown(reason)}")
 
 
 VERBS = {

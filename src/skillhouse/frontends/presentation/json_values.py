@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from skillhouse import sandbox
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.frontends.presentation.text import counted
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.permission import CommandReading, MatchedRule
     from skillhouse.runtime import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
-    from skillhouse.sandbox import SandboxStatus
+    from skillhouse.sandbox import Python, PythonPlaces, SandboxStatus
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
@@ -198,6 +199,19 @@ def verification_value(found: Verification) -> dict[str, Any]:
 
 def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
     return {**dataclasses.asdict(status), "level": status.level.value}
+
+
+def interpreter_value(python: Python) -> dict[str, str]:
+    return {"program": str(python.program), "version": python.release, "why": python.why}
+
+
+def pythons_value(places: PythonPlaces) -> dict[str, Any]:
+    """Return the interpreters that cells can run, the default first, and why not the others."""
+    found = (sandbox.default_python(), *sandbox.installed_pythons(places))
+    return {
+        "pythons": [interpreter_value(one) for one in found],
+        "unusable_pythons": list(sandbox.unusable_pythons(places)),
+    }
 
 
 def approval_value(found: Approval) -> dict[str, Any]:
