@@ -44,12 +44,15 @@ TURN = 16
 PAUSE_SECONDS = 0.004
 """Pause after each TURN beyond the BURST, so that a flood takes a quarter of the core's time."""
 ASKED_AT_ONCE = 16
-"""Requests of one call that are answered at once; its cell sends no more, so that more wait there."""
+"""Requests of one call that are answered at once; its cell sends no more, so others wait there."""
 ASKED_MAX = 64
 """Most open requests of one call: cancelled ones may take a moment to end. No cell of ours sends
 more than this."""
 CANCEL = "core.cancel"
 """The notification that ends an open request, by its `id`; there is no answer then."""
+CANCELS_MAX = 100
+"""Cancellations of one call that are obeyed: each may withdraw a question that a person reads, and
+a skill could put another in its place. Requests that are cancelled later end by themselves."""
 
 
 class GoneError(SkillhouseError):
@@ -73,6 +76,7 @@ class CallChannel:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[Any, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
+        self._cancels_left = CANCELS_MAX
         self._messages = 0
         self._steps = 0
         self._rest = b""
@@ -169,7 +173,8 @@ class CallChannel:
     def _cancel(self, number: object) -> None:
         # Only requests of this call are here, so an invented id ends nothing of another's.
         task = self._asked.pop(number, None) if isinstance(number, str | int) else None
-        if task is not None:
+        if task is not None and self._cancels_left:
+            self._cancels_left -= 1
             task.cancel()
 
     def _host(self, request: RpcRequest) -> HostCalls:

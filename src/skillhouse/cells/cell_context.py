@@ -1,9 +1,9 @@
 """What a Python skill's tool may use: its `context`, over the call's connection to the core.
 
 Loaded by cell_python.py in a cell, with the standard library only. Any thread and any task may call
-`context`: where an event loop runs, a call is a coroutine; elsewhere it waits and returns its value.
-A waiting thread reads the answers for all; when it has its own and others still wait, a thread of
-the link's own reads on.
+`context`: where an event loop runs, a call is a coroutine; elsewhere it waits and returns its
+value. A waiting thread reads the answers for all; when it has its own and others still wait, a
+thread of the link's own reads on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # The modules themselves would cost a megabyte.
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Generator
     from typing import Any, NoReturn
 
 FRAME_BYTES = 8 << 20
@@ -35,9 +35,10 @@ def text_of(value: Any) -> str:
     """Return a date, a time, a Decimal or a UUID as text; a TypeError for anything else."""
     for name, kind_name in TEXTS:
         # A module that was never imported made no value.
-        kind = getattr(sys.modules.get(name), kind_name, None)
+        kind: Any = getattr(sys.modules.get(name), kind_name, None)
         if isinstance(kind, type) and isinstance(value, kind):
-            return str(value.isoformat() if name == "datetime" else value)
+            moment: Any = value
+            return str(moment.isoformat() if name == "datetime" else value)
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
@@ -79,7 +80,7 @@ class Slot:
     def __init__(self, loop: Any = None) -> None:
         self.answer: Any = None
         self.loop = loop
-        self.future = loop.create_future() if loop else None
+        self.future: Any = loop.create_future() if loop else None
         self.lock = _thread.allocate_lock()
         self.lock.acquire()
 
@@ -125,7 +126,8 @@ class Link:
         while len(held) < size or len(held) < size + LENGTH.unpack_from(held)[0]:
             try:
                 chunk = self.socket.recv(1 << 16)
-            except OSError:
+            except ConnectionError:
+                # Not every OSError: a signal's handler may raise TimeoutError here.
                 chunk = b""
             if not chunk:
                 os._exit(0)  # The core no longer waits for this call.
@@ -156,7 +158,7 @@ class Link:
             return
         try:
             self.socket.sendall(data)
-        except OSError:
+        except ConnectionError:
             os._exit(0)  # The core is gone.
 
     def finish(self, answer: Any) -> None:
@@ -307,7 +309,7 @@ class FetchAnswer(Done):
 class Context:
     """What a skill's tool may use.
 
-    Where an event loop runs, `fetch`, `sign` and `read_file` must be awaited; elsewhere they may be.
+    In an event loop, `fetch`, `sign` and `read_file` must be awaited; elsewhere they can be.
     """
 
     def __init__(self, link: Link, context: Any) -> None:
@@ -342,7 +344,7 @@ class Context:
         async def awaited() -> Any:
             return made(await self._link.wait(method, params))
 
-        coroutine: Coroutine[Any, Any, Any] = awaited()
+        coroutine: Any = awaited()
         # For Python's warning, where nothing awaits it.
         coroutine.__qualname__ = method.replace("core.", "context.")
         return coroutine

@@ -1,9 +1,9 @@
 """Runs a Python skill's async tools, with asyncio from the moment at which the skill imports it.
 
-Loaded by cell_python.py in a cell, with the standard library only. To import asyncio takes 40 ms, and
-most tools only await their `context`, which needs no event loop. So a tool begins without a loop.
-When something imports asyncio meanwhile, a loop is made and the running step becomes the first step
-of a task: what the tool sees is what `asyncio.run` would show it.
+Loaded by cell_python.py in a cell, with the standard library only. To import asyncio takes 40 ms,
+and most tools only await their `context`, which needs no event loop. So a tool begins without a
+loop. When something imports asyncio meanwhile, a loop is made and the running step becomes the first
+step of a task: what the tool sees is what `asyncio.run` would show it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AsyncioImport:
         self.kept = sys.modules.pop("asyncio", None)
 
     def install(self) -> None:
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type] # It needs no base class.
+        sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name in USERS and not self.is_done:
@@ -106,8 +106,9 @@ class FirstStep:
             if self.loop is not None:
                 imported.then = None
                 asyncio = sys.modules["asyncio"]
-                asyncio.tasks._leave_task(self.loop, self.task)
-                asyncio._set_running_loop(None)
+                # For those who extend asyncio; documented as such.
+                asyncio.tasks._leave_task(self.loop, self.task)  # noqa: SLF001 - see above.
+                asyncio._set_running_loop(None)  # noqa: SLF001 - see above.
                 return completed(self.loop, self.task)
         if self.raised is not None:
             raise self.raised
@@ -131,8 +132,8 @@ class FirstStep:
         rest = self.rest()
         rest.send(None)
         self.task = asyncio.Task(rest, loop=self.loop, context=self.context)
-        asyncio._set_running_loop(self.loop)
-        asyncio.tasks._enter_task(self.loop, self.task)
+        asyncio._set_running_loop(self.loop)  # noqa: SLF001 - as above.
+        asyncio.tasks._enter_task(self.loop, self.task)  # noqa: SLF001 - as above.
         hooks = ("_asyncgen_firstiter_hook", "_asyncgen_finalizer_hook")
         sys.set_asyncgen_hooks(*(getattr(self.loop, name, None) for name in hooks))
 
