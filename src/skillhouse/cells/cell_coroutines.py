@@ -2,8 +2,8 @@
 
 Loaded by cell_python.py in a cell, with the standard library only. To import asyncio takes 40 ms,
 and most tools only await their `context`, which needs no event loop. So a tool begins without a
-loop. When something imports asyncio meanwhile, a loop is made and the running step becomes the first
-step of a task: what the tool sees is what `asyncio.run` would show it.
+loop. When something imports asyncio meanwhile, a loop is made and the running step becomes the
+first step of a task: what the tool sees is what `asyncio.run` would show it.
 """
 
 from __future__ import annotations
