@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 from anyio.abc import SocketStream
 
 from skillhouse.approval import Answer, ApprovalRequest
-from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import SandboxStatus
 from tests.net.servers import ok, serving
 from tests.runtime.coded import best_sandbox, coded_house, letting_go, recorded, write_code
@@ -27,10 +27,14 @@ SOURCES = {
                     await asyncio.gather(*[context.fetch(params["url"]) for _ in range(5)])]
 
         async def cancels(params, context):
+            async def until(state):
+                while (await context.read_file("state.txt")).strip() != state:
+                    await asyncio.sleep(0.05)
             request = asyncio.ensure_future(context.fetch(params["url"]))
-            await context.read_file("begun.txt")
+            await until("begun")
             request.cancel()
-            return (await context.read_file("begun.txt")).strip()
+            await until("ended")
+            return "went on"
 
         tools = {"tool": tool, "cancels": cancels}
     """,
@@ -42,10 +46,16 @@ SOURCES = {
           },
           cancels: async (params, context) => {
             const abort = new AbortController();
+            const until = async (state) => {
+              while ((await context.readFile('state.txt')).trim() !== state) {
+                await new Promise((resolve) => setTimeout(resolve, 50));
+              }
+            };
             context.fetch(params.url, { signal: abort.signal }).catch(() => {});
-            await context.readFile('begun.txt');
+            await until('begun');
             abort.abort();
-            return (await context.readFile('begun.txt')).trim();
+            await until('ended');
+            return 'went on';
           },
         };
     """,
@@ -90,24 +100,27 @@ def test_five_requests_of_one_call_reach_the_server_before_it_answers_one(
     anyio.run(main)
 
 
-class Person:
-    """Allows each read when the fetch has begun, then when it has ended; never allows a fetch."""
+class State:
+    """A file of the workspace that says how far a request is, for the tool to read."""
 
-    def __init__(self) -> None:
-        self.steps = [anyio.Event(), anyio.Event()]
-        self.reads = 0
+    def __init__(self, base: Path) -> None:
+        self.path = base / "project/state.txt"
+
+    async def last(self) -> None:
+        """Be a request that never ends by itself."""
+        self.path.write_text("begun\n")
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.path.write_text("ended\n")
+
+
+class Thinking(State):
+    """A person who never answers."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        began, ended = self.steps
-        if request.title.startswith("fetch"):
-            began.set()
-            try:
-                await anyio.sleep_forever()
-            finally:
-                ended.set()
-        self.reads += 1
-        await (began, ended)[self.reads - 1].wait()
-        return Answer.ONCE
+        await self.last()
+        return Answer.NO
 
 
 @pytest.mark.parametrize("language", SOURCES)
@@ -116,22 +129,22 @@ def test_a_cancelled_fetch_ends_its_connection_and_has_an_outcome(
 ) -> None:
     write_code(tmp_path / "skills/one", SOURCES[language], *TOOLS, language=language)
 
-    async def main() -> None:
-        person = Person()
-        began, ended = person.steps
+    state = State(tmp_path)
 
+    async def main() -> None:
         async def answer(stream: SocketStream) -> None:
-            began.set()
-            try:
-                await stream.receive()
-            finally:
-                ended.set()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(state.last)
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await stream.receive()
+                tasks.cancel_scope.cancel()
 
         async with serving(answer) as server:
-            house = cancelling_house(tmp_path, person, status=status, hosts=(server.url,))
+            house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(server.url,))
+            state.path.write_text("new\n")
             async with letting_go(house):
                 found = await house.call("one:cancels", {"url": server.url})
-        assert found.data == {"success": True, "data": "begun"}
+        assert found.data == {"success": True, "data": "went on"}
         outcomes = [
             entry.outcome.status if entry.outcome else None
             for entry in recorded(house)
@@ -149,15 +162,11 @@ def test_a_cancelled_request_withdraws_its_question_while_the_call_goes_on(
     write_code(tmp_path / "skills/one", SOURCES[language], *TOOLS, language=language)
 
     async def main() -> None:
-        house = cancelling_house(tmp_path, Person(), status=status)
+        person = Thinking(tmp_path)
+        house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+        person.path.write_text("new\n")
         async with letting_go(house):
             found = await house.call("one:cancels", {"url": "https://a.test/x"})
-        assert found.data == {"success": True, "data": "begun"}
+        assert found.data == {"success": True, "data": "went on"}
 
     anyio.run(main)
-
-
-def cancelling_house(base: Path, person: Person, **options: Any) -> Skillhouse:
-    house = coded_house(base, base / "skills", ("ask", "read", "*"), channel=person, **options)
-    (house.services.project / "begun.txt").write_text("begun\n")
-    return house
