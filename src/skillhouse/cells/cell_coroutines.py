@@ -30,7 +30,8 @@ class AsyncioImport:
         self.then: Callable[[], None] | None = None
         self.loader: Any = None
         # The cell may have imported it before, which is not the skill's import.
-        self.kept = sys.modules.pop("asyncio", None)
+        names = [name for name in sys.modules if name.partition(".")[0] == "asyncio"]
+        self.kept = {name: sys.modules.pop(name) for name in names}
 
     def install(self) -> None:
         sys.meta_path.insert(0, self)
@@ -46,11 +47,13 @@ class AsyncioImport:
         return spec
 
     def create_module(self, spec: Any) -> Any:
-        return self.kept
+        return self.kept.get(spec.name)
 
     def exec_module(self, module: Any) -> None:
         module.__spec__.loader = module.__loader__ = self.loader
-        if self.kept is None:
+        if self.kept:
+            sys.modules.update(self.kept)
+        else:
             self.loader.exec_module(module)
         # A module of this name that is not asyncio is the skill's own affair.
         self.is_done = hasattr(module, "run_coroutine_threadsafe")
