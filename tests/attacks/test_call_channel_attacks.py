@@ -301,7 +301,7 @@ SLOW = {
 
 
 @pytest.mark.slow
-def test_late_answers_of_cancelled_requests_are_nobodys(lab: Lab, language: str) -> None:
+def test_late_answers_of_cancelled_requests_reach_no_other(lab: Lab, language: str) -> None:
     class Late(Core):
         async def read_file(self, path: str) -> str:
             if path == "late":

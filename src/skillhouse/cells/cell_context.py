@@ -176,7 +176,7 @@ class Link:
         self.push(self.framed({"jsonrpc": "2.0", "method": method, "params": params}))
 
     def begin(self, slot: Slot, method: str, params: dict[str, Any]) -> tuple[int, bool]:
-        """Return the request's number, and True if nobody reads its answer yet."""
+        """Return the request's number, and True if its answer has no reader yet."""
         if os.getpid() != self.pid:
             raise RuntimeError("`context` works only in the tool's own process: use threads")
         number = next(self.numbers)
