@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import anyio
 import pytest
 
 from skillhouse.cells import CellResult, CellSpec, InProcessRunner
+from skillhouse.cells.call_channel import ASKED_AT_ONCE
 from skillhouse.sandbox import SandboxError, SandboxLevel
-from tests.cells.lab import Core, Lab, make, status_of
+from tests.cells.lab import Core, Lab, make, status_of, until
 
 SOURCE = """
     from inner import ONE
@@ -31,7 +33,22 @@ SOURCE = """
         import asyncio
         await asyncio.sleep(60)
 
-    tools = {"price": price, "raises": raises, "late": late}
+    async def many(params, context):
+        import asyncio
+        urls = [f"https://a.test/{n}" for n in range(40)]
+        return len(await asyncio.gather(*map(context.fetch, urls)))
+
+    def values(params, context):
+        import datetime, decimal, uuid
+        day = datetime.date(2026, 1, 2)
+        return {"day": day, "amount": decimal.Decimal("1.10"), "id": uuid.UUID(int=1), day: 1}
+
+    def leaves(params, context):
+        import sys
+        sys.exit(3)
+
+    tools = {"price": price, "raises": raises, "late": late, "many": many, "values": values,
+             "leaves": leaves}
 """
 
 
@@ -66,8 +83,35 @@ def test_failures_are_those_of_a_cell(tmp_path: Path):
     spec, core = spec_of(tmp_path), Core()
     raised = call(spec, "raises", core)
     assert (raised.kind, raised.error) == ("error", "ValueError: no coin")
+    left = call(spec, "leaves", core)
+    assert (left.kind, left.error) == ("error", "SystemExit: 3")
     late = call(spec, "late", core, timeout=0.05)
     assert (late.kind, late.error) == ("timeout", "Skill execution timeout (50ms)")
+
+
+def test_requests_run_at_once_up_to_the_bound(tmp_path: Path):
+    class Counting(Core):
+        open = most = 0
+
+        async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+            self.open += 1
+            self.most = max(self.most, self.open)
+            await until(lambda: self.most == ASKED_AT_ONCE)
+            self.open -= 1
+            return await super().fetch(request)
+
+    core = Counting()
+    assert call(spec_of(tmp_path), "many", core).value == 40
+    assert core.most == ASKED_AT_ONCE
+
+
+def test_dates_and_exact_numbers_become_text(tmp_path: Path):
+    assert call(spec_of(tmp_path), "values", Core()).value == {
+        "day": "2026-01-02",
+        "amount": "1.10",
+        "id": "00000000-0000-0000-0000-000000000001",
+        "2026-01-02": 1,
+    }
 
 
 def test_nothing_runs_here_that_the_operator_has_not_named(tmp_path: Path):

@@ -44,7 +44,15 @@ TURN = 16
 PAUSE_SECONDS = 0.004
 """Pause after each TURN beyond the BURST, so that a flood takes a quarter of the core's time."""
 ASKED_AT_ONCE = 16
-"""Most concurrent requests of one call."""
+"""Requests of one call that are answered at once; its cell sends no more, so others wait there."""
+ASKED_MAX = 64
+"""Most open requests of one call: cancelled ones may take a moment to end. No cell of ours sends
+more than this."""
+CANCEL = "core.cancel"
+"""The notification that ends an open request, by its `id`; there is no answer then."""
+CANCELS_MAX = 100
+"""Cancellations of one call that are obeyed: each may withdraw a question that a person reads, and
+a skill could put another in its place. Requests that are cancelled later end by themselves."""
 
 
 class GoneError(SkillhouseError):
@@ -66,6 +74,9 @@ class CallChannel:
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: dict[Any, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
+        self._cancels_left = CANCELS_MAX
         self._messages = 0
         self._steps = 0
         self._rest = b""
@@ -98,10 +109,11 @@ class CallChannel:
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait(tasks)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _attend(self) -> RpcResponse:
         while True:
@@ -146,12 +158,24 @@ class CallChannel:
         if request.is_notification:
             # A notification has no reply, so its errors are dropped (JSON-RPC 2.0, 4.1).
             with contextlib.suppress(RpcError):
-                tell(self._host(request), request)
-        elif len(self._tasks) >= ASKED_AT_ONCE:
+                host = self._host(request)
+                if request.method == CANCEL:
+                    self._cancel(request.params.get("id"))
+                else:
+                    tell(host, request)
+        elif len(self._tasks) >= ASKED_MAX:
             # No further task: the cell does not read our answers, or sends requests too fast.
-            raise RpcError(RESOURCE_LIMIT, f"expected at most {ASKED_AT_ONCE} requests at once")
+            raise RpcError(RESOURCE_LIMIT, f"expected at most {ASKED_MAX} requests at once")
         else:
-            self._do(self._answer(request))
+            task = self._do(self._answer(request))
+            self._asked.setdefault(request.id, task)
+
+    def _cancel(self, number: object) -> None:
+        # Only requests of this call are here, so an invented id ends nothing of another's.
+        task = self._asked.pop(number, None) if isinstance(number, str | int) else None
+        if task is not None and self._cancels_left:
+            self._cancels_left -= 1
+            task.cancel()
 
     def _host(self, request: RpcRequest) -> HostCalls:
         if not isinstance(request.params, dict):
@@ -160,12 +184,16 @@ class CallChannel:
 
     async def _answer(self, request: RpcRequest) -> None:
         try:
-            data = framed(result_value(request.id, await answered(self._host(request), request)))
+            async with self._turns:
+                result = await answered(self._host(request), request)
+            data = framed(result_value(request.id, result))
         except RpcError as error:
             data = framed(error_value(request.id, error))
         except Exception:  # noqa: BLE001 - a process edge; the text could describe the host.
             failure = RpcError(INTERNAL_ERROR, "the core could not do it")
             data = framed(error_value(request.id, failure))
+        # INVARIANT: from here on it cannot be cancelled, as half a message would end the call.
+        self._asked.pop(request.id, None)
         await self._send(data)
 
     async def _send(self, data: bytes) -> None:

@@ -28,6 +28,8 @@ NODE_CELL = Path(__file__).with_name("cell_node.cjs")
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
+PYTHON_PARTS = ("cell_context.py", "cell_coroutines.py")
+"""What cell_python.py loads from its own directory."""
 IDLE_WATCH_SECONDS = 0.5
 """Interval of checks of an idle cell without control group."""
 CONTAINED_BYTES = 320 * MIB
@@ -58,6 +60,14 @@ class CellEnvironment:
         if self.place is None:
             return RlimitGuard(self.limits, pause_seconds=pause_seconds)
         return CgroupGuard(self.place, self.limits, cpu_weight=CPU_WEIGHT)
+
+
+def scripts(*, forks: bool) -> dict[str, bytes]:
+    """Return our files in a cell that forks for each call, or in one call's own."""
+    if not forks:
+        return {SCRIPT_PLACE: NODE_CELL.read_bytes()}
+    parts = {f"/{name}": PYTHON_CELL.with_name(name).read_bytes() for name in PYTHON_PARTS}
+    return {SCRIPT_PLACE: PYTHON_CELL.read_bytes(), **parts}
 
 
 def cell_environment_for(status: SandboxStatus, limits: Limits) -> CellEnvironment:

@@ -11,12 +11,17 @@ const fs = require('fs');
 const os = require('os');
 
 const FRAME_BYTES = 8 << 20;
+// Requests that the core answers at once; more wait here for their turn.
+const AT_ONCE = 16;
 const TOOL_FAILED = -32000;
 const INVALID_PARAMS = -32602;
 
 const descriptor = Number(process.argv[2]);
 const entry = process.argv[3];
 const waiting = new Map();
+const unsent = new Map();
+let open = 0;
+let isFinished = false;
 let link = null;
 let held = Buffer.alloc(0);
 let wanted = 0;
@@ -45,6 +50,8 @@ function framed(value) {
 }
 
 function write(data) {
+  // Nothing follows the answer of the call, whatever the skill still does.
+  if (isFinished) return;
   if (link) {
     link.write(data);
     return;
@@ -57,15 +64,50 @@ function tell(method, params) {
   write(framed({ jsonrpc: '2.0', method, params: { ...params, capability: token } }));
 }
 
-function ask(method, params) {
+function ask(method, params, options) {
   return new Promise((resolve, reject) => {
+    const signal = options && options.signal;
+    if (signal) signal.throwIfAborted();
     number += 1;
     const id = number;
-    waiting.set(id, { resolve, reject });
     const body = { ...params, capability: token };
+    const data = framed({ jsonrpc: '2.0', method, params: body, id });
     attend();
-    link.write(framed({ jsonrpc: '2.0', method, params: body, id }));
+    const abort = () => {
+      cancel(id);
+      reject(signal.reason);
+    };
+    if (signal) signal.addEventListener('abort', abort, { once: true });
+    const end = (settle) => (value) => {
+      if (signal) signal.removeEventListener('abort', abort);
+      settle(value);
+    };
+    waiting.set(id, { resolve: end(resolve), reject: end(reject) });
+    if (open >= AT_ONCE) {
+      unsent.set(id, data);
+      return;
+    }
+    open += 1;
+    write(data);
   });
+}
+
+function follow() {
+  const next = unsent.entries().next();
+  if (next.done) {
+    open -= 1;
+    return;
+  }
+  const [id, data] = next.value;
+  unsent.delete(id);
+  write(data);
+}
+
+function cancel(id) {
+  // The core ends a request that it has, and does not answer it.
+  if (!waiting.delete(id) || unsent.delete(id)) return;
+  tell('core.cancel', { id });
+  follow();
 }
 
 function response(value) {
@@ -88,7 +130,8 @@ function response(value) {
 }
 
 function context(told) {
-  const readFile = async (name) => (await ask('core.readFile', { path: String(name) })).content;
+  const readFile = async (name, options) =>
+    (await ask('core.readFile', { path: String(name) }, options)).content;
   return {
     env: { ...told.env },
     meta: { ...told.meta },
@@ -98,9 +141,9 @@ function context(told) {
         const value = options ? options[name] : undefined;
         if (value !== undefined && value !== null) asked[name] = value;
       }
-      return response(await ask('core.fetch', asked));
+      return response(await ask('core.fetch', asked, options));
     },
-    sign: (request) => ask('core.sign', { request }),
+    sign: (request, options) => ask('core.sign', { request }, options),
     readFile,
     read_file: readFile,
     log: (...words) => tell('core.log', { text: words.map(String).join(' ') }),
@@ -151,12 +194,13 @@ function text(error) {
 
 function finish(data) {
   // The process ends with its one call, whatever the skill still waits for.
-  if (link) {
-    link.write(data, () => process.exit(0));
-    return;
+  if (isFinished) return;
+  if (!link) {
+    write(data);
+    process.exit(0);
   }
-  write(data);
-  process.exit(0);
+  isFinished = true;
+  link.write(data, () => process.exit(0));
 }
 
 function answer(id, error, prefix = '') {
@@ -189,6 +233,7 @@ function take(message) {
   const asked = waiting.get(message.id);
   if (asked === undefined) return;
   waiting.delete(message.id);
+  follow();
   if (message.error) asked.reject(new CapabilityError(message.error));
   else asked.resolve(message.result);
 }

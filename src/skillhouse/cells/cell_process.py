@@ -33,6 +33,7 @@ from skillhouse.cells.cell_environment import (
     CellEnvironment,
     node_program,
     places,
+    scripts,
 )
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import CellView
@@ -178,9 +179,8 @@ class BubblewrapCell(CellProcess):
 
     def _command(self, descriptor: int) -> Command:
         spec, environment = self._spec, self._environment
-        script = PYTHON_CELL if self._forks else NODE_CELL
         texts = {path: text.encode() for path, text in bubblewrap.CELL_FILES.items()}
-        texts[SCRIPT_PLACE] = script.read_bytes()
+        texts |= scripts(forks=self._forks)
         skill_place, packages = places(spec)
         view = CellView(
             skill=self._tree,

@@ -26,8 +26,9 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # The modules themselves would cost a megabyte.
-    from collections.abc import Generator
     from typing import Any, NoReturn
+
+    from skillhouse.cells import cell_context, cell_coroutines
 
 CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
 MOUNT_FLAGS = 0x6  # MS_NOSUID | MS_NODEV
@@ -36,8 +37,6 @@ PR_CAP_AMBIENT_CLEAR_ALL, SECCOMP_MODE_FILTER = 4, 2
 CAPABILITIES = (21, 8)  # SYS_ADMIN, SETPCAP: all that the cell has.
 CAPABILITY_VERSION = 0x20080522
 LINK = 3
-FRAME_BYTES = 8 << 20
-LENGTH = struct.Struct("!I")
 TOOL_FAILED, RESOURCE_LIMIT, INVALID_PARAMS = -32000, -32002, -32602
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -182,122 +181,10 @@ def drop_capabilities() -> None:
     checked(libc.capset(header, bytes(24)), "capset")
 
 
-class Link:
-    def __init__(self) -> None:
-        self.socket = _socket.socket(fileno=LINK)
-        self.number = 0
-        self.token = ""
-
-    def exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            chunk = self.socket.recv(min(size - len(data), 1 << 20))
-            if not chunk:
-                os._exit(0)  # The core no longer waits for this call.
-            data += chunk
-        return bytes(data)
-
-    def receive(self) -> Any:
-        (length,) = LENGTH.unpack(self.exactly(LENGTH.size))
-        return json.loads(self.exactly(length))
-
-    def send(self, value: Any) -> None:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        data = text.encode()
-        if len(data) > FRAME_BYTES:
-            raise ValueError(f"expected at most {FRAME_BYTES} bytes of JSON, got {len(data)}")
-        self.socket.sendall(LENGTH.pack(len(data)) + data)
-
-    def ask(self, method: str, params: dict[str, Any]) -> Any:
-        self.number += 1
-        number = self.number
-        params = {**params, "capability": self.token}
-        self.send({"jsonrpc": "2.0", "method": method, "params": params, "id": number})
-        while True:
-            answer = self.receive()
-            if answer.get("id") == number:
-                break
-        if "error" in answer:
-            raise CapabilityError(answer["error"])
-        return answer["result"]
-
-    def tell(self, method: str, params: dict[str, Any]) -> None:
-        params = {**params, "capability": self.token}
-        self.send({"jsonrpc": "2.0", "method": method, "params": params})
-
-
-class CapabilityError(Exception):
-    def __init__(self, error: Any) -> None:
-        super().__init__(error.get("message", ""))
-        self.code = error.get("code")
-        data = error.get("data")
-        self.reason = data.get("reason", "") if isinstance(data, dict) else ""
-
-
-class Done:
-    """A finished value that can also be awaited."""
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        yield from ()
-        return self
-
-
-class Text(str, Done):
-    pass
-
-
-class Values(dict, Done):  # type: ignore[type-arg] # `Any` is not there when it runs.
-    pass
-
-
-class FetchAnswer(Done):
-    def __init__(self, value: Any) -> None:
-        self.status = value["status"]
-        self.headers = {name.lower(): text for name, text in value["headers"].items()}
-        self.body = value["body"]
-
-    @property
-    def ok(self) -> bool:
-        return bool(200 <= self.status < 300)
-
-    def text(self) -> Text:
-        return Text(self.body)
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-class Context:
-    """What a skill's tool may use; each capability can be called with or without `await`."""
-
-    def __init__(self, link: Link, context: Any) -> None:
-        self._link = link
-        self.env = dict(context["env"])
-        self.meta = dict(context["meta"])
-
-    def fetch(self, url: str, options: Any = None, **more: Any) -> FetchAnswer:
-        given = {**(options or {}), **more}
-        names = ("method", "headers", "body")
-        request = {name: given[name] for name in names if given.get(name) is not None}
-        return FetchAnswer(self._link.ask("core.fetch", {"url": url, **request}))
-
-    def sign(self, request: Any) -> Values:
-        return Values(self._link.ask("core.sign", {"request": request}))
-
-    def read_file(self, path: str) -> Text:
-        return Text(self._link.ask("core.readFile", {"path": path})["content"])
-
-    readFile = read_file  # noqa: N815 - as the published design names it.
-
-    def log(self, *words: object) -> None:
-        self._link.tell("core.log", {"text": " ".join(map(str, words))})
-
-    def progress(self, fraction: float, text: str = "") -> None:
-        self._link.tell("core.progress", {"fraction": fraction, "text": text})
-
-
 def run_call(settings: Any) -> int:
-    link = Link()
+    link = cell_context.Link(LINK)
+    imported = cell_coroutines.AsyncioImport()
+    imported.install()
     request = link.receive()
     number, params = request["id"], request["params"]
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
@@ -308,7 +195,11 @@ def run_call(settings: Any) -> int:
         if request["method"] == "tool.list":
             answer["result"] = sorted(str(name) for name in tools)
         else:
-            answer["result"] = call(tools, params, Context(link, params["context"]))
+            context = cell_context.Context(link, params["context"])
+            result = call(tools, params, context)
+            if hasattr(result, "__await__") and not isinstance(result, cell_context.Done):
+                result = cell_coroutines.run(result, imported)
+            answer["result"] = result
     except CallRefusedError as error:
         answer["error"] = {"code": INVALID_PARAMS, "message": str(error)}
     except BaseException as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
@@ -317,11 +208,11 @@ def run_call(settings: Any) -> int:
         with suppress(OSError, ValueError):
             stream.flush()
     try:
-        link.send(answer)
+        link.finish(answer)
     except (TypeError, ValueError, RecursionError) as error:
         refusal = failure(error)
         refusal["message"] = f"the result is not JSON: {refusal['message']}"
-        link.send({"jsonrpc": "2.0", "id": number, "error": refusal})
+        link.finish({"jsonrpc": "2.0", "id": number, "error": refusal})
     return 0
 
 
@@ -329,8 +220,15 @@ class CallRefusedError(Exception):
     pass
 
 
-def failure(error: BaseException) -> dict[str, Any]:
+def said(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    # A group, as of asyncio.TaskGroup, names none of its errors.
+    inner = error.exceptions[:3] if isinstance(error, BaseExceptionGroup) else ()
+    return ": ".join([text, *map(said, inner)])
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    text = said(error)
     text = text.encode("utf-8", "replace").decode()
     # EAGAIN and ENOMEM: no process, no memory.
     is_limit = isinstance(error, MemoryError) or getattr(error, "errno", 0) in (11, 12)
@@ -365,28 +263,21 @@ def loaded(name: str, path: str) -> Any:
     return module
 
 
-def call(tools: Any, params: Any, context: Context) -> Any:
+def call(tools: Any, params: Any, context: cell_context.Context) -> Any:
     name = params["tool"]
     if name not in tools.keys():  # noqa: SIM118 - the skill's mapping may be of any class.
         raise CallRefusedError(f"the skill exports no tool {name!r}")
-    result = tools[name](params["args"], context)
-    if not hasattr(result, "__await__") or isinstance(result, Done):
-        return result
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None:
+    return tools[name](params["args"], context)
 
-        async def awaited() -> Any:
-            return await result
 
-        return asyncio.run(awaited())
-    # Without a loop: nothing of the context ever waits.
-    steps = result.__await__()
-    try:
-        while True:
-            next(steps)
-    except StopIteration as done:
-        return done.value
+def beside(name: str) -> Any:
+    """Return our module in this file's directory, under a name that no skill's module has."""
+    return loaded(f"_skillhouse_{name}", os.path.join(os.path.dirname(__file__), f"{name}.py"))
 
+
+if not TYPE_CHECKING:
+    cell_context = beside("cell_context")
+    cell_coroutines = beside("cell_coroutines")
 
 if __name__ == "__main__":
     main()

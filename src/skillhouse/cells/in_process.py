@@ -16,7 +16,9 @@ from typing import Any
 
 import anyio
 
+from skillhouse.cells.call_channel import ASKED_AT_ONCE
 from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
+from skillhouse.cells.cell_context import json_bytes
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox.profile import SandboxError
@@ -46,18 +48,22 @@ class InProcessContext:
         self.env = dict(spec.env)
         self.meta = dict(meta)
         self._host = host
+        self._turns = anyio.Semaphore(ASKED_AT_ONCE)
 
     async def fetch(self, url: str, options: Any = None, **more: Any) -> InProcessAnswer:
         given = {**(options or {}), **more}
         names = ("method", "headers", "body")
         request = {name: given[name] for name in names if given.get(name) is not None}
-        return InProcessAnswer(await self._host.fetch({"url": url, **request}))
+        async with self._turns:
+            return InProcessAnswer(await self._host.fetch({"url": url, **request}))
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._host.sign(request)
+        async with self._turns:
+            return await self._host.sign(request)
 
     async def read_file(self, path: str) -> str:
-        return await self._host.read_file(path)
+        async with self._turns:
+            return await self._host.read_file(path)
 
     readFile = read_file  # noqa: N815 - as the published design names it.
 
@@ -94,8 +100,8 @@ class InProcessRunner:
                 value = tools[tool](dict(arguments), InProcessContext(spec, meta, host))
                 if inspect.isawaitable(value):
                     value = await value
-                value = json.loads(packed(value))
-        except Exception as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
+                value = json.loads(packed(json.loads(json_bytes(value))))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the skill's own code.
             message = f"{type(error).__name__}: {error}"
             return CellResult(kind="error", error=message, seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
