@@ -391,7 +391,7 @@ def test_a_file_is_read_through_the_gate_and_of_the_workspace_only(
 
     inside, *others = played(house, scene)
     assert inside.data == {"success": True, "data": {"text": "inside\n"}}
-    assert [found.status for found in others] == ["error"] * 3
+    assert [found.status for found in others] == ["error", "pending", "error"]
     assert "outside\n" not in str([found.data for found in others])
     entries = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
     assert entries.count(("one__tool", "intent")) == 4
@@ -517,6 +517,12 @@ SIGNS = """
 
     tools = {"tool": tool}
 """
+SIGNS_IN_JAVASCRIPT = """
+    export const tools = {
+        tool: async (params, context) =>
+            context.sign({ key: "main", type: "message", data: params.text }),
+    };
+"""
 
 
 @pytest.mark.slow
@@ -540,17 +546,20 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
             return await house.call("one:tool", call)
 
         # The yes lets the tool start; it signs nothing by itself.
-        refused = await started()
-        assert refused.status == "error"
-        assert "not approved yet" in refused.content
+        waits = await started()
+        assert (waits.status, waits.is_error) == ("pending", True)
+        assert waits.content.startswith("`one:tool` ended at `sign`: not approved yet")
+        assert "nothing was done" not in waits.content
         (asked,) = house.approvals.pending()
         assert (asked.request.tool, asked.request.out_of_band_only) == ("sign", True)
+        assert asked.id == waits.approval_id
         answer(house, asked.id, Answer.ONCE, channel="page")
-        signed = await started()
+        # The tool's own approval was kept: one question for the tool, one page for the signature.
+        signed = await house.call("one:tool", call, approval_id=waits.approval_id)
         assert signed.status == "ok"
         assert signed.data is not None
         assert signed.data["data"]["signature"].startswith("0x")
-        assert (await started()).status == "error"
+        assert (await started()).status == "pending"
 
     house = coded_house(
         tmp_path, tmp_path / "skills", ("allow", "skill_tool", "one:tool"), status=status,
@@ -560,6 +569,42 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
     tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
     assert (tools.count(("sign", "intent")), tools.count(("sign", "refusal"))) == (1, 2)
     assert tools.count(("one__tool", "intent")) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_code_before_a_signature_runs_once_where_the_caller_waits(
+    language: str, status: SandboxStatus, tmp_path: Path, need: Any
+) -> None:
+    """The person takes longer than the code may: the time of a question is not the code's."""
+    need(language == "python" or shutil.which("node"), "no node here")
+    house_with_keys(tmp_path).close()
+    source = SIGNS if language == "python" else SIGNS_IN_JAVASCRIPT
+    timed = tool(level="sign", timeout=1_500)
+    write_code(tmp_path / "skills/one", source, timed, language=language)
+
+    async def scene(house: Skillhouse) -> Any:
+        async def person() -> None:
+            for name, seconds in (("one__tool", 0.0), ("sign", 2.0)):
+                while not (asked := house.approvals.pending()):
+                    await anyio.sleep(0.02)
+                assert asked[0].request.tool == name
+                await anyio.sleep(seconds)
+                answer(house, asked[0].id, Answer.ONCE, channel="page")
+
+        house.approvals.subscribe(lambda event: None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(person)
+            return await house.call("one:tool", {"text": "hello"})
+
+    house = coded_house(
+        tmp_path, tmp_path / "skills", status=status,
+        environment={VARIABLE: PASSWORD}, signer=SignerSettings(password=f"env:{VARIABLE}"),
+    )  # fmt: skip
+    signed = played(house, scene)
+    assert signed.status == "ok", signed.content
+    tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
+    assert tools.count(("one__tool", "intent")) == tools.count(("sign", "intent")) == 1
 
 
 @pytest.mark.slow

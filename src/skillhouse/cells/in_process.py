@@ -14,11 +14,10 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import anyio
-
 from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
+from skillhouse.floor.call_clock import limited
 from skillhouse.sandbox.profile import SandboxError
 
 
@@ -90,7 +89,7 @@ class InProcessRunner:
         began = time.monotonic()
         value: Any = None
         try:
-            with anyio.move_on_after(timeout) as timer:
+            with limited(timeout) as clock:
                 value = tools[tool](dict(arguments), InProcessContext(spec, meta, host))
                 if inspect.isawaitable(value):
                     value = await value
@@ -99,7 +98,7 @@ class InProcessRunner:
             message = f"{type(error).__name__}: {error}"
             return CellResult(kind="error", error=message, seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
-        if timer.cancelled_caught:
+        if clock.is_over:
             return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)
         return CellResult(kind="ok", value=value, seconds=seconds)
 
