@@ -179,6 +179,8 @@ class Asker:
         approval = settled.approval
         if approval is not None and (changed := dict(approval.request.facts).get(CHANGED)):
             why = f"{why}; changed since the earlier question: {changed}"
+        if approval is not None and approval.request.tool != context.call.name:
+            why = f"the call is approved, and its `{approval.request.tool}` is not"
         if settled.status == "pending" and approval is not None:
             how = request_to_user(approval.request, self._approvals.page)
             # The code of a skill that asks for this has begun.

@@ -162,6 +162,7 @@ class SkillCodeTool(Tool):
                 "kind": result.kind,
                 "milliseconds": round(result.seconds * 1_000),
                 "log": "\n".join(host.lines),
+                **({"waits_for": waits_for} if waits_for else {}),
             }
             return Output(
                 text=text,
