@@ -431,7 +431,7 @@ def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
                 }
                 assert b"x-from: skill" in listed.seen[0].lower()
                 refused = await house.call("one:tool", {"url": other.url})
-                assert refused.status == "error"
+                assert refused.status == "pending"
                 assert "not approved" in refused.content
                 direct = await house.call("one:direct", {"url": listed.url})
                 assert direct.status == "error"
@@ -460,7 +460,7 @@ def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
             house = coded_house(tmp_path, tmp_path / "skills", status=status)
             async with letting_go(house):
                 call = {"url": server.url}
-                assert (await house.call("one:tool", call)).status == "error"
+                assert (await house.call("one:tool", call)).status == "pending"
                 (asked,) = house.approvals.pending()
                 assert [one.skill_digest for one in asked.request.asked] == [tree_digest(skill)]
                 answer(house, asked.id, Answer.ALWAYS)
@@ -468,7 +468,7 @@ def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
                 # Neither the agent by itself nor other code has it.
                 assert (await house.call("fetch", call)).status == "pending"
                 write_code(skill, source + "        # other\n")
-                assert (await house.call("one:tool", call)).status == "error"
+                assert (await house.call("one:tool", call)).status == "pending"
                 assert len(server.seen) == 2
             fetches = [entry.record for entry in recorded(house) if entry.record.tool == "fetch"]
             assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
