@@ -15,6 +15,7 @@ from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.config import SignerSettings
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
+from tests.cells.lab import until
 from tests.runtime.coded import best_sandbox, coded_house, played, recorded, tool, write_code
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_approvals import answer
@@ -156,9 +157,6 @@ def test_a_denied_signature_ends_the_approval_that_waited_for_it(house: Skillhou
     assert runs(house) == {"one__tool": 1, "read": 1}
 
 
-Stop = Callable[[Skillhouse], None]
-
-
 async def stopped_while(house: Skillhouse, wait: Callable[[], Awaitable[None]]) -> ToolResult:
     """Stop everything while a call waits for its signature, and return the call's result."""
     found: list[ToolResult] = []
@@ -179,8 +177,7 @@ def test_a_stop_during_the_wait_leaves_nothing_that_can_be_used(house: Skillhous
         unsubscribe = house.approvals.subscribe(lambda event: None)
 
         async def wait() -> None:
-            while not any(a.request.tool == "sign" for a in house.approvals.pending()):
-                await anyio.sleep(0.01)
+            await until(lambda: any(a.request.tool == "sign" for a in house.approvals.pending()))
 
         stopped = await stopped_while(house, wait)
         unsubscribe()

@@ -21,6 +21,7 @@ from skillhouse.approval import Answer, Approval, ApprovalBroker, ApprovalState,
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.waiting import WITHDRAWN, WaitingChannel
 from tests.approval.questions import Clock, broker_at, question
+from tests.cells.lab import until
 from tests.frontends.test_cli_progress import Screen
 from tests.runtime.coded import best_sandbox, tool, write_code
 from tests.signer.places import PASSWORD
@@ -212,8 +213,7 @@ def test_a_terminal_has_a_line_that_goes_away(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
 
             async def answer() -> None:
-                while "7 s" not in screen.getvalue():
-                    await anyio.sleep(0.01)
+                await until(lambda: "7 s" in screen.getvalue())
                 (found,) = broker.pending()
                 say(broker, found)
 

@@ -586,11 +586,11 @@ def test_code_before_a_signature_runs_once_where_the_caller_waits(
     async def scene(house: Skillhouse) -> Any:
         async def person() -> None:
             for name, seconds in (("one__tool", 0.0), ("sign", 2.0)):
-                while not (asked := house.approvals.pending()):
-                    await anyio.sleep(0.02)
-                assert asked[0].request.tool == name
+                await until(house.approvals.pending)
+                (asked,) = house.approvals.pending()
+                assert asked.request.tool == name
                 await anyio.sleep(seconds)
-                answer(house, asked[0].id, Answer.ONCE, channel="page")
+                answer(house, asked.id, Answer.ONCE, channel="page")
 
         house.approvals.subscribe(lambda event: None)
         async with anyio.create_task_group() as tasks:

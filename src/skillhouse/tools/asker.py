@@ -105,7 +105,7 @@ class Asker:
         return await in_thread(lambda: self._recorder.refuse(state.context, text, "denied"))
 
     def keep(self, state: CallState) -> None:
-        """Keep the approval of a call that ended at a question of its own, until that is answered."""
+        """Keep the approval of a call that ended at a question of its own: see `Ledger.keep`."""
         approval = state.context.approval
         if approval is not None:
             self._approvals.keep(approval, state.output.waits_for)

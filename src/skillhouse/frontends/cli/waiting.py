@@ -83,7 +83,8 @@ class WaitingChannel:
         return None
 
     async def _wait(self, request: ApprovalRequest) -> None:
-        place = f"{self._page}/approvals/{request.id}" if self._page else "the page of `skillhouse up`"
+        page = f"{self._page}/approvals/{request.id}"
+        place = page if self._page else "the page of `skillhouse up`"
         self._terminal.note(f"waiting for an answer to {request.id}: {one_line(request.title)}")
         self._terminal.note(f"  answer it on {place}; Ctrl-C stops waiting and withdraws it")
         began = self._clock()
