@@ -203,9 +203,7 @@ def test_a_terminal_has_a_line_that_goes_away(tmp_path: Path) -> None:
     screen = Screen()
     times = iter([0.0, 0.0, 7.0])
     terminal = Terminal(io.StringIO(), screen, {})
-    waiting = WaitingChannel(
-        Silent(), terminal, None, clock=lambda: next(times, 7.0)
-    )
+    waiting = WaitingChannel(Silent(), terminal, None, clock=lambda: next(times, 7.0))
     broker = broker_at(tmp_path, waiting, clock=Clock())
     waiting.attach(broker)
 
