@@ -78,7 +78,7 @@ def test_the_model_asks_for_a_deferred_tool_once_and_then_calls_it() -> None:
     assert [model.turn(one.speech, one.body) for one in (first, again, loaded, last)] == [
         Call(SEARCH, query),
         Say("There is no such tool."),
-        Call(step.tool, step.arguments),
+        Call(step.tool, {"name": "tides"}),
         Say("All done: High water."),
     ]
 

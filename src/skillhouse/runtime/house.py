@@ -129,12 +129,8 @@ class Skillhouse:
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
         """Return the part of the system prompt about skills; see `Prompts.system`.
 
-        Args:
-            agent: Whose prompt it is.
-            offered: Names of the tools that the model is offered; all of the agent's when None.
-
-        Raises:
-            ConfigError: no agent has that name.
+        `offered` names the tools that the model is offered, all of the agent's when None; raises
+        ConfigError for an unknown agent.
         """
         return self.view(agent).system_prompt(offered)
 
@@ -177,7 +173,8 @@ class Skillhouse:
         snapshot = self._current(is_checked=True)
         known = self.services.caller(caller, fields)
         call = known.tool_call(name, arguments, approval_id=approval_id)
-        session = self._session(snapshot, call, origin_digest)
+        visible = snapshot.view(call.agent).visible
+        session = self.services.sessions.of(call, visible, origin_digest=origin_digest)
         result = await snapshot.gate(known.agent).call(call, session, listener=listener)
         snapshot.note(call, result)
         return result
@@ -229,7 +226,8 @@ class Skillhouse:
         """
         call = self.services.caller(caller, fields).tool_call(name, arguments)
         snapshot = self._current()
-        session = self._session(snapshot, call, origin_digest)
+        visible = snapshot.view(call.agent).visible
+        session = self.services.sessions.of(call, visible, origin_digest=origin_digest)
         return snapshot.gate(call.agent).forecast(call, session, need=need)
 
     async def invoke(
@@ -397,9 +395,3 @@ class Skillhouse:
         for made in ("remotes", "management"):
             vars(self).pop(made, None)
         return adopted
-
-    def _session(
-        self, snapshot: HouseSnapshot, call: toolbox.ToolCall, origin_digest: str
-    ) -> toolbox.Session:
-        visible = snapshot.view(call.agent).visible
-        return self.services.sessions.of(call, visible, origin_digest=origin_digest)

@@ -51,10 +51,14 @@ _LOADING = {
 }
 """Options that run something and leave the first operand the script."""
 _LINE_OPTION = re.compile(r"-[a-z]*c")
+_LEADING_AWAY = frozenset({"address", "config"})
+"""Hazards by which a program that starts another one may choose where."""
 DEPTH_MAX = 2
 """Shells inside one another whose lines are read."""
 _ADDS_SUFFIX = frozenset("node bun deno tsx ts-node".split())
 _ADDED = (".js", ".cjs", ".mjs", ".json", ".node", ".ts", ".tsx", ".mts", ".cts", ".jsx")
+_MAKES_NO_FILE = frozenset({"chmod", "sleep"})
+"""Programs before a script that make none, whatever their arguments."""
 _TESTS = frozenset({"test", "["})
 """Programs by which a line itself finds out whether a file is there."""
 
@@ -105,7 +109,8 @@ def _missing_in(
                     path = os.path.normpath(os.path.join(base, word))
                     if not may_be_made(path, earlier, base):
                         yield word, argv, base
-            earlier.append(command)
+            if command.redirects or command.argv[0] not in _MAKES_NO_FILE:
+                earlier.append(command)
 
 
 def _plan_inside(argv: tuple[str, ...], base: str) -> CommandPlan | None:
@@ -121,14 +126,21 @@ def _plan_inside(argv: tuple[str, ...], base: str) -> CommandPlan | None:
 def _missing(argv: tuple[str, ...], base: str) -> Iterator[str]:
     """Yield the scripts that a command names and that are not there."""
     for meaning in read_command(argv).chain():
-        if meaning.unknown or meaning.directory or meaning.is_far or _has_code(meaning):
-            # It may run elsewhere, or its first operand is no script.
+        if meaning.unknown or meaning.directory or _runs_elsewhere(meaning) or _has_code(meaning):
+            # It may run in another directory, or its first operand is no script.
             return
         for candidates in meaning.scripts:
             word = candidates[0]
             # Several candidates are what a program looks for by itself, such as a Makefile.
             if len(candidates) == 1 and word in meaning.argv and _is_gone(meaning, word, base):
                 yield word
+
+
+def _runs_elsewhere(meaning: CommandMeaning) -> bool:
+    """Whether what it starts runs in a container, on another machine as with `ssh HOST ./x.sh`, or
+    in another directory as with `npm -w PACKAGE exec`."""
+    is_led_away = any(hazard.kind in _LEADING_AWAY for hazard in meaning.hazards)
+    return meaning.is_far or (meaning.started is not None and is_led_away)
 
 
 def _has_code(meaning: CommandMeaning) -> bool:
@@ -139,9 +151,11 @@ def _has_code(meaning: CommandMeaning) -> bool:
 
 
 def _is_gone(meaning: CommandMeaning, word: str, base: str) -> bool:
+    path, program = os.path.join(base, word), meaning.program
     if word[:1] == "-" or _UNKNOWN_PATH.search(word):
         return False
-    path, program = os.path.join(base, word), meaning.program
+    if (program in _SHELLS and word[:1] == "+") or (program == "go" and "..." in word):
+        return False  # An option (bash(1), `+O`), and a pattern of packages (go help packages).
     if os.path.lexists(path):
         return False
     suffix = os.path.splitext(word)[1]

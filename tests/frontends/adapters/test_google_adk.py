@@ -230,9 +230,10 @@ def test_the_results_of_parallel_calls_reach_the_model_as_those_of_native_tools(
 async def talk(model: BaseLlm, answer: Reaction, house: Skillhouse | None) -> None:
     async with Talk(house, model) as one:
         (asked,) = questions(await one.say("go"))
-        assert asked.args["originalFunctionCall"]["name"] == "write"
+        arguments: Any = asked.args
+        assert arguments["originalFunctionCall"]["name"] == "write"
         # The question of a native tool has none.
-        asked.args["toolConfirmation"].setdefault("payload", None)
+        arguments["toolConfirmation"].setdefault("payload", None)
         message: Any = AFTERWARDS
         if answer != "left":
             message = answer_of_the_guide()(asked, answer == "yes")
