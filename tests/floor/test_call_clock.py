@@ -6,7 +6,7 @@ import asyncio
 
 import anyio
 
-from skillhouse.floor.call_clock import clock_stopped, current_clock, limited, using
+from skillhouse.floor.call_clock import CallClock, clock_stopped, current_clock, using
 
 HOUR = 3_600.0
 
@@ -18,7 +18,7 @@ async def deadline_in(seconds: float) -> bool:
 
 def test_a_stopped_clock_has_no_deadline_and_then_the_time_that_was_left() -> None:
     async def scene() -> None:
-        with limited(HOUR) as clock:
+        with CallClock(HOUR) as clock:
             assert await deadline_in(HOUR)
             with clock_stopped():
                 assert anyio.current_effective_deadline() == float("inf")
@@ -33,11 +33,11 @@ def test_a_stopped_clock_has_no_deadline_and_then_the_time_that_was_left() -> No
 
 def test_a_call_whose_time_is_over_ends_as_soon_as_its_question_is_answered() -> None:
     async def scene() -> None:
-        with limited(0) as clock:
+        with CallClock(0) as clock:
             await anyio.sleep(HOUR)
         assert clock.is_over
         reached = []
-        with limited(0.01) as clock:
+        with CallClock(0.01) as clock:
             with clock_stopped():
                 await anyio.sleep(0.05)
                 reached.append("answered")
@@ -50,11 +50,11 @@ def test_a_call_whose_time_is_over_ends_as_soon_as_its_question_is_answered() ->
 
 def test_the_calls_around_it_stop_too_and_others_go_on() -> None:
     async def scene() -> None:
-        with limited(HOUR), limited(2 * HOUR):
+        with CallClock(HOUR), CallClock(2 * HOUR):
             with clock_stopped():
                 assert anyio.current_effective_deadline() == float("inf")
             assert await deadline_in(HOUR)
-        with anyio.move_on_after(HOUR), limited(2 * HOUR), clock_stopped():
+        with anyio.move_on_after(HOUR), CallClock(2 * HOUR), clock_stopped():
             # A limit that is no call's, such as the client's.
             assert await deadline_in(HOUR)
 
@@ -72,7 +72,7 @@ def test_a_request_on_another_task_stops_the_clock_of_its_call() -> None:
 
         async with asyncio.TaskGroup() as tasks:
             asked, answered = anyio.Event(), anyio.Event()
-            with limited(HOUR) as clock:
+            with CallClock(HOUR) as clock:
                 waiting = tasks.create_task(request())
                 await asked.wait()
                 seen.append(anyio.current_effective_deadline())

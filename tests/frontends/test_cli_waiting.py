@@ -216,7 +216,8 @@ def test_a_terminal_has_a_line_that_goes_away(tmp_path: Path) -> None:
                 say(broker, found)
 
             tasks.start_soon(answer)
-            return (await broker.request_approval(question())).status
+            outcome = await broker.request_approval(question())
+        return outcome.status
 
     assert anyio.run(scene) == "approved"
     assert screen.getvalue().endswith("\r  7 s\x1b[K\r\x1b[K")

@@ -243,11 +243,8 @@ class ApprovalBroker:
                 approval, is_new = await in_thread(lambda: self._question(request, given))
                 if is_new:
                     self._notify("asked", approval)
-                question = approval
-                if approval.waits_for and approval.state is ApprovalState.APPROVED:
-                    # What a kept approval waits for is asked about instead; see `Ledger.keep`.
-                    awaited = approval.waits_for
-                    question = await in_thread(lambda: self._ledger.get(awaited)) or approval
+                # What a kept approval waits for is asked about instead; see `Ledger.keep`.
+                question = await in_thread(partial(self._awaited, approval))
                 if question.state is ApprovalState.OPEN and not given:
                     question = await wait_for_answer(
                         question,
@@ -291,6 +288,11 @@ class ApprovalBroker:
             return question, False
         self._refuse_in_cooldown(request)
         return self._opened(request), True
+
+    def _awaited(self, approval: Approval) -> Approval:
+        if not approval.waits_for or approval.state is not ApprovalState.APPROVED:
+            return approval
+        return self._ledger.get(approval.waits_for) or approval
 
     def revoke(self, grant_id: str) -> bool:
         """Revoke a standing approval, and all unused ones of its user, which may stem from it."""

@@ -17,7 +17,7 @@ from typing import Any
 from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
-from skillhouse.floor.call_clock import limited
+from skillhouse.floor.call_clock import CallClock
 from skillhouse.sandbox.profile import SandboxError
 
 
@@ -89,7 +89,7 @@ class InProcessRunner:
         began = time.monotonic()
         value: Any = None
         try:
-            with limited(timeout) as clock:
+            with CallClock(timeout) as clock:
                 value = tools[tool](dict(arguments), InProcessContext(spec, meta, host))
                 if inspect.isawaitable(value):
                     value = await value

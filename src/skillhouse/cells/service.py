@@ -26,7 +26,7 @@ from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
 from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.floor import Severity, TreeError, WireNameError, WireNames, tree_digest
-from skillhouse.floor.call_clock import clock_stopped, limited
+from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 
@@ -316,7 +316,7 @@ class RemoteExecutor:
             NoAnswerError: the container is not running, or ended before it answered.
             RpcError: the container refused.
         """
-        with limited(timeout + SLACK_SECONDS), self._capabilities.of(host) as token:
+        with CallClock(timeout + SLACK_SECONDS), self._capabilities.of(host) as token:
             context = {**fields, "meta": dict(meta), "capability": token}
             params = {"tool": tool, "args": dict(arguments), "context": context}
             found = await self._client.ask("tool.execute", params)

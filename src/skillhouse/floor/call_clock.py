@@ -5,19 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
+from types import TracebackType
 
 import anyio
 
+_current: ContextVar[CallClock | None] = ContextVar("skillhouse call clock", default=None)
+
 
 class CallClock:
-    """The time limit of one call. All of its methods belong to one event loop."""
+    """The time limit of one call: a block that is cancelled when its time is over.
 
-    def __init__(self, scope: anyio.CancelScope, outer: CallClock | None) -> None:
-        self._scope = scope
-        self._outer = outer
+    It is the clock of the tasks that the block starts. All of it belongs to one event loop.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._outer = _current.get()
         self._stops = 0
         self._left = 0.0
+
+    def __enter__(self) -> CallClock:
+        self._scope = anyio.move_on_after(self._seconds)
+        self._scope.__enter__()
+        self._token: Token[CallClock | None] = _current.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        _current.reset(self._token)
+        return self._scope.__exit__(kind, error, trace)
 
     @property
     def is_over(self) -> bool:
@@ -27,11 +48,11 @@ class CallClock:
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """Let no time of this call pass, nor of one that it is part of; blocks may overlap."""
-        if self._outer is not None:
-            with self._outer.stopped(), self._stopped():
+        if self._outer is None:
+            with self._stopped():
                 yield
         else:
-            with self._stopped():
+            with self._outer.stopped(), self._stopped():
                 yield
 
     @contextmanager
@@ -48,27 +69,16 @@ class CallClock:
                 self._scope.deadline = anyio.current_time() + self._left
 
 
-_current: ContextVar[CallClock | None] = ContextVar("skillhouse call clock", default=None)
-
-
 def current_clock() -> CallClock | None:
     return _current.get()
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[CallClock]:
-    """Cancel the block after that time; it is the clock of the tasks that the block starts."""
-    with anyio.move_on_after(seconds) as scope:
-        with using(CallClock(scope, _current.get())) as clock:
-            yield clock
-
-
-@contextmanager
-def using(clock: CallClock) -> Iterator[CallClock]:
+def using(clock: CallClock) -> Iterator[None]:
     """Make it the clock of what runs in the block, for a request that arrives on another task."""
     token = _current.set(clock)
     try:
-        yield clock
+        yield
     finally:
         _current.reset(token)
 
