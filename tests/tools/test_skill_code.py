@@ -571,40 +571,64 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
     assert tools.count(("one__tool", "intent")) == 3
 
 
+async def person_on_page(house: Skillhouse, *delays: tuple[str, float]) -> None:
+    """Answer one question after the other, each after its delay."""
+    for name, seconds in delays:
+        with anyio.fail_after(60):
+            while not (asked := house.approvals.pending()):  # noqa: ASYNC110 - nothing tells of it.
+                await anyio.sleep(0.02)
+        assert asked[0].request.tool == name
+        await anyio.sleep(seconds)
+        answer(house, asked[0].id, Answer.ONCE, channel="page")
+
+
+async def waited_for(house: Skillhouse, call: Any, *delays: tuple[str, float]) -> Any:
+    """Return the result of a call that waits for its answers."""
+    house.approvals.subscribe(lambda event: None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(person_on_page, house, *delays)
+        result = await house.call("one:tool", call)
+    return result
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "javascript"])
 def test_code_before_a_signature_runs_once_where_the_caller_waits(
     language: str, status: SandboxStatus, tmp_path: Path, need: Any
 ) -> None:
-    """The person takes longer than the code may: the time of a question is not the code's."""
     need(language == "python" or shutil.which("node"), "no node here")
     house_with_keys(tmp_path).close()
     source = SIGNS if language == "python" else SIGNS_IN_JAVASCRIPT
-    timed = tool(level="sign", timeout=1_500)
-    write_code(tmp_path / "skills/one", source, timed, language=language)
-
-    async def scene(house: Skillhouse) -> Any:
-        async def person() -> None:
-            for name, seconds in (("one__tool", 0.0), ("sign", 2.0)):
-                await until(house.approvals.pending)
-                (asked,) = house.approvals.pending()
-                assert asked.request.tool == name
-                await anyio.sleep(seconds)
-                answer(house, asked.id, Answer.ONCE, channel="page")
-
-        house.approvals.subscribe(lambda event: None)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(person)
-            return await house.call("one:tool", {"text": "hello"})
-
+    write_code(tmp_path / "skills/one", source, tool(level="sign"), language=language)
     house = coded_house(
         tmp_path, tmp_path / "skills", status=status,
         environment={VARIABLE: PASSWORD}, signer=SignerSettings(password=f"env:{VARIABLE}"),
     )  # fmt: skip
-    signed = played(house, scene)
+    answers = (("one__tool", 0.0), ("sign", 0.0))
+    signed = played(house, lambda house: waited_for(house, {"text": "hello"}, *answers))
     assert signed.status == "ok", signed.content
     tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
     assert tools.count(("one__tool", "intent")) == tools.count(("sign", "intent")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs_here", [False, True])
+def test_the_time_of_a_person_is_not_that_of_the_code(
+    runs_here: bool, status: SandboxStatus, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.txt").write_text("outside")
+    source = """
+        async def tool(params, context):
+            return await context.read_file(params["path"])
+
+        tools = {"tool": tool}
+    """
+    skill = write_code(tmp_path / "skills/one", source, tool(timeout=4_000))
+    trusted = (tree_digest(skill),) if runs_here else ()
+    house = coded_house(tmp_path, tmp_path / "skills", status=status, in_process=trusted)
+    call = {"path": str(tmp_path / "outside.txt")}
+    found = played(house, lambda house: waited_for(house, call, ("read", 5.0)))
+    assert found.data == {"success": True, "data": "outside"}
 
 
 @pytest.mark.slow
