@@ -587,8 +587,8 @@ async def waited_for(house: Skillhouse, call: Any, *delays: tuple[str, float]) -
     house.approvals.subscribe(lambda event: None)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(person_on_page, house, *delays)
-        result = await house.call("one:tool", call)
-    return result
+        results = [await house.call("one:tool", call)]
+    return results[0]
 
 
 @pytest.mark.slow
