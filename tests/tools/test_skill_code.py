@@ -391,7 +391,7 @@ def test_a_file_is_read_through_the_gate_and_of_the_workspace_only(
 
     inside, *others = played(house, scene)
     assert inside.data == {"success": True, "data": {"text": "inside\n"}}
-    assert [found.status for found in others] == ["error"] * 3
+    assert [found.status for found in others] == ["error", "pending", "error"]
     assert "outside\n" not in str([found.data for found in others])
     entries = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
     assert entries.count(("one__tool", "intent")) == 4
@@ -431,7 +431,7 @@ def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
                 }
                 assert b"x-from: skill" in listed.seen[0].lower()
                 refused = await house.call("one:tool", {"url": other.url})
-                assert refused.status == "error"
+                assert refused.status == "pending"
                 assert "not approved" in refused.content
                 direct = await house.call("one:direct", {"url": listed.url})
                 assert direct.status == "error"
@@ -460,7 +460,7 @@ def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
             house = coded_house(tmp_path, tmp_path / "skills", status=status)
             async with letting_go(house):
                 call = {"url": server.url}
-                assert (await house.call("one:tool", call)).status == "error"
+                assert (await house.call("one:tool", call)).status == "pending"
                 (asked,) = house.approvals.pending()
                 assert [one.skill_digest for one in asked.request.asked] == [tree_digest(skill)]
                 answer(house, asked.id, Answer.ALWAYS)
@@ -468,7 +468,7 @@ def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
                 # Neither the agent by itself nor other code has it.
                 assert (await house.call("fetch", call)).status == "pending"
                 write_code(skill, source + "        # other\n")
-                assert (await house.call("one:tool", call)).status == "error"
+                assert (await house.call("one:tool", call)).status == "pending"
                 assert len(server.seen) == 2
             fetches = [entry.record for entry in recorded(house) if entry.record.tool == "fetch"]
             assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
@@ -517,6 +517,12 @@ SIGNS = """
 
     tools = {"tool": tool}
 """
+SIGNS_IN_JAVASCRIPT = """
+    export const tools = {
+        tool: async (params, context) =>
+            context.sign({ key: "main", type: "message", data: params.text }),
+    };
+"""
 
 
 @pytest.mark.slow
@@ -540,17 +546,20 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
             return await house.call("one:tool", call)
 
         # The yes lets the tool start; it signs nothing by itself.
-        refused = await started()
-        assert refused.status == "error"
-        assert "not approved yet" in refused.content
+        waits = await started()
+        assert (waits.status, waits.is_error) == ("pending", True)
+        assert waits.content.startswith("`one:tool` ended at `sign`: not approved yet")
+        assert "nothing was done" not in waits.content
         (asked,) = house.approvals.pending()
         assert (asked.request.tool, asked.request.out_of_band_only) == ("sign", True)
+        assert asked.id == waits.approval_id
         answer(house, asked.id, Answer.ONCE, channel="page")
-        signed = await started()
+        # The tool's own approval was kept: one question for the tool, one page for the signature.
+        signed = await house.call("one:tool", call, approval_id=waits.approval_id)
         assert signed.status == "ok"
         assert signed.data is not None
         assert signed.data["data"]["signature"].startswith("0x")
-        assert (await started()).status == "error"
+        assert (await started()).status == "pending"
 
     house = coded_house(
         tmp_path, tmp_path / "skills", ("allow", "skill_tool", "one:tool"), status=status,
@@ -560,6 +569,66 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
     tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
     assert (tools.count(("sign", "intent")), tools.count(("sign", "refusal"))) == (1, 2)
     assert tools.count(("one__tool", "intent")) == 3
+
+
+async def person_on_page(house: Skillhouse, *delays: tuple[str, float]) -> None:
+    """Answer one question after the other, each after its delay."""
+    for name, seconds in delays:
+        with anyio.fail_after(60):
+            while not (asked := house.approvals.pending()):  # noqa: ASYNC110 - nothing tells of it.
+                await anyio.sleep(0.02)
+        assert asked[0].request.tool == name
+        await anyio.sleep(seconds)
+        answer(house, asked[0].id, Answer.ONCE, channel="page")
+
+
+async def waited_for(house: Skillhouse, call: Any, *delays: tuple[str, float]) -> Any:
+    """Return the result of a call that waits for its answers."""
+    house.approvals.subscribe(lambda event: None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(person_on_page, house, *delays)
+        results = [await house.call("one:tool", call)]
+    return results[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_code_before_a_signature_runs_once_where_the_caller_waits(
+    language: str, status: SandboxStatus, tmp_path: Path, need: Any
+) -> None:
+    need(language == "python" or shutil.which("node"), "no node here")
+    house_with_keys(tmp_path).close()
+    source = SIGNS if language == "python" else SIGNS_IN_JAVASCRIPT
+    write_code(tmp_path / "skills/one", source, tool(level="sign"), language=language)
+    house = coded_house(
+        tmp_path, tmp_path / "skills", status=status,
+        environment={VARIABLE: PASSWORD}, signer=SignerSettings(password=f"env:{VARIABLE}"),
+    )  # fmt: skip
+    answers = (("one__tool", 0.0), ("sign", 0.0))
+    signed = played(house, lambda house: waited_for(house, {"text": "hello"}, *answers))
+    assert signed.status == "ok", signed.content
+    tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
+    assert tools.count(("one__tool", "intent")) == tools.count(("sign", "intent")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs_here", [False, True])
+def test_the_time_of_a_person_is_not_that_of_the_code(
+    runs_here: bool, status: SandboxStatus, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.txt").write_text("outside")
+    source = """
+        async def tool(params, context):
+            return await context.read_file(params["path"])
+
+        tools = {"tool": tool}
+    """
+    skill = write_code(tmp_path / "skills/one", source, tool(timeout=4_000))
+    trusted = (tree_digest(skill),) if runs_here else ()
+    house = coded_house(tmp_path, tmp_path / "skills", status=status, in_process=trusted)
+    call = {"path": str(tmp_path / "outside.txt")}
+    found = played(house, lambda house: waited_for(house, call, ("read", 5.0)))
+    assert found.data == {"success": True, "data": "outside"}
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from skillhouse.approval.connections import Connections
-from skillhouse.approval.grants import Grant, GrantStore, narrowed
+from skillhouse.approval.grants import Grant, GrantStore, is_settled, narrowed
 from skillhouse.approval.ledger import Ledger
 from skillhouse.approval.request import (
     DENIAL_COOLDOWN_SECONDS,
@@ -24,14 +24,11 @@ from skillhouse.approval.request import (
     ApprovalRequest,
     ApprovalSettings,
     ApprovalState,
-    Asked,
     Channel,
-    Pattern,
     Reply,
     allowed_answers,
     another_client,
     closed,
-    covers_resource,
     rejection,
     session_key,
 )
@@ -70,6 +67,8 @@ class ApprovalBroker:
         self.channels = list(channels)
         self._configured = tuple(channels)
         self.page = self.settings.page_url
+        self.patience_seconds = 0.0
+        """How long calls of this process wait for an answer; 0 is as `settings` says."""
         self.grant_store = GrantStore(state_directory)
         self.scripts = ScriptStore(state_directory)
         self.connections = Connections(state_directory)
@@ -244,25 +243,43 @@ class ApprovalBroker:
                 approval, is_new = await in_thread(lambda: self._question(request, given))
                 if is_new:
                     self._notify("asked", approval)
-                if approval.state is ApprovalState.OPEN and not given:
-                    approval = await wait_for_answer(
-                        approval,
+                # What a kept approval waits for is asked about instead; see `Ledger.keep`.
+                question = await in_thread(partial(self._awaited, approval))
+                if question.state is ApprovalState.OPEN and not given:
+                    question = await wait_for_answer(
+                        question,
                         self.channels,
                         self._take,
                         self._ledger,
-                        wait_seconds=request.wait_seconds or self.settings.wait_seconds,
+                        wait_seconds=question.request.wait_seconds
+                        or self.patience_seconds
+                        or self.settings.wait_seconds,
                         waits=bool(self._subscribers) or self.settings.unattended == "deny",
                     )
             except ApprovalError as error:
                 return ApprovalOutcome(status="denied", reason=str(error))
-            if approval.state is ApprovalState.DENIED:
-                await in_thread(lambda: self._ledger.delivered(approval.id))
-            return outcome_of(approval)
+            if question.state is ApprovalState.DENIED:
+                await in_thread(lambda: self._ledger.delivered(question.id))
+            if question.id != approval.id and question.state is ApprovalState.APPROVED:
+                question = approval
+            return outcome_of(question)
+
+    def keep(self, approval: Approval, waits_for: str) -> bool:
+        """Keep the approval of a call that ended at a question of its own: see `Ledger.keep`."""
+        return self._ledger.keep(approval.id, waits_for)
+
+    def withdraw(self, approval_id: str, message: str) -> bool:
+        """Close a question whose caller does not wait any more, and an approval not yet used."""
+        return self._ledger.withdraw_one(approval_id, message)
 
     def _question(self, request: ApprovalRequest, given: str) -> tuple[Approval, bool]:
         own, client, connection = self.connections.own, request.client, request.connection
         is_owner = partial(own, client=client, connection=connection)
-        question = self._ledger.get(given) if given else self._ledger.repeated(request, is_owner)
+        if given:
+            # A call that ended at a question of its own gave the id of that.
+            question = self._ledger.kept_for(given, request) or self._ledger.get(given)
+        else:
+            question = self._ledger.repeated(request, is_owner)
         if given and question is None:
             raise ApprovalError("unknown", f"no approval `{given}`")
         if question is not None and not is_owner(question.request):
@@ -271,6 +288,11 @@ class ApprovalBroker:
             return question, False
         self._refuse_in_cooldown(request)
         return self._opened(request), True
+
+    def _awaited(self, approval: Approval) -> Approval:
+        if not approval.waits_for or approval.state is not ApprovalState.APPROVED:
+            return approval
+        return self._ledger.get(approval.waits_for) or approval
 
     def revoke(self, grant_id: str) -> bool:
         """Revoke a standing approval, and all unused ones of its user, which may stem from it."""
@@ -342,26 +364,10 @@ class ApprovalBroker:
         else:
             return
         for other in self._ledger.open_ones():
-            if self._is_settled(other.request, request, reply) and self._ledger.answer(
+            if is_settled(other.request, request, reply) and self._ledger.answer(
                 other, other_reply, ()
             ):
                 self._notify("answered", self._ledger.get(other.id) or other)
-
-    def _is_settled(self, other: ApprovalRequest, request: ApprovalRequest, reply: Reply) -> bool:
-        if rejection(other, reply):
-            return False
-        if reply.answer is Answer.NO:
-            return other.connection_key == request.connection_key
-        if other.out_of_band_only or (other.user, other.agent) != (request.user, request.agent):
-            return False
-        if reply.answer is Answer.SESSION and other.connection_key != request.connection_key:
-            return False
-        if reply.answer is not Answer.ALWAYS and other.place != request.place:
-            return False
-        return all(
-            any(_settles(pattern, asked, other.patterns) for pattern in request.patterns)
-            for asked in other.asked
-        )
 
     def _refuse_in_cooldown(self, request: ApprovalRequest) -> None:
         last_ms = self._ledger.repeated_denial_ms(request.session, request.tool)
@@ -380,19 +386,6 @@ class ApprovalBroker:
             except Exception:
                 # Foreign code: its fault must not keep events from the other subscribers.
                 logger.exception("a subscriber of approvals failed")
-
-
-def _settles(pattern: Pattern, asked: Asked, offered: Sequence[Pattern]) -> bool:
-    """Whether a standing approval answers another question about `asked`, which offers `offered`.
-
-    What a rule about commands covers is said by their grammar, so that of another command it is
-    only known to where the same rule was offered for it.
-    """
-    if (pattern.action, pattern.skill_digest) != (asked.action, asked.skill_digest):
-        return False
-    if pattern.action == "exec" and pattern in offered and len(offered) == 1:
-        return True
-    return covers_resource(pattern.action, pattern.pattern, asked.resource)
 
 
 def _bytes(text: str) -> bytes:

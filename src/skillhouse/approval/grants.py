@@ -11,10 +11,15 @@ from pathlib import Path
 from skillhouse.approval.request import (
     CLOCK_BACK_SECONDS,
     OWNER,
+    Answer,
     ApprovalError,
+    ApprovalRequest,
+    Asked,
     Pattern,
+    Reply,
     covers_resource,
     is_directory,
+    rejection,
 )
 from skillhouse.floor import ONE_TIME
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
@@ -187,3 +192,34 @@ _COLUMNS = (
 
 def _grant(row: Sequence[object]) -> Grant:
     return Grant(**dict(zip(_COLUMNS.split(", "), row, strict=True)))  # type: ignore[arg-type]
+
+
+def is_settled(other: ApprovalRequest, request: ApprovalRequest, reply: Reply) -> bool:
+    """Return whether the reply to one question also answers another one that is open."""
+    if rejection(other, reply):
+        return False
+    if reply.answer is Answer.NO:
+        return other.connection_key == request.connection_key
+    if other.out_of_band_only or (other.user, other.agent) != (request.user, request.agent):
+        return False
+    if reply.answer is Answer.SESSION and other.connection_key != request.connection_key:
+        return False
+    if reply.answer is not Answer.ALWAYS and other.place != request.place:
+        return False
+    return all(
+        any(_settles(pattern, asked, other.patterns) for pattern in request.patterns)
+        for asked in other.asked
+    )
+
+
+def _settles(pattern: Pattern, asked: Asked, offered: Sequence[Pattern]) -> bool:
+    """Whether a standing approval answers another question about `asked`, which offers `offered`.
+
+    What a rule about commands covers is said by their grammar, so that of another command it is
+    only known to where the same rule was offered for it.
+    """
+    if (pattern.action, pattern.skill_digest) != (asked.action, asked.skill_digest):
+        return False
+    if pattern.action == "exec" and pattern in offered and len(offered) == 1:
+        return True
+    return covers_resource(pattern.action, pattern.pattern, asked.resource)

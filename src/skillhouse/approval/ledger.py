@@ -29,11 +29,15 @@ from skillhouse.approval.request import (
 from skillhouse.floor import shaped
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
+_NOT_KEPT = "withdrawn"
+"""In `waits_for`: an approval that is in use, and is not kept when its call waits."""
 _COLUMNS = (
     "request, state, expires_ms, answer, answered_by, answered_channel, message, closed_ms, "
-    "device, device_name"
+    "device, device_name, waits_for"
 )
-_FIELDS = ("answer", "by", "channel", "message", "closed_ms", "device", "device_name")
+_FIELDS = (
+    *("answer", "by", "channel", "message", "closed_ms", "device", "device_name", "waits_for"),
+)
 """The fields of an `Approval` that the columns from `answer` on are."""
 
 
@@ -144,16 +148,65 @@ class Ledger:
                 return False
             changed = connection.execute(
                 "UPDATE approval SET state = 'used' WHERE id = ? AND state = 'approved' "
-                "AND content_digest = ? AND session = ? AND expires_ms > ? AND opened_ms <= ?",
+                "AND content_digest = ? AND session = ? AND expires_ms > ? AND opened_ms <= ? "
+                # INVARIANT: one that was kept lets nothing run before what it waits for is
+                # approved, and nothing after that has been used.
+                "AND (waits_for = '' OR EXISTS (SELECT 1 FROM approval AS inner_one "
+                "WHERE inner_one.id = approval.waits_for AND inner_one.state = 'approved' "
+                "AND inner_one.expires_ms > ?))",
                 (
                     approval_id,
                     content_digest,
                     session,
                     now,
                     now + CLOCK_BACK_SECONDS * 1000,
+                    now,
                 ),
             ).rowcount
         return changed == 1
+
+    def keep(self, approval_id: str, waits_for: str) -> bool:
+        """Give the approval of a call back that ended at a question of its own, `waits_for`.
+
+        It can be used once more, for the same call, when that question is approved. What was
+        withdrawn meanwhile, and what a device gave that is not paired any more, is not kept.
+        """
+        now = self.now_ms()
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            _end(connection, now)
+            row = connection.execute(
+                "SELECT expires_ms FROM approval WHERE id = ? AND state IN ('open', 'approved')",
+                (waits_for,),
+            ).fetchone()
+            if row is None:
+                return False
+            changed = connection.execute(
+                "UPDATE approval SET state = 'approved', waits_for = ?, "
+                # The answer to the question may prolong it as `answer` does.
+                "expires_ms = max(expires_ms, ?) "
+                "WHERE id = ? AND state = 'used' AND waits_for <> ? AND answer = ? "
+                "AND (device = '' AND answered_channel <> 'device' "
+                "OR EXISTS (SELECT 1 FROM device WHERE device.id = approval.device))",
+                (
+                    waits_for,
+                    row[0] + YES_SECONDS * 1000,
+                    approval_id,
+                    _NOT_KEPT,
+                    # A lasting answer allows the repeated call anyway, until it is revoked.
+                    Answer.ONCE.value,
+                ),
+            ).rowcount
+        return changed == 1
+
+    def kept_for(self, waits_for: str, request: ApprovalRequest) -> Approval | None:
+        """Return the kept approval of the caller's call that waits for this question."""
+        found = self._select(
+            "WHERE waits_for = ? AND content_digest = ? AND session = ? AND state = 'approved'",
+            waits_for,
+            request.content_digest,
+            request.session,
+        )
+        return next(iter(found), None)
 
     def expire(self, approval_id: str, message: str) -> bool:
         """Close an unanswered question; return whether it was open."""
@@ -170,6 +223,19 @@ class Ledger:
         self._update(
             "state = 'expired', message = 'withdrawn' WHERE state = 'approved' AND user = ?", user
         )
+        # A call that runs now may stem from it as well.
+        self._update("waits_for = ? WHERE state = 'used' AND user = ?", _NOT_KEPT, user)
+
+    def withdraw_one(self, approval_id: str, message: str) -> bool:
+        """Close a question of which nothing has come; return whether it was open or approved."""
+        changed = self._update(
+            "state = 'expired', message = ?, closed_ms = ?, is_delivered = 1 "
+            "WHERE id = ? AND state IN ('open', 'approved')",
+            message,
+            self.now_ms(),
+            approval_id,
+        )
+        return changed == 1
 
     def withdraw_all(self) -> None:
         self._update(
@@ -198,9 +264,15 @@ class Ledger:
         """Return the caller's question about this call whose outcome is open or not delivered."""
         asked = self._select(
             "WHERE content_digest = ? AND session = ? AND (state IN ('open', 'approved') OR "
-            "state = 'denied' AND is_delivered = 0) ORDER BY rowid DESC",
+            "state = 'denied' AND is_delivered = 0) "
+            # One that is kept for a question which has come to nothing is not found any more.
+            "AND (state <> 'approved' OR waits_for = '' OR EXISTS (SELECT 1 FROM approval AS "
+            "inner_one WHERE inner_one.id = approval.waits_for AND "
+            "(inner_one.state IN ('open', 'approved') AND inner_one.expires_ms > ? "
+            "OR inner_one.state = 'denied' AND inner_one.is_delivered = 0))) ORDER BY rowid DESC",
             request.content_digest,
             request.session,
+            self.now_ms(),
         )
         own = [a for a in asked if a.state is not ApprovalState.EXPIRED and is_owner(a.request)]
         # An unused approval has precedence over a later question.

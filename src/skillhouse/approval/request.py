@@ -307,6 +307,8 @@ class Approval:
     device: str = ""
     """Id of the paired device that answered; empty when none did."""
     device_name: str = ""
+    waits_for: str = ""
+    """Id of the question inside its call that this approval was kept for, see `Ledger.keep`."""
 
     @property
     def id(self) -> str:

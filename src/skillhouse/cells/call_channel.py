@@ -32,6 +32,7 @@ from skillhouse.cells.rpc import (
     result_value,
 )
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.call_clock import CallClock
 from skillhouse.sandbox.profile import OUTPUT_BYTES
 
 CHUNK = 65_536
@@ -303,7 +304,7 @@ class CallOutcome:
 
 async def attempt(channel: CallChannel, *, seconds: float) -> CallOutcome:
     """Wait for the answer and return how the call ended; it raises nothing."""
-    with anyio.move_on_after(seconds):
+    with CallClock(seconds):
         return await _answered(channel)
     return CallOutcome(kind="timeout", error=timeout_text(seconds))
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 import anyio
 
 from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
+from skillhouse.floor.call_clock import CallClock, current_clock, using
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits
 
@@ -121,6 +122,7 @@ class Capabilities:
 
     def __init__(self) -> None:
         self._tokens: dict[str, HostCalls] = {}
+        self._clocks: dict[str, CallClock | None] = {}
         self._asked: dict[str, set[anyio.CancelScope]] = {}
 
     @contextlib.contextmanager
@@ -128,10 +130,11 @@ class Capabilities:
         """Yield the token of one call, valid until the call has ended."""
         token = secrets.token_hex(16)
         self._tokens[token] = host
+        self._clocks[token] = current_clock()
         try:
             yield token
         finally:
-            del self._tokens[token]
+            del self._tokens[token], self._clocks[token]
             for scope in self._asked.pop(token, ()):
                 scope.cancel()
 
@@ -147,7 +150,8 @@ class Capabilities:
         held = self._asked.setdefault(str(token), set())
         held.add(scope)
         try:
-            with scope:
+            clock = self._clocks[str(token)]
+            with scope, using(clock) if clock else contextlib.nullcontext():
                 yield host
                 return
         finally:

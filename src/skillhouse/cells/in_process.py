@@ -21,6 +21,7 @@ from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls,
 from skillhouse.cells.cell_context import json_bytes
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
+from skillhouse.floor.call_clock import CallClock
 from skillhouse.sandbox.profile import SandboxError
 
 
@@ -96,7 +97,7 @@ class InProcessRunner:
         began = time.monotonic()
         value: Any = None
         try:
-            with anyio.move_on_after(timeout) as timer:
+            with CallClock(timeout) as clock:
                 value = tools[tool](dict(arguments), InProcessContext(spec, meta, host))
                 if inspect.isawaitable(value):
                     value = await value
@@ -105,7 +106,7 @@ class InProcessRunner:
             message = f"{type(error).__name__}: {error}"
             return CellResult(kind="error", error=message, seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
-        if timer.cancelled_caught:
+        if clock.is_over:
             return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)
         return CellResult(kind="ok", value=value, seconds=seconds)
 

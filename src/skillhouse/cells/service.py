@@ -26,6 +26,7 @@ from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
 from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.floor import Severity, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 
@@ -257,7 +258,9 @@ class RemoteHost:
         return await self._mapping("core.fetch", request)
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._mapping("core.sign", request)
+        # A signature waits for a person, whom only the core knows; its clock bounds all the rest.
+        with clock_stopped():
+            return await self._mapping("core.sign", request)
 
     async def read_file(self, path: str) -> str:
         content = (await self._mapping("core.readFile", {"path": path})).get("content")
@@ -313,14 +316,13 @@ class RemoteExecutor:
             NoAnswerError: the container is not running, or ended before it answered.
             RpcError: the container refused.
         """
-        with self._capabilities.of(host) as token:
+        with CallClock(timeout + SLACK_SECONDS), self._capabilities.of(host) as token:
             context = {**fields, "meta": dict(meta), "capability": token}
             params = {"tool": tool, "args": dict(arguments), "context": context}
-            with anyio.move_on_after(timeout + SLACK_SECONDS):
-                found = await self._client.ask("tool.execute", params)
-                if not isinstance(found, dict) or "success" not in found:
-                    raise RpcError(UNAVAILABLE, "the executor answered something else")
-                return found
+            found = await self._client.ask("tool.execute", params)
+            if not isinstance(found, dict) or "success" not in found:
+                raise RpcError(UNAVAILABLE, "the executor answered something else")
+            return found
         return {"success": False, "error": timeout_text(timeout)}
 
 

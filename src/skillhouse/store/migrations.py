@@ -308,6 +308,8 @@ STATE = Schema(
         )
         WHERE state IN ('open', 'approved')
         """,
+        # The question that a used approval is kept for, until that is answered.
+        "ALTER TABLE approval ADD COLUMN waits_for TEXT NOT NULL DEFAULT ''",
     ),
 )
 

@@ -19,6 +19,7 @@ from skillhouse.approval import (
     canonical,
     content_digest,
 )
+from skillhouse.floor.call_clock import clock_stopped
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
@@ -83,10 +84,12 @@ class Asker:
             asked = await in_thread(partial(self._question, context, inputs))
             if isinstance(asked, ToolResult):
                 return asked
-            settled = await approval_span(self._approvals.request_approval(asked, given))
+            # A person takes longer than code may.
+            with clock_stopped():
+                settled = await approval_span(self._approvals.request_approval(asked, given))
             state.context = replace(context, approval=settled.approval)
             if settled.approval is None or settled.status != "approved":
-                return await in_thread(partial(self._unapproved, state, settled))
+                return await in_thread(partial(self._unapproved, state, settled, session))
             async with AsyncExitStack() as alone:
                 if lock is not None:
                     # INVARIANT: no call holds the workspace while its question is open, and what
@@ -100,6 +103,12 @@ class Asker:
             inputs, given = refusal, ""
         text = "not approved: the files that it depends on change all the time"
         return await in_thread(lambda: self._recorder.refuse(state.context, text, "denied"))
+
+    def keep(self, state: CallState) -> None:
+        """Keep the approval of a call that ended at a question of its own: see `Ledger.keep`."""
+        approval = state.context.approval
+        if approval is not None:
+            self._approvals.keep(approval, state.output.waits_for)
 
     def _question(
         self, context: CallContext, inputs: CommandInputs | None
@@ -158,7 +167,9 @@ class Asker:
                     return changed if is_current else ""
         return ""
 
-    def _unapproved(self, state: CallState, settled: ApprovalOutcome) -> ToolResult:
+    def _unapproved(
+        self, state: CallState, settled: ApprovalOutcome, session: Session
+    ) -> ToolResult:
         context = state.context
         # A stop also withdraws the question, and that may come before it cancels the call.
         if reason := state.running.stopped():
@@ -168,11 +179,13 @@ class Asker:
         approval = settled.approval
         if approval is not None and (changed := dict(approval.request.facts).get(CHANGED)):
             why = f"{why}; changed since the earlier question: {changed}"
+        if approval is not None and approval.request.tool != context.call.name:
+            why = f"the call is approved, and its `{approval.request.tool}` is not"
         if settled.status == "pending" and approval is not None:
             how = request_to_user(approval.request, self._approvals.page)
-            text = (
-                f"not approved yet: {why}; nothing was done; {how}, then repeat the same call{hint}"
-            )
+            # The code of a skill that asks for this has begun.
+            done = "" if session.origin_digest else "nothing was done; "
+            text = f"not approved yet: {why}; {done}{how}, then repeat the same call{hint}"
             return self._recorder.refuse(context, text, "pending")
         if approval is not None:
             # Only a person's denial makes a tool halt: a model's many calls do not.

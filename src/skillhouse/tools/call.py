@@ -171,6 +171,8 @@ class Output:
     """What telemetry may say of it, by the words of `floor.tracing`; no content."""
     excerpt: Excerpt = "head"
     """What a model gets of a text that is too long for it."""
+    waits_for: str = ""
+    """Id of the open question inside the call at which it ended; empty when it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

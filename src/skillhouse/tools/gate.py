@@ -287,17 +287,21 @@ class Gate:
             reason = state.running.stopped() if state.output.failed else ""
             if reason:
                 state.is_stopped = True
-                state.output = replace(state.output, text=stopped_text(reason))
+                state.output = replace(state.output, text=stopped_text(reason), waits_for="")
             span.output(state.output)
         output = state.output
         if output.activation is not None and not output.failed:
             session.activations.note(
                 output.activation, call_id=state.context.call.call_id, is_approved=bool(approval)
             )
+        if output.waits_for:
+            await in_thread(lambda: self._asker.keep(state))
+        status: Status = "pending" if output.waits_for else "error" if output.failed else "ok"
         return ToolResult(
             content=output.text,
-            status="error" if output.failed else "ok",
+            status=status,
             data=output.data or None,
+            approval_id=output.waits_for or None,
             excerpt=output.excerpt,
         )
 

@@ -173,14 +173,24 @@ class SkillCodeTool(Tool):
             result = await self._result(digest, arguments, session, host)
             wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
             failed = wrapped.get("success") is False
-            text = _text(wrapped)
+            is_ended = result.kind in ("ok", "error")
+            waits_for = host.waits_for if failed and is_ended else ""
+            text = f"`{self.full_name}` {host.waiting}" if waits_for else _text(wrapped)
             detail = {
                 "skill": self.full_name,
                 "kind": result.kind,
                 "milliseconds": round(result.seconds * 1_000),
                 "log": "\n".join(host.lines),
+                **({"waits_for": waits_for} if waits_for else {}),
             }
-            return Output(text=text, data=wrapped, failed=failed, detail=detail, excerpt="ends")
+            return Output(
+                text=text,
+                data=wrapped,
+                failed=failed,
+                detail=detail,
+                excerpt="ends",
+                waits_for=waits_for,
+            )
 
         facts = (
             ("skill", f"{self.skill.manifest.name} {self.skill.manifest.version}".strip()),
@@ -261,6 +271,10 @@ class _Host(HostCalls):
     ask: Ask
     say: ReportProgress
     lines: list[str] = field(default_factory=list)
+    waits_for: str = ""
+    """Id of the first question of the call that is open."""
+    waiting: str = ""
+    """Where the call ended at it, and what the user is to do."""
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         known = ("url", "method", "headers", "body")
@@ -296,11 +310,15 @@ class _Host(HostCalls):
 
     async def _asked(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:
-            return await self.ask(tool, arguments)
+            result = await self.ask(tool, arguments)
         except UnknownToolError as error:
             # As where there are no keys: nothing can sign.
             message = f"this agent has no tool `{tool}`"
             raise RpcError(DENIED_BY_GATE, message, reason="denied") from error
+        if result.status == "pending" and not self.waits_for:
+            self.waits_for = result.approval_id or ""
+            self.waiting = f"ended at `{tool}`: {result.content}"
+        return result
 
 
 def _unheard(fraction: float, text: str) -> None: ...

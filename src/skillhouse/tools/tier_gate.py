@@ -120,8 +120,10 @@ class Account:
     def ended(self, output: Output, *, signs: bool) -> None:
         if not output.failed:
             self.outcome = TierOutcome.SUCCESS
+        elif signs and not output.waits_for:
+            self.outcome = TierOutcome.SIGN_FAILED
         else:
-            self.outcome = TierOutcome.SIGN_FAILED if signs else TierOutcome.FAILED
+            self.outcome = TierOutcome.FAILED
 
     def settle(self) -> None:
         """Settle the reservation; where that fails, what was reserved goes on to count."""

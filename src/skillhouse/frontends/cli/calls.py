@@ -29,6 +29,7 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.cli.waiting import WaitingChannel, add_wait
 from skillhouse.frontends.presentation.json_values import (
     interpreter_value,
     pythons_value,
@@ -118,10 +119,13 @@ _CALL_EXAMPLES = """examples:
   skillhouse call read --args '{"path": "README.md"}'
   skillhouse call exec --args '{"command": "git", "params": ["status"]}'
   skillhouse call skill --args '{"name": "weather"}' --json
+  skillhouse call dex-swap:swap --args @swap.json --wait-seconds 600
 
 A call that needs approval asks on the terminal: y once, s for this session, p in this
 project, a always; anything else denies it. Without a terminal the request stays open:
-answer it with `skillhouse approvals` and repeat the call.
+answer it with `skillhouse approvals` and repeat the call, or wait for it with --wait.
+What signs is decided on the page of `skillhouse up` or a paired device; --wait waits for
+both questions of a tool that signs, and its code runs once. Ctrl-C withdraws what is open.
 """
 
 
@@ -135,18 +139,28 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"
     )
+    add_wait(parser)
     add_common(parser)
 
 
 def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     """Make one gated call; 1 when it was refused or failed."""
     arguments = _parse_arguments(options.args)
-    with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+    at_terminal = TerminalChannel(sys.stdin, terminal)
+    waits = options.wait or options.wait_seconds is not None
+    waiting = WaitingChannel(at_terminal, terminal, options.wait_seconds) if waits else None
+    with house_of(options, channel=waiting or at_terminal) as house:
         note_changes(house.approvals, terminal)
+        if waiting:
+            waiting.attach(house.approvals)
         try:
             result = anyio.run(_make_call, house, options, arguments, terminal)
         except UnknownToolError as error:
             raise UsageError(str(error)) from error
+        except KeyboardInterrupt:
+            if waiting:
+                waiting.withdraw(house.approvals)
+            raise
     return _print_result(result, terminal, as_json=options.json)
 
 
