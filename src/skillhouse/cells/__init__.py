@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from skillhouse.cells.cell import HostCalls as HostCalls
     from skillhouse.cells.cell import wrap_failure as wrap_failure
     from skillhouse.cells.cell import wrap_result as wrap_result
+    from skillhouse.cells.cell_probes import Language as Language
     from skillhouse.cells.cell_probes import contained_test as contained_test
+    from skillhouse.cells.cell_probes import needed_test as needed_test
     from skillhouse.cells.cell_probes import self_test as self_test
     from skillhouse.cells.environments import Environment as Environment
     from skillhouse.cells.environments import EnvironmentRules as EnvironmentRules

@@ -7,6 +7,7 @@ container that is the outer boundary. What runs inside is probe_cell.py and prob
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import secrets
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,20 +29,24 @@ from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.inner_scripts import interpreter
-from skillhouse.sandbox.launcher import Launcher
-from skillhouse.sandbox.level_probes import probe_results, running
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox.kept_tests import KeptTests
+from skillhouse.sandbox.launcher import Launcher, launcher_for
+from skillhouse.sandbox.level_probes import HOLE_HINT, probe_results, running
+from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.status import (
     CELL_STARTS,
     ProbeResult,
     SandboxLevel,
     SandboxStatus,
+    detect,
     surroundings,
     unsupported_machine,
 )
 
 Language = Literal["python", "javascript"]
 
+COMMANDS = "commands"
+"""The part of the self-test that every use of the sandbox needs."""
 CALL_SECONDS = 20.0
 GONE_SECONDS = 2.0
 """Longest wait for what a call left running to be gone; it takes a millisecond."""
@@ -66,14 +71,82 @@ def installed() -> tuple[Language, ...]:
     return ("python", "javascript")
 
 
-async def self_test(*, most: SandboxLevel = SandboxLevel.CGROUP) -> SandboxStatus:
+async def self_test(
+    *, most: SandboxLevel = SandboxLevel.CGROUP, languages: Sequence[Language] | None = None
+) -> SandboxStatus:
     """Return the best level at which the sandbox and a cell of each language pass their probes.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        languages: Those whose cells are probed, of the installed ones; None is all of them.
     """
-    further = [functools.partial(_probe_language, language) for language in installed()]
+    further = [
+        functools.partial(_probe_language, language)
+        for language in installed()
+        if languages is None or language in languages
+    ]
     return await level_probes.self_test(most=most, further=further)
+
+
+async def needed_test(
+    kept: KeptTests, language: Language | None, *, before: SandboxStatus | None = None
+) -> SandboxStatus:
+    """Return the level for commands, and for cells of a language; test only what is not kept.
+
+    Args:
+        kept: The results of earlier processes.
+        language: Of the code that is to run; None for commands only.
+        before: What this process has tested already, whose level is not found again.
+    """
+    facts = kept.facts()
+    found = before or await detect(is_version_known=kept.has(facts))
+    known = {} if found.level is SandboxLevel.NONE else kept.passed(facts, found.level)
+    if before is None:
+        if COMMANDS not in known:
+            wanted = () if language is None else (language,)
+            tested = await self_test(languages=wanted)
+            kept.keep(facts, tested.level, _parts(tested))
+            return tested
+        found = dataclasses.replace(found, probes=known[COMMANDS])
+    if language is None or language not in installed() or found.level is SandboxLevel.NONE:
+        return found
+    if language in known:
+        return dataclasses.replace(found, probes=(*found.probes, *known[language]))
+    tested = await _with_language(found, language)
+    kept.keep(facts, tested.level, _parts(tested))
+    return tested
+
+
+async def _with_language(found: SandboxStatus, language: Language) -> SandboxStatus:
+    """Return the level with the probes of one more language; a hole in its cell leaves none."""
+    probe = functools.partial(_probe_language, language)
+    try:
+        probes = await level_probes.run_probes(launcher_for(found), (probe,))
+    except (SandboxError, SandboxUnavailableError, RpcError, OSError, ValueError) as error:
+        return SandboxStatus(level=SandboxLevel.NONE, reasons=(str(error),), hint=found.hint)
+    failed = [probe for probe in probes if not probe.passed]
+    reasons = (
+        *(f"{found.level}: {probe.name}: {probe.detail}" for probe in failed),
+        *found.reasons,
+    )
+    is_hole = not all(probe.name.endswith(CELL_STARTS) for probe in failed)
+    return dataclasses.replace(
+        found,
+        level=SandboxLevel.NONE if is_hole else found.level,
+        reasons=reasons,
+        probes=(*found.probes, *probes),
+        hint=HOLE_HINT if is_hole else found.hint,
+    )
+
+
+def _parts(status: SandboxStatus) -> Mapping[str, tuple[ProbeResult, ...]]:
+    """Return the probes of commands, and those of the cells of each language."""
+    parts: dict[str, tuple[ProbeResult, ...]] = {}
+    for probe in status.probes:
+        language, mark, _ = probe.name.partition("_cell_")
+        name = language if mark else COMMANDS
+        parts[name] = (*parts.get(name, ()), probe)
+    return parts
 
 
 async def contained_test() -> SandboxStatus:

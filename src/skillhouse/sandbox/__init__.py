@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.inner_scripts import known_variables as known_variables
     from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
     from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable
+    from skillhouse.sandbox.kept_tests import KeptTests as KeptTests
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes

@@ -38,6 +38,7 @@ PROBE_SECONDS = 20.0
 """Longest time of one probe; all together take about half a second."""
 LIMIT_PROBES = frozenset({"memory_limited", "processes_limited"})
 """Probes that only the better level passes; if any other fails, no level is left."""
+HOLE_HINT = "report this: a promise of the sandbox does not hold on this machine"
 
 _MEMORY = "held = [bytearray(1 << 20) for _ in range(256)]; print('survived')"
 _PROCESSES = """
@@ -85,13 +86,21 @@ async def self_test(
             status = await detect(most=SandboxLevel.RLIMITS)
             hint = status.hint
             continue
-        hint = hint or "report this: a promise of the sandbox does not hold on this machine"
+        hint = hint or HOLE_HINT
         return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, probes=probes, hint=hint)
     return dataclasses.replace(status, reasons=(*reasons, *status.reasons), probes=probes)
 
 
 async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeResult, ...]:
-    probes: tuple[Probe, ...] = (_inside, _memory, _processes, _tree, *further)
+    return await run_probes(launcher, (_inside, _memory, _processes, _tree, *further))
+
+
+async def run_probes(launcher: Launcher, probes: Sequence[Probe]) -> tuple[ProbeResult, ...]:
+    """Return the results of probes that run at once, each in a directory of its own.
+
+    Raises:
+        SandboxError: one of them could not be made at all; OSError and ValueError likewise.
+    """
     failures: dict[str, str] = {}
     errors: list[Exception] = []
     with _places(len(probes)) as places:

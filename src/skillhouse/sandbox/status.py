@@ -47,7 +47,7 @@ NAMESPACE_HINT = (
     "them in its security profile"
 )
 
-_SWITCHES = {
+SWITCHES = {
     # A sysctl, and the value by which it forbids user namespaces to users.
     "user/max_user_namespaces": "0",
     "kernel/unprivileged_userns_clone": "0",
@@ -118,12 +118,17 @@ def surroundings() -> Surroundings:
 
 
 async def detect(
-    *, most: SandboxLevel = SandboxLevel.CGROUP, around: Surroundings | None = None
+    *,
+    most: SandboxLevel = SandboxLevel.CGROUP,
+    around: Surroundings | None = None,
+    is_version_known: bool = False,
 ) -> SandboxStatus:
     """Return the level that should work, without testing it.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        is_version_known: True: this very bubblewrap has passed the self-test, so its version is
+            not asked for, which takes a process.
     """
     around = around or surroundings()
     if most is SandboxLevel.NONE:
@@ -133,7 +138,7 @@ async def detect(
     program = find_program(around)
     if program is None:
         return _none("bubblewrap is not installed", INSTALL_HINT)
-    version = await _version(program)
+    version = OLDEST if is_version_known else await _version(program)
     if version < OLDEST:
         got = ".".join(map(str, version)) or "no version"
         return _none(f"expected bubblewrap 0.8 or later, got {got}", INSTALL_HINT)
@@ -180,7 +185,7 @@ async def _version(program: Path) -> tuple[int, ...]:
 
 
 def _forbidden(sysctl: Path) -> str:
-    for name, value in _SWITCHES.items():
+    for name, value in SWITCHES.items():
         try:
             if (sysctl / name).read_text().strip() == value:
                 return name.replace("/", ".")
