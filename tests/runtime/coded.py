@@ -129,7 +129,7 @@ def coded_house(
         net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
         **overrides,
     )
-    house.services.sandbox.tested = status
+    house.services.sandbox.adopt(status)
     return house
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.sandbox import Launcher, SandboxError
-from skillhouse.sandbox.mountpoints import MTIME_NS, Stash
+from skillhouse.sandbox.crash_cleanup import PLACEHOLDER_NS
+from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.protected_mounts import MountCover, shield
 from tests.sandbox.places import launcher, listing, run, sh, workspace
 
@@ -190,7 +191,7 @@ def test_a_stash_keeps_placeholders_and_forgets_dead_owners(tmp_path: Path):
     assert not (state / "placeholders-999999999-0").exists()
     for _ in range(2):
         stash.place(str(tmp_path / "held"))
-        assert (tmp_path / "held").stat().st_mtime_ns == MTIME_NS
+        assert (tmp_path / "held").stat().st_mtime_ns == PLACEHOLDER_NS
         stash.remove(str(tmp_path / "held"))
         assert not (tmp_path / "held").exists()
     assert len(listing(state)) == 2

@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.inner_scripts import interpreter
 from skillhouse.sandbox.kept_tests import KeptTests
 from skillhouse.sandbox.launcher import Launcher, launcher_for
-from skillhouse.sandbox.level_probes import HOLE_HINT, probe_results, running
+from skillhouse.sandbox.level_probes import HOLE_HINT, probe_directory, probe_results, running
 from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.status import (
     CELL_STARTS,
@@ -212,8 +211,7 @@ async def _probe_language(language: Language, launcher: Launcher, place: Path) -
 
 
 async def _probe_container() -> tuple[ProbeResult, ...]:
-    with tempfile.TemporaryDirectory(prefix="skillhouse-probe-") as made:
-        place = Path(os.path.realpath(made))  # noqa: ASYNC240 - one look.
+    with probe_directory() as place:
         spec = _skill(place, "python", env={"SKILLHOUSE_PROBE": "declared"})
         executor = Executor(SandboxStatus(level=SandboxLevel.CONTAINER), state=place / "state")
         failures: dict[str, str] = {}

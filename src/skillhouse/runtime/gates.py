@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import get_args
 
 import anyio
 
@@ -297,6 +298,7 @@ class SandboxProvider:
             try:
                 if self.tested is None or language not in self._languages:
                     before = self.tested
+                    sandbox.watch_for_crashes().mark(self._state)
                     self.tested = await cells.needed_test(self._kept, language, before=before)
                     self._languages |= {None, language}
                     if self.tested.level is sandbox.SandboxLevel.NONE:
@@ -305,6 +307,11 @@ class SandboxProvider:
                 # Where it was cancelled, the next call tests.
                 self._testing.release()
         return self.tested
+
+    def adopt(self, status: sandbox.SandboxStatus) -> None:
+        """Use a level that was tested by whoever calls this, for commands and each language."""
+        self.tested = status
+        self._languages |= {None, *get_args(cells.Language)}
 
     async def launcher(self) -> sandbox.Launcher:
         """Return what runs commands at that level; SandboxUnavailableError if nothing does."""

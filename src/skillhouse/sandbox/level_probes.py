@@ -14,6 +14,8 @@ from typing import Any
 
 import anyio
 
+from skillhouse.sandbox.crash_cleanup import PROBE_NAME, owner_name
+from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.inner_scripts import by_path, own_python
 from skillhouse.sandbox.launcher import Launcher, launcher_for
 from skillhouse.sandbox.profile import (
@@ -121,9 +123,17 @@ def probe_results(failures: Mapping[str, str]) -> tuple[ProbeResult, ...]:
 
 
 @contextlib.contextmanager
+def probe_directory() -> Iterator[Path]:
+    """Yield the real path of a temporary directory, which is removed also if we are killed."""
+    watch_for_crashes().note(f"temporary:{tempfile.gettempdir()}")
+    with tempfile.TemporaryDirectory(prefix=f"{PROBE_NAME}{owner_name()}-") as base:
+        yield Path(base).resolve()
+
+
+@contextlib.contextmanager
 def _places(count: int) -> Iterator[list[Path]]:
-    with tempfile.TemporaryDirectory(prefix="skillhouse-probe-") as base:
-        places = [Path(base).resolve() / str(number) for number in range(count)]
+    with probe_directory() as base:
+        places = [base / str(number) for number in range(count)]
         for place in places:
             place.mkdir()
         yield places

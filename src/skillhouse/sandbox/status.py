@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio
 
+from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
 from skillhouse.sandbox.profile import SandboxUnavailableError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
@@ -209,4 +210,5 @@ def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPl
         if place is None:
             raise SandboxUnavailableError(("the control group is gone",), status.hint)
         sweep(place)
+        watch_for_crashes().note(*(f"cgroup:{parent}" for parent in place.parents))
     return around, program, place
