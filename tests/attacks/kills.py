@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 
 import skillhouse
-from skillhouse.sandbox.crash_cleanup import GROUP_NAME, PROBE_NAME, SANDBOX_NAME, is_placeholder
+from skillhouse.floor.crash_cleanup import COMMON_NAME, SANDBOX_NAME, is_placeholder
 
 LEFT_SECONDS = 5.0
 """Longest time in which everything has to be gone (issue "skill code", point 6)."""
@@ -158,10 +158,10 @@ class Scene:
                 yield f"sandbox {_shown(pid)}"
         for place, groups, _ in os.walk(GROUPS):
             for name in groups:
-                if name.startswith(f"{GROUP_NAME}{self.owner}"):
+                if name.startswith(f"{COMMON_NAME}{self.owner}"):
                     yield f"group {place}/{name}"
-        for path in (self.base / "temporary").glob(f"{PROBE_NAME}*"):
-            yield f"probe {path.name}"
+        for path in (self.base / "temporary").iterdir():
+            yield f"temporary {path.name}"
         for path in (self.base / "project").iterdir():
             if is_placeholder(path.lstat()):
                 yield f"placeholder {path.name}"

@@ -14,7 +14,7 @@ import pytest
 
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.sandbox import Launcher, SandboxError
-from skillhouse.sandbox.crash_cleanup import PLACEHOLDER_NS
+from skillhouse.floor.crash_cleanup import PLACEHOLDER_NS
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.protected_mounts import MountCover, shield
 from tests.sandbox.places import launcher, listing, run, sh, workspace

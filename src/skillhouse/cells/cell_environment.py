@@ -15,7 +15,7 @@ from pathlib import Path
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.floor import TreeError, make_private, tree_digest
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
-from skillhouse.sandbox.crash_cleanup import COPY_NAME, is_left, owner_name
+from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter

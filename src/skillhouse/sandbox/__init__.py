@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.sandbox.crash_cleanup import clean_state as clean_state
-    from skillhouse.sandbox.crash_watch import watch_for_crashes as watch_for_crashes
     from skillhouse.sandbox.covers import Survey as Survey
     from skillhouse.sandbox.covers import covered_paths as covered_paths
+    from skillhouse.sandbox.crash_watch import watch_for_crashes as watch_for_crashes
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
     from skillhouse.sandbox.inner_scripts import known_variables as known_variables

@@ -12,13 +12,15 @@ import contextlib
 import functools
 import json
 import os
+import sys
+import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 
 from skillhouse.floor import make_private
-from skillhouse.sandbox import crash_cleanup
-from skillhouse.sandbox.crash_cleanup import END, MARKER_NAME, STASH_NAME, owner_name
+from skillhouse.floor import crash_cleanup
+from skillhouse.floor.crash_cleanup import END, MARKER_NAME, STASH_NAME, owner_name
 from skillhouse.sandbox.inner_scripts import own_python
 
 _SCRIPT = (
@@ -43,7 +45,7 @@ class CrashWatch:
 
     def start(self) -> None:
         """Have a watching process; called before each sandbox, as it may have been killed."""
-        if self._is_watching():
+        if sys.platform != "linux" or self._is_watching():
             return
         with self._lock:
             if self._is_watching():
@@ -57,7 +59,12 @@ class CrashWatch:
             self._send(self._lines)
 
     def note(self, *lines: str) -> None:
-        """Note places "kind:value" where this process leaves things, see `crash_cleanup.clean`."""
+        """Note places "kind:value" where this process leaves things, see `crash_cleanup.clean`.
+
+        INVARIANT: before anything is made there, so that no moment is left in which a killed
+        process leaves what nobody removes.
+        """
+        self.start()
         with self._lock:
             new = dict.fromkeys(
                 line for line in lines if line not in self._lines and "\n" not in line
@@ -70,13 +77,13 @@ class CrashWatch:
     def mark(self, state: Path) -> None:
         """Leave a marker in a state directory, for the next start if the machine crashes."""
         marker = state / f"{MARKER_NAME}{owner_name()}"
+        if marker in self._markers:
+            return
+        make_private(state)
+        self.note(f"state:{state}", f"temporary:{tempfile.gettempdir()}")
         with self._lock:
-            if marker in self._markers:
-                return
-            make_private(state)
             _append(marker, self._lines)
             self._markers.append(marker)
-        self.note(f"state:{state}")
 
     def record(self, state: Path, workspace: str, paths: Iterable[str]) -> None:
         """Note placeholders, before they are made; each is written once."""

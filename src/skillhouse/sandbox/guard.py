@@ -17,8 +17,8 @@ from typing import Protocol, TypeVar
 
 import anyio
 
-from skillhouse.sandbox.crash_cleanup import (
-    GROUP_NAME,
+from skillhouse.floor.crash_cleanup import (
+    COMMON_NAME,
     clean_groups,
     kill_group,
     owner_name,
@@ -119,7 +119,7 @@ class CgroupGuard:
         """
         self.resource_limits: Mapping[int, int] = _common(limits)
         self.inner_limits: Mapping[int, int] = {}
-        name = f"{GROUP_NAME}{owner_name()}-{next(_NUMBERS)}"
+        name = f"{COMMON_NAME}{owner_name()}-{next(_NUMBERS)}"
         self._version = place.version
         self._memory, self._pids = place.memory / name, place.pids / name
         self._cpu = place.cpu / name if place.cpu and cpu_weight else None

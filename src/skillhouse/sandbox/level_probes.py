@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.sandbox.crash_cleanup import PROBE_NAME, owner_name
+from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.inner_scripts import by_path, own_python
 from skillhouse.sandbox.launcher import Launcher, launcher_for
@@ -126,7 +126,7 @@ def probe_results(failures: Mapping[str, str]) -> tuple[ProbeResult, ...]:
 def probe_directory() -> Iterator[Path]:
     """Yield the real path of a temporary directory, which is removed also if we are killed."""
     watch_for_crashes().note(f"temporary:{tempfile.gettempdir()}")
-    with tempfile.TemporaryDirectory(prefix=f"{PROBE_NAME}{owner_name()}-") as base:
+    with tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-") as base:
         yield Path(base).resolve()
 
 

@@ -9,8 +9,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from skillhouse.floor import make_private
-from skillhouse.sandbox.crash_cleanup import (
+from skillhouse.floor.crash_cleanup import (
     PLACEHOLDER_NS,
     STASH_NAME,
     is_placeholder,
@@ -38,7 +37,7 @@ class Stash:
         self._free: list[str] = []
         self._numbers = itertools.count()
         if base is not None:
-            make_private(base)
+            watch_for_crashes().mark(base)
             sweep_stashes(base)
             self._directory = f"{base}/{STASH_NAME}{owner_name()}-{next(_NUMBERS)}"
             os.mkdir(self._directory)

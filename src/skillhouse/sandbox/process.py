@@ -29,7 +29,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.sandbox.crash_cleanup import SANDBOX_NAME, owner_name
+from skillhouse.floor.crash_cleanup import SANDBOX_NAME, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import ProcessGuard
 from skillhouse.sandbox.profile import Completed, Limits, SandboxError

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from skillhouse import cells
-from skillhouse.floor import Severity
+from skillhouse.floor import Locations, Severity
+from skillhouse.floor.crash_cleanup import clean_state
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -29,7 +30,7 @@ from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import sandbox_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import SandboxLevel
+from skillhouse.sandbox import SandboxLevel, watch_for_crashes
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
@@ -339,6 +340,9 @@ def _configure_sandbox(parser: argparse.ArgumentParser) -> None:
 
 def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
+    state = Locations.here().state() / "sandbox"
+    clean_state(state)
+    watch_for_crashes().mark(state)
     status = anyio.run(cells.self_test)
     if options.json:
         terminal.json(sandbox_value(status))

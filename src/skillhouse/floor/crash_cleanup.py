@@ -10,7 +10,6 @@ only, which `crash_watch` starts when its process was killed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import json
@@ -24,10 +23,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+if sys.platform != "win32":
+    import fcntl
+
 SANDBOX_NAME = "skillhouse-sandbox-"
 """Begins the first word of the command line of each bubblewrap, before the owner."""
-GROUP_NAME = "skillhouse-"
-PROBE_NAME = "skillhouse-probe-"
+COMMON_NAME = "skillhouse-"
+"""Begins the names of control groups and temporary directories, before the owner."""
 MARKER_NAME = "running-"
 """A file in the state directory while its owner runs: lines "kind:value", as `clean` takes them."""
 COPY_NAME = "cell-"
@@ -52,10 +54,14 @@ def owner_name() -> str:
 
 @functools.cache
 def _owner_of(pid: int) -> str:
-    started = _started(pid)
-    # Where /proc is that of another namespace it says nothing about us, and we clean nothing.
-    is_ours = os.readlink(_PROC / "self") == str(pid)
-    return f"{pid}-{started or 0}-{_namespace() if is_ours else 0}-{_boot()}"
+    try:
+        if os.readlink(_PROC / "self") == str(pid):
+            return f"{pid}-{_started(pid)}-{_namespace()}-{_boot()}"
+        boot = _boot()
+    except OSError:
+        boot = "0" * 8
+    # There is no /proc, or that of another namespace: what has this name is never removed.
+    return f"{pid}-0-0-{boot}"
 
 
 @functools.cache
@@ -84,8 +90,10 @@ def is_left(name: str, prefix: str) -> bool:
     if found is None:
         return False
     pid, started, namespace, boot = found.groups()
+    if sys.platform != "linux":
+        return False
     if boot != _boot():
-        return True
+        return int(namespace) != 0
     return int(namespace) == _namespace() and _started(int(pid)) != int(started)
 
 
@@ -99,7 +107,7 @@ def clean(lines: Iterable[str]) -> None:
         if kind == "cgroup":
             clean_groups((Path(value),))
         elif kind == "temporary":
-            _remove_trees(value, PROBE_NAME)
+            _remove_trees(value, COMMON_NAME)
         elif kind == "copies":
             _remove_trees(value, COPY_NAME)
         elif kind == "placeholder":
@@ -203,7 +211,7 @@ def clean_groups(parents: Iterable[Path]) -> None:
             continue
         for name in names:
             group = parent / name
-            if is_left(name, GROUP_NAME) and _owned(group):
+            if is_left(name, COMMON_NAME) and _owned(group):
                 until = time.monotonic() + GONE_SECONDS
                 while not remove_group(group) and time.monotonic() < until:
                     kill_group(group)
