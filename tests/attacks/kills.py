@@ -119,10 +119,17 @@ class Scene:
         )
 
     def trial(self, act: str, chance: random.Random, *, after_seconds: float) -> str:
-        """Kill one process of the act after a while; return which."""
+        """Kill one process of the act after a while; return which.
+
+        Args:
+            after_seconds: From the moment in which the process has started another one; negative
+                from its own start.
+        """
         process = self.start(*ACTS[act])
         self.owner = f"{process.pid}-{start_of(process.pid)}-"
-        until = time.monotonic() + after_seconds
+        while after_seconds >= 0 and process.poll() is None and not tree(process.pid):
+            time.sleep(0.002)
+        until = time.monotonic() + abs(after_seconds)
         while time.monotonic() < until and process.poll() is None:
             self.seen.update(tree(process.pid))
             time.sleep(0.002)
@@ -139,8 +146,8 @@ class Scene:
         if process.poll() is None:
             said += "; it did not end by itself"
             process.kill()
-        process.communicate()
-        return said
+        output, _ = process.communicate()
+        return f"{said}; exit code {process.returncode}: {output[-200:].decode(errors='replace')}"
 
     def left(self) -> list[str]:
         """Return what is left, after at most `LEFT_SECONDS`."""
@@ -163,8 +170,9 @@ class Scene:
         for path in (self.base / "temporary").iterdir():
             yield f"temporary {path.name}"
         for path in (self.base / "project").iterdir():
-            if is_placeholder(path.lstat()):
-                yield f"placeholder {path.name}"
+            with contextlib.suppress(FileNotFoundError):
+                if is_placeholder(path.lstat()):
+                    yield f"placeholder {path.name}"
         for path in (self.base / "home/.local/state/skillhouse").glob("*/*"):
             if path.name.startswith(("placeholders-", "running-")):
                 yield f"state {path.name}"
@@ -172,18 +180,28 @@ class Scene:
             yield f"copy {path.name}"
 
 
+def delay(chance: random.Random) -> float:
+    """Return a moment to kill at, for `Scene.trial`: mostly one in which more than one lives."""
+    return chance.uniform(0, 0.8) if chance.random() < 0.8 else -chance.uniform(0.1, 1.6)
+
+
 def tree(pid: int) -> set[tuple[int, int]]:
     """Return the descendants of a process, with their start times."""
     found: set[tuple[int, int]] = set()
     waiting = [pid]
     while waiting:
-        one = waiting.pop()
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
-                children = Path(f"/proc/{one}/task/{task}/children").read_text().split()
-                waiting += map(int, children)
-                found.update((int(child), start_of(int(child))) for child in children)
-    return {one for one in found if one[1]}
+        below = children(waiting.pop())
+        waiting += [child for child, _ in below]
+        found |= below
+    return found
+
+
+def children(pid: int) -> set[tuple[int, int]]:
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found.update(map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split()))
+    return {(child, started) for child in found if (started := start_of(child))}
 
 
 def pids() -> Sequence[int]:
@@ -208,7 +226,11 @@ def _words(pid: int) -> bytes:
 
 def _shown(pid: int) -> str:
     words = _words(pid)[:80].replace(b"\0", b" ").decode(errors="replace")
-    return f"{pid} `{words}`"
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().partition(" ")[2][:24]
+    except OSError:
+        state = "gone"
+    return f"{pid} {state} `{words}`"
 
 
 def main() -> None:
@@ -224,7 +246,7 @@ def main() -> None:
         if act in ("call", "exec") and chance.random() < 0.3:
             # The self-test of a first use.
             shutil.rmtree(base / "home/.local/state/skillhouse/sandbox", ignore_errors=True)
-        said = scene.trial(act, chance, after_seconds=chance.uniform(0.1, 1.6))
+        said = scene.trial(act, chance, after_seconds=delay(chance))
         left = scene.left()
         if left or "did not end" in said:
             bad += 1

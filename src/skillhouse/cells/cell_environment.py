@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import os
 import resource
 import shutil
 import tempfile
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.floor import TreeError, make_private, tree_digest
-from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
+from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter
@@ -163,7 +162,9 @@ class CodeSnapshots:
 
     def take(self, spec: CellSpec) -> Path:
         """Return a copy of the skill's tree, if it has the expected digest."""
-        place = Path(tempfile.mkdtemp(prefix=f"{COPY_NAME}{owner_name()}-", dir=self._base)).resolve()
+        place = Path(
+            tempfile.mkdtemp(prefix=f"{COPY_NAME}{owner_name()}-", dir=self._base)
+        ).resolve()
         tree = place / "skill"
         try:
             # Links stay links, and the digest refuses them.

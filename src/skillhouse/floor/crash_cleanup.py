@@ -77,7 +77,7 @@ def _namespace() -> int:
 def _started(pid: int) -> int:
     """Return the start time of a process that runs, in ticks since the boot; 0 for none."""
     try:
-        head, _, rest = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")
+        _, _, rest = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")
     except OSError:
         return 0
     fields = rest.split()
@@ -103,6 +103,10 @@ def clean(lines: Iterable[str]) -> None:
     Kinds: `state` (its markers are read too), `copies`, `temporary`, `cgroup`, `placeholder`.
     """
     end_sandboxes()
+    _remove(lines)
+
+
+def _remove(lines: Iterable[str]) -> None:
     for kind, _, value in (line.rstrip("\n").partition(":") for line in lines):
         if kind == "cgroup":
             clean_groups((Path(value),))
@@ -113,14 +117,19 @@ def clean(lines: Iterable[str]) -> None:
         elif kind == "placeholder":
             _remove_placeholders(value)
         elif kind == "state":
-            clean_state(Path(value))
+            _remove_marked(Path(value), left_markers(Path(value)))
 
 
 def clean_state(state: Path) -> None:
     """Remove what the markers of a state directory name, if their owners are gone."""
-    for marker in left_markers(state):
-        lines = _marker_lines(marker)
-        clean(line for line in lines if not line.startswith("state:"))
+    if markers := left_markers(state):
+        end_sandboxes()
+        _remove_marked(state, markers)
+
+
+def _remove_marked(state: Path, markers: Iterable[Path]) -> None:
+    for marker in markers:
+        _remove(line for line in _marker_lines(marker) if not line.startswith("state:"))
         with contextlib.suppress(OSError):
             marker.unlink()
     sweep_stashes(state)

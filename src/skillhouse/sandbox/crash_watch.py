@@ -18,8 +18,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from skillhouse.floor import make_private
-from skillhouse.floor import crash_cleanup
+from skillhouse.floor import crash_cleanup, make_private
 from skillhouse.floor.crash_cleanup import END, MARKER_NAME, STASH_NAME, owner_name
 from skillhouse.sandbox.inner_scripts import own_python
 
@@ -61,8 +60,8 @@ class CrashWatch:
     def note(self, *lines: str) -> None:
         """Note places "kind:value" where this process leaves things, see `crash_cleanup.clean`.
 
-        INVARIANT: before anything is made there, so that no moment is left in which a killed
-        process leaves what nobody removes.
+        INVARIANT: before anything is made there, so that at no moment a killed process leaves
+        what is not removed.
         """
         self.start()
         with self._lock:

@@ -209,7 +209,8 @@ def sweep(place: CgroupPlace) -> None:
 
 def _discard(directories: tuple[Path, ...]) -> bool:
     """Remove the groups; False while one still holds processes."""
-    return all([remove_group(directory) for directory in directories])
+    removed = [remove_group(directory) for directory in directories]
+    return all(removed)
 
 
 def _join(path: Path, process: int) -> None:

@@ -114,7 +114,8 @@ class KeptTests:
         before = self._read(facts)
         if before is not None and before.level is level:
             # The oldest part decides when all are tested again.
-            good, made_ms = {**before.parts, **good}, min(made_ms, before.made_ms)
+            made_ms = min(made_ms, before.made_ms)
+            good = {name: tuple(probes) for name, probes in before.parts.items()} | good
         kept = _Kept(facts=facts, made_ms=made_ms, level=level, parts=good)
         with contextlib.suppress(OSError):
             make_private(self._directory)
