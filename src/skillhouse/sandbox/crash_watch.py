@@ -12,6 +12,7 @@ import contextlib
 import functools
 import json
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -23,7 +24,6 @@ from skillhouse.floor.crash_cleanup import END, MARKER_NAME, STASH_NAME, owner_n
 from skillhouse.sandbox.inner_scripts import own_python
 
 _SCRIPT = (
-    "trap '' HUP INT TERM; "
     f'while IFS= read -r line; do [ "$line" = {END} ] && exit 0; set -- "$@" "$line"; done; '
     'exec "$@"'
 )
@@ -118,8 +118,9 @@ class CrashWatch:
                     (os.POSIX_SPAWN_DUP2, null, 1),
                     (os.POSIX_SPAWN_DUP2, null, 2),
                 ),
-                # A terminal's Ctrl-C is for our group; the watcher outlives us.
+                # What ends us by the terminal or by a service's stop is not for the watcher.
                 setpgroup=0,
+                setsigmask=(signal.SIGHUP, signal.SIGINT, signal.SIGTERM),
             )
         finally:
             os.close(null)
@@ -142,13 +143,14 @@ class CrashWatch:
         own = f"{STASH_NAME}{owner_name()}-"
         is_ours = lambda name: name.startswith(own)  # noqa: E731
         with self._lock:
-            self._send((END,))
-            self._close()
             for marker in self._markers:
+                crash_cleanup.remove_stashes(marker.parent, is_ours)
                 with contextlib.suppress(OSError):
                     marker.unlink()
-                crash_cleanup.remove_stashes(marker.parent, is_ours)
             self._markers.clear()
+            # INVARIANT: last, as we may be killed in each of these steps.
+            self._send((END,))
+            self._close()
 
 
 def _append(marker: Path, lines: Iterable[str]) -> None:
