@@ -24,11 +24,10 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse import sandbox
+from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
-from skillhouse.cells import cell_probes
 from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured
@@ -397,13 +396,13 @@ def test_first_commands_at_once_have_one_self_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, threads: bool
 ) -> None:
     tests: list[int] = []
-    real = cell_probes.self_test
+    real = cells.self_test
 
     async def counted(**named: Any) -> sandbox.SandboxStatus:
         tests.append(1)
         return await real(**named)
 
-    monkeypatch.setattr(cell_probes, "self_test", counted)
+    monkeypatch.setattr(cells, "self_test", counted)
     with house_at(tmp_path, EXEC) as house:
 
         async def three() -> None:

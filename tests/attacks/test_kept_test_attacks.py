@@ -11,7 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillhouse.cells import cell_probes, needed_test
+from skillhouse import cells
+from skillhouse.cells import needed_test
 from skillhouse.floor import Moment, decode, encode, system_clock
 from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, kept_tests
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
@@ -54,8 +55,8 @@ def test_a_better_level_in_the_file_is_never_the_level(
         tested.append("all")
         return SandboxStatus(level=SandboxLevel.RLIMITS, probes=PARTS["commands"])
 
-    monkeypatch.setattr(cell_probes, "detect", detected)
-    monkeypatch.setattr(cell_probes, "self_test", self_test)
+    monkeypatch.setattr("skillhouse.cells.first_use.detect", detected)
+    monkeypatch.setattr(cells, "self_test", self_test)
     found = anyio.run(needed_test, KeptTests(state), None)
     assert (found.level, tested) == (SandboxLevel.RLIMITS, ["all"])
 
@@ -68,7 +69,7 @@ def test_no_file_makes_a_level_where_there_is_none(
     async def detected(**_: object) -> SandboxStatus:
         return SandboxStatus(level=SandboxLevel.NONE, reasons=("bubblewrap is not installed",))
 
-    monkeypatch.setattr(cell_probes, "detect", detected)
+    monkeypatch.setattr("skillhouse.cells.first_use.detect", detected)
     monkeypatch.setattr("skillhouse.sandbox.level_probes.detect", detected)
     assert anyio.run(needed_test, KeptTests(state), None).level is SandboxLevel.NONE
 

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import cell_probes, needed_test
+from skillhouse import cells
+from skillhouse.cells import needed_test
 from skillhouse.floor import Moment, encode, system_clock
 from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, detect, kept_tests
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
@@ -141,7 +142,7 @@ def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
     found = anyio.run(detect)
     need(found.level is not SandboxLevel.NONE, "no sandbox here")
     tested: list[object] = []
-    whole, language = cell_probes.self_test, cell_probes._with_language  # noqa: SLF001
+    whole, language = cells.self_test, cells.language_test
 
     async def commands(**named: Any) -> SandboxStatus:
         tested.append(named["languages"])
@@ -151,8 +152,8 @@ def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
         tested.append(name)
         return await language(found, name)
 
-    monkeypatch.setattr(cell_probes, "self_test", commands)
-    monkeypatch.setattr(cell_probes, "_with_language", one)
+    monkeypatch.setattr(cells, "self_test", commands)
+    monkeypatch.setattr(cells, "language_test", one)
     first = anyio.run(needed_test, KeptTests(directory), None)
     assert (first.level, tested) == (found.level, [()])
     second = anyio.run(lambda: needed_test(KeptTests(directory), "python", before=first))

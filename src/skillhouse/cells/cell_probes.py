@@ -16,11 +16,11 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import CellResult, CellSpec, NoHost
+from skillhouse.cells.cell import CellResult, CellSpec, Language, NoHost
 from skillhouse.cells.cell_environment import node_program
 from skillhouse.cells.cell_process import CONFINE
 from skillhouse.cells.executor import Executor
@@ -28,7 +28,6 @@ from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.inner_scripts import interpreter
-from skillhouse.sandbox.kept_tests import KeptTests
 from skillhouse.sandbox.launcher import Launcher, launcher_for
 from skillhouse.sandbox.level_probes import HOLE_HINT, probe_directory, probe_results, running
 from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError
@@ -37,15 +36,10 @@ from skillhouse.sandbox.status import (
     ProbeResult,
     SandboxLevel,
     SandboxStatus,
-    detect,
     surroundings,
     unsupported_machine,
 )
 
-Language = Literal["python", "javascript"]
-
-COMMANDS = "commands"
-"""The part of the self-test that every use of the sandbox needs."""
 CALL_SECONDS = 20.0
 GONE_SECONDS = 2.0
 """Longest wait for what a call left running to be gone; it takes a millisecond."""
@@ -87,36 +81,7 @@ async def self_test(
     return await level_probes.self_test(most=most, further=further)
 
 
-async def needed_test(
-    kept: KeptTests, language: Language | None, *, before: SandboxStatus | None = None
-) -> SandboxStatus:
-    """Return the level for commands, and for cells of a language; test only what is not kept.
-
-    Args:
-        kept: The results of earlier processes.
-        language: Of the code that is to run; None for commands only.
-        before: What this process has tested already, whose level is not found again.
-    """
-    facts = kept.facts()
-    found = before or await detect(is_version_known=kept.has(facts))
-    known = {} if found.level is SandboxLevel.NONE else kept.passed(facts, found.level)
-    if before is None:
-        if COMMANDS not in known:
-            wanted = () if language is None else (language,)
-            tested = await self_test(languages=wanted)
-            kept.keep(facts, tested.level, _parts(tested))
-            return tested
-        found = dataclasses.replace(found, probes=known[COMMANDS])
-    if language is None or language not in installed() or found.level is SandboxLevel.NONE:
-        return found
-    if language in known:
-        return dataclasses.replace(found, probes=(*found.probes, *known[language]))
-    tested = await _with_language(found, language)
-    kept.keep(facts, tested.level, _parts(tested))
-    return tested
-
-
-async def _with_language(found: SandboxStatus, language: Language) -> SandboxStatus:
+async def language_test(found: SandboxStatus, language: Language) -> SandboxStatus:
     """Return the level with the probes of one more language; a hole in its cell leaves none."""
     probe = functools.partial(_probe_language, language)
     try:
@@ -136,16 +101,6 @@ async def _with_language(found: SandboxStatus, language: Language) -> SandboxSta
         probes=(*found.probes, *probes),
         hint=HOLE_HINT if is_hole else found.hint,
     )
-
-
-def _parts(status: SandboxStatus) -> Mapping[str, tuple[ProbeResult, ...]]:
-    """Return the probes of commands, and those of the cells of each language."""
-    parts: dict[str, tuple[ProbeResult, ...]] = {}
-    for probe in status.probes:
-        language, mark, _ = probe.name.partition("_cell_")
-        name = language if mark else COMMANDS
-        parts[name] = (*parts.get(name, ()), probe)
-    return parts
 
 
 async def contained_test() -> SandboxStatus:
