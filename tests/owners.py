@@ -7,5 +7,5 @@ from skillhouse.floor.crash_cleanup import owner_name
 
 def gone_owner() -> str:
     """Return the name of a process of this boot and namespace whose number no process has."""
-    _, *rest = owner_name().split("-")
-    return "-".join(("999999999", *rest))
+    _, *rest = owner_name().split(".")
+    return ".".join(("fffffff", *rest))

@@ -127,7 +127,7 @@ class Scene:
                 from its own start.
         """
         process = self.start(*ACTS[act])
-        self.owner = f"{process.pid}-{start_of(process.pid)}-"
+        self.owner = owner_start(process.pid)
         while after_seconds >= 0 and process.poll() is None and not tree(process.pid):
             time.sleep(0.002)
         until = time.monotonic() + abs(after_seconds)
@@ -207,6 +207,11 @@ def children(pid: int) -> set[tuple[int, int]]:
 
 def pids() -> Sequence[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def owner_start(pid: int) -> str:
+    """Return how the names of what a process leaves begin, after their kind."""
+    return f"{pid:x}.{start_of(pid):x}."
 
 
 def start_of(pid: int) -> int:

@@ -6,7 +6,8 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,7 @@ import pytest
 
 from skillhouse.floor.crash_cleanup import MARKER_NAME
 from skillhouse.sandbox import SandboxLevel, detect
-from tests.attacks.kills import ACTS, ENDLESS, SYSTEM_PYTHON, Scene, children, delay, start_of
+from tests.attacks.kills import ACTS, ENDLESS, SYSTEM_PYTHON, Scene, children, delay, owner_start
 
 pytestmark = [
     pytest.mark.heavy,
@@ -27,23 +28,24 @@ TRIALS = 4
 UNPRIVILEGED = 65534
 
 
-def scene_at(base: Path, user: int) -> Scene:
-    if user:
-        for path in (base, *base.parents):
-            if path.owner() == "root" and path != Path(path.anchor) and path.name != "tmp":
-                path.chmod(0o755)
-    return Scene(base / "scene", user)
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """Yield a directory with a short path, as the address of a socket below it has 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp") as made:
+        base = Path(made)
+        base.chmod(0o755)
+        yield base
 
 
 @pytest.mark.parametrize("user", [0, UNPRIVILEGED], ids=["cgroup", "rlimits"])
 @pytest.mark.parametrize("act", ACTS)
 def test_a_random_kill_leaves_nothing(
-    tmp_path: Path, need: Callable[[object, str], None], act: str, user: int
+    base: Path, need: Callable[[object, str], None], act: str, user: int
 ) -> None:
     need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox here")
     need(os.geteuid() == 0, "not root")
     need(not user or SYSTEM_PYTHON.exists(), f"no {SYSTEM_PYTHON}")
-    scene, chance = scene_at(tmp_path, user), random.Random(f"{act} {user}")
+    scene, chance = Scene(base / "s", user), random.Random(f"{act} {user}")
     for _ in range(TRIALS):
         said = scene.trial(act, chance, after_seconds=delay(chance))
         assert ENDLESS not in said
@@ -52,16 +54,16 @@ def test_a_random_kill_leaves_nothing(
 
 
 def test_what_a_killed_process_and_its_watch_left_goes_with_the_next_verb(
-    tmp_path: Path, need: Callable[[object, str], None]
+    base: Path, need: Callable[[object, str], None]
 ) -> None:
     need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox here")
-    scene = Scene(tmp_path / "scene")
-    state = tmp_path / "scene/home/.local/state/skillhouse/sandbox"
-    process = scene.start(*ACTS["exec"])
-    scene.owner = f"{process.pid}-{start_of(process.pid)}-"
+    scene = Scene(base / "s")
+    state = base / "s/home/.local/state/skillhouse/sandbox"
+    process = scene.start("call", "exec", "--args", '{"command": "sleep", "params": ["25"]}')
+    scene.owner = owner_start(process.pid)
     try:
-        while not list((tmp_path / "scene/project").iterdir()):
-            assert process.poll() is None
+        while not list((base / "s/project").iterdir()):
+            assert process.poll() is None, process.stdout and process.stdout.read()
         # Its watch too, which would clean up; and all at once, as the machine would.
         for pid in (*(pid for pid, _ in children(process.pid)), process.pid):
             os.kill(pid, signal.SIGKILL)

@@ -31,16 +31,16 @@ SLEEP = "import time; time.sleep(600)"
 
 
 def parts() -> list[str]:
-    return owner_name().split("-")
+    return owner_name().split(".")
 
 
 def named(**changes: str) -> str:
     names = ("pid", "started", "namespace", "boot")
-    return "-".join(changes.get(name, part) for name, part in zip(names, parts(), strict=True))
+    return ".".join(changes.get(name, part) for name, part in zip(names, parts(), strict=True))
 
 
 def test_only_a_process_that_is_known_to_be_gone_has_left_something() -> None:
-    started = str(int(parts()[1]) + 1)
+    started = f"{int(parts()[1], 16) + 1:x}"
     cases = {
         owner_name(): False,
         f"{owner_name()}-7-x": False,
@@ -49,11 +49,11 @@ def test_only_a_process_that_is_known_to_be_gone_has_left_something() -> None:
         # Its number belongs to another process by now.
         named(started=started): True,
         # It may run in another container.
-        named(pid="999999999", namespace="1"): False,
+        named(pid="fffffff", namespace="00000001"): False,
         # Nothing of another boot runs.
-        named(boot="0" * 8, namespace="1"): True,
+        named(boot="0" * 8, namespace="00000001"): True,
         # What had no namespace when it was named.
-        named(boot="0" * 8, namespace="0"): False,
+        named(boot="0" * 8, namespace="0" * 8): False,
         "": False,
         "12-7": False,
         "../x": False,

@@ -44,7 +44,8 @@ PLACEHOLDER_NS = 1_000_000_007 * 1_000_000_000
 directory has exactly this second with zero nanoseconds."""
 
 _PROC = Path("/proc")
-_OWNER = re.compile(r"(\d+)-(\d+)-(\d+)-([0-9a-f]{8})(?:-.*)?", re.DOTALL)
+_OWNER = re.compile(r"([0-9a-f]+)\.([0-9a-f]+)\.([0-9a-f]{8})\.([0-9a-f]{8})(?:-.*)?", re.DOTALL)
+"""Short, as the address of a socket below a temporary directory has 107 bytes at most."""
 
 
 def owner_name() -> str:
@@ -56,12 +57,12 @@ def owner_name() -> str:
 def _owner_of(pid: int) -> str:
     try:
         if os.readlink(_PROC / "self") == str(pid):
-            return f"{pid}-{_started(pid)}-{_namespace()}-{_boot()}"
+            return f"{pid:x}.{_started(pid):x}.{_namespace():08x}.{_boot()}"
         boot = _boot()
     except OSError:
         boot = "0" * 8
     # There is no /proc, or that of another namespace: what has this name is never removed.
-    return f"{pid}-0-0-{boot}"
+    return f"{pid:x}.0.{0:08x}.{boot}"
 
 
 @functools.cache
@@ -93,8 +94,8 @@ def is_left(name: str, prefix: str) -> bool:
     if sys.platform != "linux":
         return False
     if boot != _boot():
-        return int(namespace) != 0
-    return int(namespace) == _namespace() and _started(int(pid)) != int(started)
+        return int(namespace, 16) != 0
+    return int(namespace, 16) == _namespace() and _started(int(pid, 16)) != int(started, 16)
 
 
 def clean(lines: Iterable[str]) -> None:

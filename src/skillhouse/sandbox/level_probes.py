@@ -153,7 +153,7 @@ async def _collect(
 
 
 async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
-    workspace = place / "workspace"
+    workspace = place / "w"
     (workspace / ".git" / "hooks").mkdir(parents=True)
     (workspace / ".git" / "config").touch()
     (workspace / ".env").write_text("secret")
@@ -182,7 +182,7 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
         failures["outside_unwritable"] = "a file arrived beside the workspace"
     if (workspace / "written").read_text() != "written":
         failures["workspace_writable"] = "nothing arrived in the workspace"
-    if _names(workspace) - {"written", "host.sock"} != before:
+    if _names(workspace) - {"written", "s"} != before:
         failures["protected_unwritable"] = "a protected path was made or left"
     return dict(failures)
 
@@ -202,7 +202,7 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
     ):
         udp.bind(("127.0.0.1", 0))
         udp.setblocking(False)  # noqa: FBT003 - the parameter has no name.
-        unix.bind(str(workspace / "host.sock"))
+        unix.bind(str(workspace / "s"))
         hidden.bind("\0" + abstract)
         unix.listen()
         hidden.listen()
@@ -210,7 +210,7 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
             {
                 "tcp": tcp.getsockname()[1],
                 "udp": udp.getsockname()[1],
-                "unix": str(workspace / "host.sock"),
+                "unix": str(workspace / "s"),
                 "abstract": abstract,
             },
             udp,
