@@ -336,7 +336,10 @@ class Run:
             with anyio.move_on_after(GRACE_SECONDS):
                 await anyio.wait_readable(ended)
         else:
-            self._kill_unbound(process)
+            # A first process inside that was not reported is in bubblewrap's group. The number is
+            # no other group's: bubblewrap began it and has not been reaped.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
         if process.poll() is None:
             process.kill()
             self._guard.kill()
@@ -348,15 +351,6 @@ class Run:
             # Its parent is gone, so it is ours to reap if we are what is first in a container.
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PIDFD, self._init, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222
-
-    @staticmethod
-    def _kill_unbound(process: subprocess.Popen[bytes]) -> None:
-        """Kill the group of bubblewrap, which a first process inside that was not reported is in.
-
-        The number is that of no other group: bubblewrap began it and has not been reaped.
-        """
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
 
     async def _await_init(self) -> None:
         """Wait for the report of the first process.
