@@ -86,7 +86,7 @@ class Bench:
         self.house = Skillhouse(
             configured(places), roots=[self.root], skill_code=SkillCodeSettings(enabled=True)
         )
-        self.house.services.sandbox.tested = status
+        self.house.services.sandbox.adopt(status)
 
     def report(self, rounds: int) -> str:
         cases: Mapping[str, Timed] = {

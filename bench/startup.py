@@ -6,7 +6,8 @@ as a ratio to bare `python -c pass` of the same run, the least of the rounds: ot
 machine only ever adds to it. `list` and `search` have 1,000 skills, their index and words kept by
 an earlier run; `mcp` is killed when it has answered `initialize`. Then, unless `--cpu` is given,
 wall time from the spawn to answers over MCP, medians, beside bare Python and the server of the SDK
-alone, which has one tool and nothing behind it.
+alone, which has one tool and nothing behind it. Last, a call of a Python skill's tool and an `exec`
+in a fresh process, beside bare bubblewrap with Python running the same function: least wall time.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def main() -> None:
     print(cpu_table(source, rounds=options.rounds, skills=options.skills))
     if not options.cpu:
         print(f"\n{mcp_table(source, rounds=options.rounds)}")
+        print(f"\n{call_table(source, rounds=options.rounds)}")
 
 
 def cpu_table(source: Path, *, rounds: int, skills: int) -> str:
@@ -150,6 +152,75 @@ def mcp_table(source: Path, *, rounds: int) -> str:
     header = ("", "initialize s", "tools/list s", "a call s", "initialize × bare Python")
     slowest = f"slowest initialize of `skillhouse mcp`: {worst:.2f} s, target {TARGET_SECONDS:g} s"
     return f"{markdown_table(header, rows)}\n\n{slowest}"
+
+
+MANIFEST = """
+[project]
+name = "hello"
+version = "0.1.0"
+description = "Greets"
+[[tool.skillhouse.tools]]
+name = "greet"
+description = "Greets"
+security = { level = "read" }
+parameters = { type = "object" }
+"""
+SKILL = "def greet(args, context):\n    return {'text': 'hello'}\ntools = {'greet': greet}\n"
+SETTINGS = """
+[skill_code]
+enabled = true
+[[rules]]
+effect = "allow"
+action = "*"
+pattern = "*"
+"""
+BARE_CALL = (
+    *("bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"),
+    *("python3", "-I", "-S", "-c", "print({'text': 'hello'})"),
+)
+CALL_TARGET = 20.0
+"""Most times the wall time of bare bubblewrap (issue "skill code", point 4)."""
+
+
+def call_table(source: Path, *, rounds: int) -> str:
+    """Return the table of what calls in fresh processes cost, with and without a self-test."""
+    tool = (PROGRAM, "call", "hello:greet")
+    command = (PROGRAM, "call", "exec", "--args", '{"command": "true", "params": []}')
+    cases: dict[str, tuple[tuple[str | Path, ...], bool]] = {
+        "bare bubblewrap, Python": (BARE_CALL, False),
+        "`skillhouse call TOOL`": (tool, False),
+        "`skillhouse call exec`": (command, False),
+        "`skillhouse call TOOL`, nothing kept": (tool, True),
+        "`skillhouse call exec`, nothing kept": (command, True),
+    }
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        project, skill = home / "project", home / ".agents/skills/hello"
+        for place in (project, skill, home / ".config/skillhouse"):
+            place.mkdir(parents=True)
+        (skill / "pyproject.toml").write_text(MANIFEST)
+        (skill / "main.py").write_text(SKILL)
+        (home / ".config/skillhouse/config.toml").write_text(SETTINGS)
+        for _ in range(rounds + 1):
+            for name, (argv, is_fresh) in cases.items():
+                if is_fresh:
+                    for kept in home.glob(".local/state/skillhouse/sandbox/tested-*"):
+                        kept.unlink()
+                began = time.perf_counter()
+                subprocess.run(
+                    argv,
+                    check=True,
+                    cwd=project,
+                    env=environment_of(home, source),
+                    capture_output=True,
+                )
+                found[name].append((time.perf_counter() - began) * 1_000)
+    least = {name: min(values[1:]) for name, values in found.items()}
+    bare = least["bare bubblewrap, Python"]
+    rows = [(name, f"{ms:.0f}", f"{ms / bare:.1f}") for name, ms in least.items()]
+    table = markdown_table(("", "wall ms, least", "× bare"), rows)
+    return f"{table}\n\nTarget: at most {CALL_TARGET:g} times bare, where a self-test is kept."
 
 
 def start(

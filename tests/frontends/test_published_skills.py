@@ -65,10 +65,10 @@ def force(monkeypatch: pytest.MonkeyPatch, need: Any) -> Force:
     def at(level: SandboxLevel) -> None:
         status = status_of(level, need)
 
-        async def self_test() -> SandboxStatus:
+        async def tested(*_: object, **__: object) -> SandboxStatus:
             return status
 
-        monkeypatch.setattr("skillhouse.sandbox.self_test", self_test)
+        monkeypatch.setattr("skillhouse.cells.needed_test", tested)
 
     return at
 

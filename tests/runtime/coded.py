@@ -129,7 +129,8 @@ def coded_house(
         net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
         **overrides,
     )
-    house.services.sandbox.tested = status
+    if status is not None:
+        house.services.sandbox.adopt(status)
     return house
 
 

@@ -53,7 +53,7 @@ def loading(house: Skillhouse, monkeypatch: pytest.MonkeyPatch, load: Load) -> L
     """Have a house load code as `load` does."""
     loads = Loads(load)
 
-    async def runner(digest: str) -> Loads:
+    async def runner(digest: str, language: str) -> Loads:
         return loads
 
     monkeypatch.setattr(house.services.skill_code, "runner", runner)

@@ -13,9 +13,11 @@ import anyio
 import pytest
 
 from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.floor.crash_cleanup import PLACEHOLDER_NS
 from skillhouse.sandbox import Launcher, SandboxError
-from skillhouse.sandbox.mountpoints import MTIME_NS, Stash
+from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.protected_mounts import MountCover, shield
+from tests.owners import gone_owner
 from tests.sandbox.places import launcher, listing, run, sh, workspace
 
 # Left out of the fast part: it starts processes or tries every byte.
@@ -185,13 +187,14 @@ def test_a_workspace_that_another_holds_for_itself_is_an_error(
 
 def test_a_stash_keeps_placeholders_and_forgets_dead_owners(tmp_path: Path):
     state = tmp_path / "state"
-    (state / "placeholders-999999999-0" / "0").mkdir(parents=True)
+    gone = state / f"placeholders-{gone_owner()}-0"
+    (gone / "0").mkdir(parents=True)
     stash = Stash(state)
-    assert not (state / "placeholders-999999999-0").exists()
+    assert not gone.exists()
     for _ in range(2):
         stash.place(str(tmp_path / "held"))
-        assert (tmp_path / "held").stat().st_mtime_ns == MTIME_NS
+        assert (tmp_path / "held").stat().st_mtime_ns == PLACEHOLDER_NS
         stash.remove(str(tmp_path / "held"))
         assert not (tmp_path / "held").exists()
-    assert len(listing(state)) == 2
+    assert len([name for name in listing(state) if "placeholders" in name]) == 2
     stash.remove(str(tmp_path / "never"))

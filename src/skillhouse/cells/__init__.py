@@ -9,9 +9,12 @@ if TYPE_CHECKING:
     from skillhouse.cells.cell import CellResult as CellResult
     from skillhouse.cells.cell import CellSpec as CellSpec
     from skillhouse.cells.cell import HostCalls as HostCalls
+    from skillhouse.cells.cell import Language as Language
     from skillhouse.cells.cell import wrap_failure as wrap_failure
     from skillhouse.cells.cell import wrap_result as wrap_result
     from skillhouse.cells.cell_probes import contained_test as contained_test
+    from skillhouse.cells.cell_probes import installed as installed
+    from skillhouse.cells.cell_probes import language_test as language_test
     from skillhouse.cells.cell_probes import self_test as self_test
     from skillhouse.cells.environment_locks import locked_python as locked_python
     from skillhouse.cells.environments import Environment as Environment
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from skillhouse.cells.environments import installer_variables as installer_variables
     from skillhouse.cells.environments import prepare as prepare
     from skillhouse.cells.executor import Executor as Executor
+    from skillhouse.cells.first_use import needed_test as needed_test
     from skillhouse.cells.in_process import InProcessRunner as InProcessRunner
     from skillhouse.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.cells.rpc import Method as Method

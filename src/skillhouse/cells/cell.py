@@ -32,6 +32,7 @@ SHARED_MAX = 2
 
 EXECUTE = "tool.execute"
 
+Language = Literal["python", "javascript"]
 Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
 
 
@@ -44,7 +45,7 @@ class CellSpec:
     digest: str
     """Of the tree (`floor.tree_digest`); a tree with another digest is not run."""
     directory: Path
-    language: Literal["python", "javascript"]
+    language: Language
     entry: str
     """The file with `tools`, relative to the directory."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import os
-import re
 import resource
 import shutil
 import tempfile
@@ -15,7 +13,9 @@ from pathlib import Path
 
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.floor import TreeError, make_private, tree_digest
+from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
+from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.interpreters import PROGRAM_PATH, interpreter
 from skillhouse.sandbox.profile import MIB, Limits, SandboxError
@@ -156,7 +156,6 @@ def node_program() -> str:
 LEFT_OUT = frozenset({"skill.sig", ".skill"})
 """Names at the top of a skill that are not in its digest (`floor.tree_digest`). What has such a
 name and is in the digest, a directory `skill.sig`, is missed there, and the copy is refused."""
-_NAME = re.compile(r"cell-(\d+)-.+")
 
 
 class CodeSnapshots:
@@ -167,13 +166,15 @@ class CodeSnapshots:
         self._base = state / "cells"
         make_private(self._base)
         for path in self._base.iterdir():
-            owner = _NAME.fullmatch(path.name)
-            if owner is not None and not Path("/proc", owner[1]).exists():
+            if is_left(path.name, COPY_NAME):
                 shutil.rmtree(path, ignore_errors=True)
+        watch_for_crashes().note(f"copies:{self._base}")
 
     def take(self, spec: CellSpec) -> Path:
         """Return a copy of the skill's tree, if it has the expected digest."""
-        place = Path(tempfile.mkdtemp(prefix=f"cell-{os.getpid()}-", dir=self._base)).resolve()
+        place = Path(
+            tempfile.mkdtemp(prefix=f"{COPY_NAME}{owner_name()}-", dir=self._base)
+        ).resolve()
         tree = place / "skill"
         try:
             # Links stay links, and the digest refuses them.

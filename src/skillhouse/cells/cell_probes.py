@@ -7,20 +7,20 @@ container that is the outer boundary. What runs inside is probe_cell.py and prob
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import secrets
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import CellResult, CellSpec, NoHost
+from skillhouse.cells.cell import CellResult, CellSpec, Language, NoHost
 from skillhouse.cells.cell_environment import node_program
 from skillhouse.cells.cell_process import CONFINE
 from skillhouse.cells.executor import Executor
@@ -28,9 +28,9 @@ from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.interpreters import interpreter
-from skillhouse.sandbox.launcher import Launcher
-from skillhouse.sandbox.level_probes import probe_results, running
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox.launcher import Launcher, launcher_for
+from skillhouse.sandbox.level_probes import HOLE_HINT, probe_directory, probe_results, running
+from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.status import (
     CELL_STARTS,
     ProbeResult,
@@ -39,8 +39,6 @@ from skillhouse.sandbox.status import (
     surroundings,
     unsupported_machine,
 )
-
-Language = Literal["python", "javascript"]
 
 CALL_SECONDS = 20.0
 GONE_SECONDS = 2.0
@@ -66,14 +64,43 @@ def installed() -> tuple[Language, ...]:
     return ("python", "javascript")
 
 
-async def self_test(*, most: SandboxLevel = SandboxLevel.CGROUP) -> SandboxStatus:
+async def self_test(
+    *, most: SandboxLevel = SandboxLevel.CGROUP, languages: Sequence[Language] | None = None
+) -> SandboxStatus:
     """Return the best level at which the sandbox and a cell of each language pass their probes.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        languages: Those whose cells are probed, of the installed ones; None is all of them.
     """
-    further = [functools.partial(_probe_language, language) for language in installed()]
+    further = [
+        functools.partial(_probe_language, language)
+        for language in installed()
+        if languages is None or language in languages
+    ]
     return await level_probes.self_test(most=most, further=further)
+
+
+async def language_test(found: SandboxStatus, language: Language) -> SandboxStatus:
+    """Return the level with the probes of one more language; a hole in its cell leaves none."""
+    probe = functools.partial(_probe_language, language)
+    try:
+        probes = await level_probes.run_probes(launcher_for(found), (probe,))
+    except (SandboxError, SandboxUnavailableError, RpcError, OSError, ValueError) as error:
+        return SandboxStatus(level=SandboxLevel.NONE, reasons=(str(error),), hint=found.hint)
+    failed = [probe for probe in probes if not probe.passed]
+    reasons = (
+        *(f"{found.level}: {probe.name}: {probe.detail}" for probe in failed),
+        *found.reasons,
+    )
+    is_hole = not all(probe.name.endswith(CELL_STARTS) for probe in failed)
+    return dataclasses.replace(
+        found,
+        level=SandboxLevel.NONE if is_hole else found.level,
+        reasons=reasons,
+        probes=(*found.probes, *probes),
+        hint=HOLE_HINT if is_hole else found.hint,
+    )
 
 
 async def contained_test() -> SandboxStatus:
@@ -139,8 +166,7 @@ async def _probe_language(language: Language, launcher: Launcher, place: Path) -
 
 
 async def _probe_container() -> tuple[ProbeResult, ...]:
-    with tempfile.TemporaryDirectory(prefix="skillhouse-probe-") as made:
-        place = Path(os.path.realpath(made))  # noqa: ASYNC240 - one look.
+    with probe_directory() as place:
         spec = _skill(place, "python", env={"SKILLHOUSE_PROBE": "declared"})
         executor = Executor(SandboxStatus(level=SandboxLevel.CONTAINER), state=place / "state")
         failures: dict[str, str] = {}

@@ -35,7 +35,7 @@ from skillhouse.floor.tracing import (
     SANDBOX_START,
     SANDBOX_START_SPAN,
 )
-from skillhouse.sandbox.profile import Limits, SandboxError
+from skillhouse.sandbox.profile import Limits, SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested
 
 MAX_CELLS = 32
@@ -141,6 +141,16 @@ class Executor:
         ):
             raise SandboxError("skill-failed", f"`{spec.skill}`: expected a list of names")
         return tuple(sorted(set(result.value)))
+
+    def admit(self, status: SandboxStatus) -> None:
+        """Take the result of a later test, of a language that is needed for the first time.
+
+        Raises:
+            SandboxUnavailableError: it left no level: no code is run any more.
+        """
+        if status.level is not self._level:
+            raise SandboxUnavailableError(status.reasons, status.hint)
+        self._untested = untested(status)
 
     async def reload(self, skill: str | None) -> None:
         """Use new cells for new calls of a skill, or of all; running calls keep the old ones."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
 
+from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.threads import in_thread
 from skillhouse.net.connection import (
     CHUNK,
@@ -77,7 +78,7 @@ class EgressProxy:
             path: Where; by default in a new directory of this user alone. Linux takes 107 bytes.
         """
         failure: Exception | None = None
-        with tempfile.TemporaryDirectory(prefix="skillhouse-") as directory:
+        with tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-") as directory:
             path = path or Path(directory) / "proxy"
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.serve, path)

@@ -165,7 +165,7 @@ async def _loaded(
             return Loaded(
                 skill=name, directory=directory, tools=declared, lacking=whole, steps=steps
             )
-        runner = await code.runner(digest)
+        runner = await code.runner(digest, skill.manifest.language)
         python, packages = code.python(skill), await code.packages(skill)
         cell = cell_of(skill, digest, packages=packages, agent=agent, user=OWNER, python=python)
         exported = await runner.tool_names(cell)

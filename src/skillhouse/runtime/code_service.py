@@ -143,11 +143,11 @@ class SkillCode:
                 # It sees by the digest of each call what is there; and the call says this better.
                 logger.warning("the remote executor did not reload: %s", error)
 
-    async def runner(self, digest: str) -> toolbox.Runner:
+    async def runner(self, digest: str, language: cells.Language) -> toolbox.Runner:
         """Return what runs the code of that digest; SandboxUnavailableError if nothing can."""
         if digest in self._config.skill_code.in_process:
             return self._here
-        return await self.executor()
+        return await self.executor(language)
 
     async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
         """Find the tools that the code does not export, once for each digest."""
@@ -155,7 +155,7 @@ class SkillCode:
             return
         self._looked_at.add(spec.digest)
         try:
-            exported = await (await self.runner(spec.digest)).tool_names(spec)
+            exported = await (await self.runner(spec.digest, spec.language)).tool_names(spec)
             tools = tuple(one.name for one in skill.manifest.tools if one.name not in exported)
             if tools:
                 news = {skill.directory: Lacking(digest=spec.digest, tools=tools)}
@@ -164,8 +164,10 @@ class SkillCode:
             # The call has its answer; a reload reports what is wrong with the code.
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
-    async def executor(self) -> toolbox.Runner:
+    async def executor(self, language: cells.Language | None = None) -> toolbox.Runner:
         """Return what runs the code, here or where the operator says, from the first call on.
+
+        Here, the sandbox has been tested for code of that language.
 
         Raises:
             SandboxUnavailableError: no code runs on this machine.
@@ -178,11 +180,13 @@ class SkillCode:
                 environment = self._config.places.environment
                 self._executor = ContainerExecutor(settings, environment)
             return self._executor
-        status = await self._cells.status()
+        status = await self._cells.status(language)
         # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
             state = self._config.state_directory / "cells"
             self._executor = cells.Executor(status, state=state)
+        elif isinstance(self._executor, cells.Executor):
+            self._executor.admit(status)
         return self._executor
 
     async def packages(self, skill: toolbox.CodeSkill) -> Path | None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import get_args
 
 import anyio
 
@@ -270,30 +271,47 @@ LOOK_SECONDS = 0.02
 
 
 class SandboxProvider:
-    """Gives the launcher of commands."""
+    """Gives the launcher of commands, and the tested level for each language of skills' code."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
+        self._kept = sandbox.KeptTests(state)
         self.tested: sandbox.SandboxStatus | None = None
         """What the self-test said; None before anything needed it."""
+        self._languages: set[cells.Language | None] = set()
+        """Those that are tested already; None for commands."""
         self._launcher: sandbox.Launcher | None = None
         # Calls come from several tasks, threads and event loops. No lock of one event loop serves
         # them all, and who waits for this one must not stop its own loop.
         self._testing = threading.Lock()
 
-    async def status(self) -> sandbox.SandboxStatus:
-        """Return the sandbox's level, tested once however many calls begin at the same time."""
-        while self.tested is None:
+    async def status(self, language: cells.Language | None = None) -> sandbox.SandboxStatus:
+        """Return the sandbox's level, tested once however many calls begin at the same time.
+
+        Args:
+            language: Of a skill's code that is to run; its cell is tested when it is first needed.
+        """
+        while self.tested is None or language not in self._languages:
             if not self._testing.acquire(blocking=False):
                 await anyio.sleep(LOOK_SECONDS)
                 continue
             try:
-                if self.tested is None:
-                    self.tested = await cells.self_test()
+                if self.tested is None or language not in self._languages:
+                    before = self.tested
+                    sandbox.watch_for_crashes().mark(self._state)
+                    self.tested = await cells.needed_test(self._kept, language, before=before)
+                    self._languages |= {None, language}
+                    if self.tested.level is sandbox.SandboxLevel.NONE:
+                        self._launcher = None
             finally:
                 # Where it was cancelled, the next call tests.
                 self._testing.release()
         return self.tested
+
+    def adopt(self, status: sandbox.SandboxStatus) -> None:
+        """Use a level that was tested by whoever calls this, for commands and each language."""
+        self.tested = status
+        self._languages |= {None, *get_args(cells.Language)}
 
     async def launcher(self) -> sandbox.Launcher:
         """Return what runs commands at that level; SandboxUnavailableError if nothing does."""

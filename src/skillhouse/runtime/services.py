@@ -7,6 +7,7 @@ audit log, no sandbox and no event loop, which would be most of a short command'
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
     from skillhouse.sandbox import SandboxStatus
+
+
+SANDBOX_STATE = "sandbox"
+"""Directory of the state for markers, placeholders and passed self-tests."""
 
 
 class CallerFields(TypedDict, total=False):
@@ -107,6 +112,7 @@ class Services:
             StateError: others can use the state's directory, or write to the cache's.
         """
         check_directories(config)
+        _clean_after_crash(config.state_directory / SANDBOX_STATE)
         self._channel = channel
         self._checks = tuple(checks)
         self._call = call
@@ -205,7 +211,7 @@ class Services:
     def sandbox(self) -> SandboxProvider:
         from skillhouse.runtime.gates import SandboxProvider
 
-        return SandboxProvider(self.config.state_directory / "sandbox")
+        return SandboxProvider(self.config.state_directory / SANDBOX_STATE)
 
     @once
     def skill_code(self) -> SkillCode:
@@ -282,3 +288,15 @@ def check_directories(config: Config) -> None:
     cache = config.cache_directory or config.places.cache()
     if problem := directory_problem(cache):
         raise StateError(f"the cache cannot be used: {problem}", cache)
+
+
+def _clean_after_crash(state: Path) -> None:
+    """Remove what killed processes left; without one this costs a listing of the directory."""
+    try:
+        names = os.listdir(state)
+    except OSError:
+        return
+    if any(name.startswith("running-") for name in names):
+        from skillhouse.floor.crash_cleanup import clean_state
+
+        clean_state(state)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.sandbox.covers import Survey as Survey
     from skillhouse.sandbox.covers import covered_paths as covered_paths
+    from skillhouse.sandbox.crash_watch import watch_for_crashes as watch_for_crashes
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
     from skillhouse.sandbox.inner_scripts import known_variables as known_variables
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.interpreters import default_python as default_python
     from skillhouse.sandbox.interpreters import installed_pythons as installed_pythons
     from skillhouse.sandbox.interpreters import unusable_pythons as unusable_pythons
+    from skillhouse.sandbox.kept_tests import KeptTests as KeptTests
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes

@@ -1,7 +1,7 @@
 """Limits memory and number of a run's processes: by control groups, or else by rlimits.
 
 A control group (version 2 or 1) is made for each run beside or below our own and removed after it.
-Its name contains our process id, so that groups of a crashed process are found and removed.
+Its name contains that of our process, so that groups of a crashed one are found and removed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import resource
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,13 @@ from typing import Protocol, TypeVar
 
 import anyio
 
+from skillhouse.floor.crash_cleanup import (
+    COMMON_NAME,
+    clean_groups,
+    kill_group,
+    owner_name,
+    remove_group,
+)
 from skillhouse.sandbox.profile import Limits, SandboxError
 
 HELPERS = 2
@@ -26,7 +31,6 @@ HELPERS = 2
 EMPTY_SECONDS = 5.0
 """Longest wait for killed processes to leave a group; freeing their memory takes time."""
 
-_NAME = re.compile(r"skillhouse-(\d+)-\d+")
 _NUMBERS = itertools.count()
 
 
@@ -43,6 +47,11 @@ class CgroupPlace:
     @property
     def directories(self) -> tuple[Path, ...]:
         return (self.memory,) if self.memory == self.pids else (self.memory, self.pids)
+
+    @property
+    def parents(self) -> tuple[Path, ...]:
+        """The directories, and that of processor time: all in which groups are made."""
+        return tuple(dict.fromkeys((*self.directories, *((self.cpu,) if self.cpu else ()))))
 
 
 def find_place(process: Path) -> CgroupPlace | None:
@@ -110,7 +119,7 @@ class CgroupGuard:
         """
         self.resource_limits: Mapping[int, int] = _common(limits)
         self.inner_limits: Mapping[int, int] = {}
-        name = f"skillhouse-{os.getpid()}-{next(_NUMBERS)}"
+        name = f"{COMMON_NAME}{owner_name()}-{next(_NUMBERS)}"
         self._version = place.version
         self._memory, self._pids = place.memory / name, place.pids / name
         self._cpu = place.cpu / name if place.cpu and cpu_weight else None
@@ -180,7 +189,8 @@ class CgroupGuard:
         return "processes" if _count(self._pids / "pids.events", "max") else ""
 
     def kill(self) -> None:
-        _kill(self._directories)
+        for directory in self._directories:
+            kill_group(directory)
 
     async def remove(self) -> None:
         """Remove the group once its processes are gone; until then kill what is in it."""
@@ -194,39 +204,13 @@ class CgroupGuard:
 
 def sweep(place: CgroupPlace) -> None:
     """Kill and remove the groups of processes that no longer exist (after a crash)."""
-    for parent in place.directories:
-        for directory in parent.glob("skillhouse-*"):
-            owner = _NAME.fullmatch(directory.name)
-            if owner is not None and not Path("/proc", owner[1]).exists():
-                _kill((directory,))
-                _discard((directory,))
+    clean_groups(place.parents)
 
 
 def _discard(directories: tuple[Path, ...]) -> bool:
     """Remove the groups; False while one still holds processes."""
-    for directory in directories:
-        try:
-            directory.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return False
-    return True
-
-
-def _kill(directories: tuple[Path, ...]) -> None:
-    for directory in directories:
-        try:
-            _write(directory / "cgroup.kill", "1")
-        except FileNotFoundError:
-            with contextlib.suppress(OSError):
-                for pid in map(int, (directory / "cgroup.procs").read_text().split()):
-                    # 0 is a process of another pid namespace, and would kill our own group.
-                    if pid not in (0, os.getpid()):
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            continue
+    removed = [remove_group(directory) for directory in directories]
+    return all(removed)
 
 
 def _join(path: Path, process: int) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import anyio
 
+from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.inner_scripts import by_path
 from skillhouse.sandbox.interpreters import own_python
 from skillhouse.sandbox.launcher import Launcher, launcher_for
@@ -39,6 +41,7 @@ PROBE_SECONDS = 20.0
 """Longest time of one probe; all together take about half a second."""
 LIMIT_PROBES = frozenset({"memory_limited", "processes_limited"})
 """Probes that only the better level passes; if any other fails, no level is left."""
+HOLE_HINT = "report this: a promise of the sandbox does not hold on this machine"
 
 _MEMORY = "held = [bytearray(1 << 20) for _ in range(256)]; print('survived')"
 _PROCESSES = """
@@ -86,13 +89,21 @@ async def self_test(
             status = await detect(most=SandboxLevel.RLIMITS)
             hint = status.hint
             continue
-        hint = hint or "report this: a promise of the sandbox does not hold on this machine"
+        hint = hint or HOLE_HINT
         return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, probes=probes, hint=hint)
     return dataclasses.replace(status, reasons=(*reasons, *status.reasons), probes=probes)
 
 
 async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeResult, ...]:
-    probes: tuple[Probe, ...] = (_inside, _memory, _processes, _tree, *further)
+    return await run_probes(launcher, (_inside, _memory, _processes, _tree, *further))
+
+
+async def run_probes(launcher: Launcher, probes: Sequence[Probe]) -> tuple[ProbeResult, ...]:
+    """Return the results of probes that run at once, each in a directory of its own.
+
+    Raises:
+        SandboxError: one of them could not be made at all; OSError and ValueError likewise.
+    """
     failures: dict[str, str] = {}
     errors: list[Exception] = []
     with _places(len(probes)) as places:
@@ -113,9 +124,17 @@ def probe_results(failures: Mapping[str, str]) -> tuple[ProbeResult, ...]:
 
 
 @contextlib.contextmanager
+def probe_directory() -> Iterator[Path]:
+    """Yield the real path of a temporary directory, which is removed also if we are killed."""
+    watch_for_crashes().note(f"temporary:{tempfile.gettempdir()}")
+    with tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-") as base:
+        yield Path(base).resolve()
+
+
+@contextlib.contextmanager
 def _places(count: int) -> Iterator[list[Path]]:
-    with tempfile.TemporaryDirectory(prefix="skillhouse-probe-") as base:
-        places = [Path(base).resolve() / str(number) for number in range(count)]
+    with probe_directory() as base:
+        places = [base / str(number) for number in range(count)]
         for place in places:
             place.mkdir()
         yield places
@@ -135,7 +154,7 @@ async def _collect(
 
 
 async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
-    workspace = place / "workspace"
+    workspace = place / "w"
     (workspace / ".git" / "hooks").mkdir(parents=True)
     (workspace / ".git" / "config").touch()
     (workspace / ".env").write_text("secret")
@@ -164,7 +183,7 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
         failures["outside_unwritable"] = "a file arrived beside the workspace"
     if (workspace / "written").read_text() != "written":
         failures["workspace_writable"] = "nothing arrived in the workspace"
-    if _names(workspace) - {"written", "host.sock"} != before:
+    if _names(workspace) - {"written", "s"} != before:
         failures["protected_unwritable"] = "a protected path was made or left"
     return dict(failures)
 
@@ -184,7 +203,7 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
     ):
         udp.bind(("127.0.0.1", 0))
         udp.setblocking(False)  # noqa: FBT003 - the parameter has no name.
-        unix.bind(str(workspace / "host.sock"))
+        unix.bind(str(workspace / "s"))
         hidden.bind("\0" + abstract)
         unix.listen()
         hidden.listen()
@@ -192,7 +211,7 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
             {
                 "tcp": tcp.getsockname()[1],
                 "udp": udp.getsockname()[1],
-                "unix": str(workspace / "host.sock"),
+                "unix": str(workspace / "s"),
                 "abstract": abstract,
             },
             udp,

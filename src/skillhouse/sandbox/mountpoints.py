@@ -6,23 +6,21 @@ import contextlib
 import errno
 import itertools
 import os
-import re
-import stat
+from collections.abc import Iterable
 from pathlib import Path
 
-from skillhouse.floor import make_private
+from skillhouse.floor.crash_cleanup import (
+    PLACEHOLDER_NS,
+    STASH_NAME,
+    is_placeholder,
+    owner_name,
+    sweep_stashes,
+)
+from skillhouse.sandbox.crash_watch import watch_for_crashes
 
-MTIME_NS = 1_000_000_007 * 1_000_000_000
-"""Modification time of a placeholder, by which one that a crash left behind is recognised: no other
-directory has exactly this second with zero nanoseconds."""
+__all__ = ["Stash", "is_placeholder"]
 
-_STASH = re.compile(r"placeholders-(\d+)-\d+")
 _NUMBERS = itertools.count()
-
-
-def is_placeholder(info: os.stat_result) -> bool:
-    """Whether it is our empty directory; adding a file changes its time."""
-    return info.st_mtime_ns == MTIME_NS and stat.S_ISDIR(info.st_mode)
 
 
 class Stash:
@@ -34,14 +32,20 @@ class Stash:
 
     def __init__(self, base: Path | None = None) -> None:
         """Sweep the stashes of dead processes from `base`, and begin one there."""
+        self._base = base
         self._directory = ""
         self._free: list[str] = []
         self._numbers = itertools.count()
         if base is not None:
-            make_private(base)
-            _sweep(base)
-            self._directory = f"{base}/placeholders-{os.getpid()}-{next(_NUMBERS)}"
+            watch_for_crashes().mark(base)
+            sweep_stashes(base)
+            self._directory = f"{base}/{STASH_NAME}{owner_name()}-{next(_NUMBERS)}"
             os.mkdir(self._directory)
+
+    def record(self, workspace: str, paths: Iterable[str]) -> None:
+        """Note where placeholders will be, so that they are removed if we are killed."""
+        if self._base is not None:
+            watch_for_crashes().record(self._base, workspace, paths)
 
     def place(self, path: str) -> None:
         if self._directory:
@@ -91,15 +95,4 @@ class Stash:
 
 def _make(path: str) -> None:
     os.mkdir(path, 0o755)
-    os.utime(path, ns=(MTIME_NS, MTIME_NS), follow_symlinks=False)
-
-
-def _sweep(base: Path) -> None:
-    for stash in base.glob("placeholders-*"):
-        owner = _STASH.fullmatch(stash.name)
-        if owner is not None and not Path("/proc", owner[1]).exists():
-            # Only empty directories are removed: rmdir, never a whole tree.
-            with contextlib.suppress(OSError):
-                for name in os.listdir(stash):
-                    os.rmdir(stash / name)
-                stash.rmdir()
+    os.utime(path, ns=(PLACEHOLDER_NS, PLACEHOLDER_NS), follow_symlinks=False)

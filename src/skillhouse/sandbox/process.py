@@ -29,6 +29,8 @@ from typing import Any
 
 import anyio
 
+from skillhouse.floor.crash_cleanup import SANDBOX_NAME, owner_name
+from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import ProcessGuard
 from skillhouse.sandbox.profile import Completed, Limits, SandboxError
 
@@ -228,9 +230,11 @@ class Run:
         if self._guard.inner_limits:
             passed["block"] = pipes.to_child("block")
         options = pipes.to_child("options")
+        watch_for_crashes().start()
         process = self._guard.start(
             lambda: subprocess.Popen(
-                (str(command.program), "--args", str(options), "--", *command.argv),
+                (f"{SANDBOX_NAME}{owner_name()}", "--args", str(options), "--", *command.argv),
+                executable=command.program,
                 stdin=pipes.to_child("stdin") if is_fed else subprocess.DEVNULL,
                 stdout=pipes.from_child("stdout"),
                 stderr=pipes.from_child("stderr"),
@@ -331,6 +335,11 @@ class Run:
         if self._kill_init():
             with anyio.move_on_after(GRACE_SECONDS):
                 await anyio.wait_readable(ended)
+        else:
+            # A first process inside that was not reported is in bubblewrap's group. The number is
+            # no other group's: bubblewrap began it and has not been reaped.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
         if process.poll() is None:
             process.kill()
             self._guard.kill()

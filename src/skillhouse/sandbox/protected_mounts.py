@@ -105,6 +105,7 @@ async def shield(
                 if census is not None:
                     _take_in(mounts, census, frozenset(hidden))
                 _drop_covered(mounts)
+                stash.record(workspace, mounts.missing)
                 _place(mounts.missing, stash)
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"

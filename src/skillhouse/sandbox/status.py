@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio
 
+from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
 from skillhouse.sandbox.profile import SandboxUnavailableError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
@@ -47,7 +48,7 @@ NAMESPACE_HINT = (
     "them in its security profile"
 )
 
-_SWITCHES = {
+SWITCHES = {
     # A sysctl, and the value by which it forbids user namespaces to users.
     "user/max_user_namespaces": "0",
     "kernel/unprivileged_userns_clone": "0",
@@ -118,12 +119,17 @@ def surroundings() -> Surroundings:
 
 
 async def detect(
-    *, most: SandboxLevel = SandboxLevel.CGROUP, around: Surroundings | None = None
+    *,
+    most: SandboxLevel = SandboxLevel.CGROUP,
+    around: Surroundings | None = None,
+    is_version_known: bool = False,
 ) -> SandboxStatus:
     """Return the level that should work, without testing it.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        is_version_known: True: this very bubblewrap has passed the self-test, so its version is
+            not asked for, which takes a process.
     """
     around = around or surroundings()
     if most is SandboxLevel.NONE:
@@ -133,7 +139,7 @@ async def detect(
     program = find_program(around)
     if program is None:
         return _none("bubblewrap is not installed", INSTALL_HINT)
-    version = await _version(program)
+    version = OLDEST if is_version_known else await _version(program)
     if version < OLDEST:
         got = ".".join(map(str, version)) or "no version"
         return _none(f"expected bubblewrap 0.8 or later, got {got}", INSTALL_HINT)
@@ -180,7 +186,7 @@ async def _version(program: Path) -> tuple[int, ...]:
 
 
 def _forbidden(sysctl: Path) -> str:
-    for name, value in _SWITCHES.items():
+    for name, value in SWITCHES.items():
         try:
             if (sysctl / name).read_text().strip() == value:
                 return name.replace("/", ".")
@@ -204,4 +210,5 @@ def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPl
         if place is None:
             raise SandboxUnavailableError(("the control group is gone",), status.hint)
         sweep(place)
+        watch_for_crashes().note(*(f"cgroup:{parent}" for parent in place.parents))
     return around, program, place

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from skillhouse.approval import Level
 from skillhouse.cells import (
@@ -114,7 +114,7 @@ class Runner(Protocol):
 
 
 class Workshop(Protocol):
-    async def runner(self, digest: str) -> Runner:
+    async def runner(self, digest: str, language: Literal["python", "javascript"]) -> Runner:
         """Raises SandboxUnavailableError where no code runs on this machine."""
         ...
 
@@ -232,7 +232,7 @@ class SkillCodeTool(Tool):
     ) -> CellResult:
         manifest = self.skill.manifest
         try:
-            runner = await self._workshop.runner(digest)
+            runner = await self._workshop.runner(digest, manifest.language)
             packages = await self._workshop.packages(self.skill)
             spec = cell_of(
                 self.skill,

@@ -17,7 +17,8 @@ import anyio
 
 from skillhouse import cells
 from skillhouse.discovery import git_root
-from skillhouse.floor import Severity
+from skillhouse.floor import Locations, Severity
+from skillhouse.floor.crash_cleanup import clean_state
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -36,7 +37,7 @@ from skillhouse.frontends.presentation.json_values import (
     sandbox_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import PythonPlaces, SandboxError, SandboxLevel
+from skillhouse.sandbox import PythonPlaces, SandboxError, SandboxLevel, watch_for_crashes
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
@@ -369,6 +370,9 @@ def _configure_sandbox(parser: argparse.ArgumentParser) -> None:
 
 def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
+    state = Locations.here().state() / "sandbox"
+    clean_state(state)
+    watch_for_crashes().mark(state)
     status = anyio.run(cells.self_test)
     if options.json:
         terminal.json({**sandbox_value(status), **pythons_value(_python_places())})

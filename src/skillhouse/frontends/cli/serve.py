@@ -257,6 +257,7 @@ def _configure_worker(parser: argparse.ArgumentParser) -> None:
 
 def _worker(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C or SIGTERM; 3 when no code can be run here."""
+    from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
     from skillhouse.frontends.executor import ExecutorSettings, at_port, line_of
     from skillhouse.runtime.container import token_at
 
@@ -280,7 +281,8 @@ def _worker(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(line_of(line) if options.json else said)
         sys.stdout.flush()
 
-    with tempfile.TemporaryDirectory(prefix="skillhouse-worker-") as made:
+    prefix = f"{COMMON_NAME}{owner_name()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix) as made:
         settings = ExecutorSettings(
             host=options.host,
             port=options.port,

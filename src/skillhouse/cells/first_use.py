@@ -1,0 +1,58 @@
+"""The part of the self-test that a use of the sandbox needs, unless an earlier one has passed.
+
+The probes are loaded only where something is tested: most calls find what is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from skillhouse import cells
+from skillhouse.cells.cell import Language
+from skillhouse.sandbox.kept_tests import KeptTests
+from skillhouse.sandbox.status import ProbeResult, SandboxLevel, SandboxStatus, detect
+
+COMMANDS = "commands"
+"""The part of the self-test that every use of the sandbox needs."""
+
+
+async def needed_test(
+    kept: KeptTests, language: Language | None, *, before: SandboxStatus | None = None
+) -> SandboxStatus:
+    """Return the level for commands, and for cells of a language; test only what is not kept.
+
+    Args:
+        kept: The results of earlier processes.
+        language: Of the code that is to run; None for commands only.
+        before: What this process has tested already, whose level is not found again.
+    """
+    facts = kept.facts()
+    found = before or await detect(is_version_known=kept.has(facts))
+    known = {} if found.level is SandboxLevel.NONE else kept.passed(facts, found.level)
+    if before is None:
+        if COMMANDS not in known:
+            wanted = () if language is None else (language,)
+            tested = await cells.self_test(languages=wanted)
+            kept.keep(facts, tested.level, _parts(tested))
+            return tested
+        found = dataclasses.replace(found, probes=known[COMMANDS])
+    if language is None or found.level is SandboxLevel.NONE:
+        return found
+    if language in known:
+        return dataclasses.replace(found, probes=(*found.probes, *known[language]))
+    if language not in cells.installed():
+        return found
+    tested = await cells.language_test(found, language)
+    kept.keep(facts, tested.level, _parts(tested))
+    return tested
+
+
+def _parts(status: SandboxStatus) -> Mapping[str, tuple[ProbeResult, ...]]:
+    """Return the probes of commands, and those of the cells of each language."""
+    parts: dict[str, tuple[ProbeResult, ...]] = {}
+    for probe in status.probes:
+        language, mark, _ = probe.name.partition("_cell_")
+        name = language if mark else COMMANDS
+        parts[name] = (*parts.get(name, ()), probe)
+    return parts

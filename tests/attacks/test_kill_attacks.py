@@ -1,0 +1,77 @@
+"""Random SIGKILLs: a process that dies at any moment leaves nothing that acts or lasts."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from skillhouse.floor.crash_cleanup import MARKER_NAME
+from skillhouse.sandbox import SandboxLevel, detect
+from tests.attacks.kills import ACTS, ENDLESS, SYSTEM_PYTHON, Scene, children, delay, owner_start
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux only"),
+]
+
+TRIALS = 4
+"""Of each act; `python -m tests.attacks.kills 500` makes as many as one likes."""
+UNPRIVILEGED = 65534
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """Yield a directory with a short path, as the address of a socket below it has 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp") as made:
+        base = Path(made)
+        base.chmod(0o755)
+        yield base
+
+
+@pytest.mark.parametrize("user", [0, UNPRIVILEGED], ids=["cgroup", "rlimits"])
+@pytest.mark.parametrize("act", ACTS)
+def test_a_random_kill_leaves_nothing(
+    base: Path, need: Callable[[object, str], None], act: str, user: int
+) -> None:
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox here")
+    need(os.geteuid() == 0, "not root")
+    need(not user or SYSTEM_PYTHON.exists(), f"no {SYSTEM_PYTHON}")
+    scene, chance = Scene(base / "s", user), random.Random(f"{act} {user}")
+    for _ in range(TRIALS):
+        said = scene.trial(act, chance, after_seconds=delay(chance))
+        assert ENDLESS not in said
+        assert (said, scene.left()) == (said, [])
+        scene.seen.clear()
+
+
+def test_what_a_killed_process_and_its_watch_left_goes_with_the_next_verb(
+    base: Path, need: Callable[[object, str], None]
+) -> None:
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox here")
+    scene = Scene(base / "s")
+    state = base / "s/home/.local/state/skillhouse/sandbox"
+    process = scene.start("call", "exec", "--args", '{"command": "sleep", "params": ["25"]}')
+    scene.owner = owner_start(process.pid)
+    try:
+        while not list((base / "s/project").iterdir()):
+            assert process.poll() is None, process.stdout and process.stdout.read()
+        # Its watch too, which would clean up; and all at once, as the machine would.
+        for pid in (*(pid for pid, _ in children(process.pid)), process.pid):
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        process.kill()
+        process.communicate()
+    assert [path.name for path in state.iterdir() if path.name.startswith(MARKER_NAME)]
+    listing = scene.start("list")
+    _, _ = listing.communicate()
+    assert listing.returncode == 0
+    assert scene.left() == []
