@@ -21,7 +21,7 @@ from pathlib import Path
 
 from skillhouse.floor import crash_cleanup, make_private
 from skillhouse.floor.crash_cleanup import END, MARKER_NAME, STASH_NAME, owner_name
-from skillhouse.sandbox.inner_scripts import own_python
+from skillhouse.sandbox.interpreters import own_python
 
 _SCRIPT = (
     f'while IFS= read -r line; do [ "$line" = {END} ] && exit 0; set -- "$@" "$line"; done; '

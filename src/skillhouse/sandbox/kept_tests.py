@@ -27,7 +27,7 @@ from skillhouse.floor import (
     system_clock,
 )
 from skillhouse.floor.paths import write_atomically
-from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter, own_python
+from skillhouse.sandbox.interpreters import PROGRAM_PATH, interpreter, own_python
 from skillhouse.sandbox.status import (
     SWITCHES,
     ProbeResult,
