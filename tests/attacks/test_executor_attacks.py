@@ -900,7 +900,7 @@ def test_58_no_sandbox_means_no_code(tmp_path: Path, lab: Lab, monkeypatch):
     monkeypatch.setattr("skillhouse.sandbox.status.find_program", lambda around: fake)
     done = lab.call(make(lab.place, body("found.append(1)")), timeout=5.0)
     assert (done.kind, done.value) == ("crashed", None)
-    assert "bubblewrap did not start" in done.error
+    assert "the sandbox did not start" in done.error
 
 
 def test_59_a_thread_that_ends(lab: Lab):

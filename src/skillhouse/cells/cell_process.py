@@ -34,7 +34,7 @@ from skillhouse.cells.cell_environment import (
     node_program,
     places,
 )
-from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox import bubblewrap, scratch
 from skillhouse.sandbox.bubblewrap import CellView
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter
@@ -312,7 +312,8 @@ class ContainerCell(CellProcess):
             ],
         }
         if self._forks:
-            return json.dumps({**settings, "script": str(PYTHON_CELL), "readable": readable})
+            scripts = {"script": str(PYTHON_CELL), "scratch": scratch.__file__}
+            return json.dumps({**settings, **scripts, "readable": readable})
         # Otherwise Node would resolve the links, and search other directories for packages.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
@@ -343,7 +344,7 @@ class ContainerCell(CellProcess):
                     self.gone.set()
 
     def _clear(self) -> None:
-        confine.remove(str(self._base))
+        scratch.remove(str(self._base))
 
     def _finished(self, status: int) -> None:
         stdout = self._output.tail(self._environment.limits.output_bytes)
@@ -364,8 +365,8 @@ class ContainerCell(CellProcess):
             # The files are in memory too: the container's /tmp is a tmpfs.
             _, memory = usage(process.pid, stop_at=self._environment.limits.processes)
             if looks % FILES_EVERY == 0:
-                count, size = confine.files_of(str(self._place))
-                if count > confine.FILES_MAX or size > self._environment.limits.file_bytes:
+                count, size = scratch.files_of(str(self._place))
+                if count > scratch.FILES_MAX or size > self._environment.limits.file_bytes:
                     self._stop("files")
             if memory > self._environment.limits.memory_bytes:
                 self._stop("memory")

@@ -156,6 +156,8 @@ class Command:
     """Makes the options of what is inside from the descriptors of `files`."""
     inherited: tuple[int, ...] = ()
     """Descriptors that the program inherits; the caller closes its own copies."""
+    script: tuple[str, ...] = ()
+    """Words after the program, before its options: those of an interpreter."""
 
 
 class Run:
@@ -230,7 +232,11 @@ class Run:
         options = pipes.to_child("options")
         process = self._guard.start(
             lambda: subprocess.Popen(
-                (str(command.program), "--args", str(options), "--", *command.argv),
+                (
+                    str(command.program),
+                    *command.script,
+                    *("--args", str(options), "--", *command.argv),
+                ),
                 stdin=pipes.to_child("stdin") if is_fed else subprocess.DEVNULL,
                 stdout=pipes.from_child("stdout"),
                 stderr=pipes.from_child("stderr"),
@@ -369,7 +375,7 @@ class Run:
             # code says, so this is never taken for an answer of the program.
             message = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
             message = " ".join(message.split()) or "no message"
-            raise SandboxError("sandbox-failed", f"bubblewrap did not start the program: {message}")
+            raise SandboxError("sandbox-failed", f"the sandbox did not start the program: {message}")
         is_signal = code is not None and SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_MAX
         return Completed(
             exit_code=None if is_signal else code,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import os
 import platform
@@ -16,6 +17,7 @@ from pathlib import Path
 import anyio
 
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
+from skillhouse.sandbox.inner_scripts import interpreter
 from skillhouse.sandbox.profile import SandboxUnavailableError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 
@@ -47,6 +49,11 @@ NAMESPACE_HINT = (
     "them in its security profile"
 )
 
+UNLIMITED = "without one, nothing limits the number of the superuser's processes"
+LANDLOCK_ABI = 6
+"""The first that keeps signals and abstract sockets in the domain (Linux 6.12)."""
+INSIDE = Path(__file__).with_name("landlock_inside.py")
+
 _SWITCHES = {
     # A sysctl, and the value by which it forbids user namespaces to users.
     "user/max_user_namespaces": "0",
@@ -60,10 +67,15 @@ class SandboxLevel(enum.StrEnum):
 
     CGROUP = "bubblewrap+seccomp+cgroup"
     RLIMITS = "bubblewrap+seccomp+rlimits"
+    LANDLOCK = "landlock+seccomp+rlimits"
+    """Without bubblewrap (docs/decisions/0235-landlock-level.md); the operator may refuse it."""
     CONTAINER = "container+landlock+seccomp"
     """For skills' tools only, and only where an operator declares a container of its own; it is
     never detected (docs/decisions/0126-container-level.md)."""
     NONE = "none"
+
+
+BUBBLEWRAP = frozenset({SandboxLevel.CGROUP, SandboxLevel.RLIMITS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +130,31 @@ def surroundings() -> Surroundings:
 
 
 async def detect(
-    *, most: SandboxLevel = SandboxLevel.CGROUP, around: Surroundings | None = None
+    *,
+    most: SandboxLevel = SandboxLevel.CGROUP,
+    least: SandboxLevel = SandboxLevel.LANDLOCK,
+    around: Surroundings | None = None,
 ) -> SandboxStatus:
     """Return the level that should work, without testing it.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        least: The weakest level that the operator accepts: LANDLOCK or RLIMITS.
     """
     around = around or surroundings()
     if most is SandboxLevel.NONE:
         return _none("the operator switched it off", "set the sandbox level in the configuration")
     if (unsupported := unsupported_machine(around)) is not None:
         return unsupported
+    if most is SandboxLevel.LANDLOCK:
+        return await detect_landlock(_none("the operator wants no bubblewrap", ""), around)
+    found = await _detect_bubblewrap(most, around)
+    if found.level is SandboxLevel.NONE and least is SandboxLevel.LANDLOCK:
+        return await detect_landlock(found, around)
+    return found
+
+
+async def _detect_bubblewrap(most: SandboxLevel, around: Surroundings) -> SandboxStatus:
     program = find_program(around)
     if program is None:
         return _none("bubblewrap is not installed", INSTALL_HINT)
@@ -146,9 +171,39 @@ async def detect(
         reasons = ("no control group with memory and pids can be made here",)
     if around.superuser:
         # Linux, copy_process: RLIMIT_NPROC does not hold for the superuser's id, in any namespace.
-        reasons += ("without one, nothing limits the number of the superuser's processes",)
-        return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, hint=SUPERUSER_HINT)
+        return SandboxStatus(
+            level=SandboxLevel.NONE, reasons=(*reasons, UNLIMITED), hint=SUPERUSER_HINT
+        )
     return SandboxStatus(level=SandboxLevel.RLIMITS, reasons=reasons, hint=CGROUP_HINT)
+
+
+async def detect_landlock(
+    without: SandboxStatus, around: Surroundings | None = None
+) -> SandboxStatus:
+    """Return the level `LANDLOCK` if this kernel has what it needs, else `without` with the reason.
+
+    Args:
+        without: What was found of bubblewrap.
+    """
+    around = around or surroundings()
+    reasons = without.reasons
+    if around.superuser and find_place(around.process) is None:
+        return dataclasses.replace(without, reasons=tuple(dict.fromkeys((*reasons, UNLIMITED))))
+    version = await _landlock_abi()
+    if version < LANDLOCK_ABI:
+        reasons += (f"expected Landlock {LANDLOCK_ABI} (Linux 6.12) or later, got {version}",)
+        return dataclasses.replace(without, reasons=reasons)
+    return SandboxStatus(level=SandboxLevel.LANDLOCK, reasons=reasons, hint=without.hint)
+
+
+async def _landlock_abi() -> int:
+    try:
+        done = await anyio.run_process(
+            (interpreter()[0], "-I", "-S", str(INSIDE), "--abi"), check=False, env={}
+        )
+    except OSError:
+        return 0
+    return int(done.stdout) if done.stdout.strip().isdigit() else 0
 
 
 def unsupported_machine(around: Surroundings) -> SandboxStatus | None:
@@ -189,19 +244,30 @@ def _forbidden(sysctl: Path) -> str:
     return ""
 
 
-def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPlace | None]:
-    """Return the machine, its bubblewrap, and where control groups go (None without them).
+def control_groups(status: SandboxStatus) -> CgroupPlace | None:
+    """Return where the control groups of a level go, None without them.
 
     Groups that killed processes left are removed. Without any sandbox left, the error has reasons
     and hint.
     """
     around = surroundings()
-    program = find_program(around)
-    if status.level in (SandboxLevel.NONE, SandboxLevel.CONTAINER) or program is None:
+    if status.level in (SandboxLevel.NONE, SandboxLevel.CONTAINER):
         raise SandboxUnavailableError(status.reasons, status.hint)
-    place = find_place(around.process) if status.level is SandboxLevel.CGROUP else None
-    if status.level is SandboxLevel.CGROUP:
-        if place is None:
-            raise SandboxUnavailableError(("the control group is gone",), status.hint)
+    place = None if status.level is SandboxLevel.RLIMITS else find_place(around.process)
+    if place is not None:
         sweep(place)
+    elif status.level is SandboxLevel.CGROUP or (
+        status.level is SandboxLevel.LANDLOCK and around.superuser
+    ):
+        raise SandboxUnavailableError(("the control group is gone",), status.hint)
+    return place
+
+
+def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPlace | None]:
+    """Return the machine, its bubblewrap, and what `control_groups` returns, with its errors."""
+    around = surroundings()
+    place = control_groups(status)
+    program = find_program(around)
+    if program is None:
+        raise SandboxUnavailableError(status.reasons, status.hint)
     return around, program, place
