@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from skillhouse.cells import confine
-from skillhouse.sandbox import scratch
 from skillhouse.cells.cell_environment import make_room_for_descriptors
+from skillhouse.sandbox import scratch
 from skillhouse.sandbox.guard import OPEN_FILES
-from skillhouse.sandbox.seccomp import ARCHITECTURES, alone_program
+from skillhouse.sandbox.seccomp import ARCHITECTURES
+from skillhouse.sandbox.shared_filter import alone_program
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow

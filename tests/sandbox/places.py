@@ -22,7 +22,8 @@ from skillhouse.sandbox import (
     launcher_for,
 )
 
-LEVELS = (SandboxLevel.CGROUP, SandboxLevel.RLIMITS)
+LEVELS = (SandboxLevel.LANDLOCK,)
+ALL_LEVELS = (*LEVELS, SandboxLevel.LANDLOCK)
 
 
 def launcher_at(level: SandboxLevel, need: Callable[[object, str], None], state: Path) -> Launcher:

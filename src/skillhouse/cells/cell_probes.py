@@ -29,7 +29,7 @@ from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.inner_scripts import interpreter
 from skillhouse.sandbox.launcher import Launcher
-from skillhouse.sandbox.level_probes import probe_results, running
+from skillhouse.sandbox.level_probes import LACKING, probe_results, running
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.sandbox.status import (
     CELL_STARTS,
@@ -66,14 +66,17 @@ def installed() -> tuple[Language, ...]:
     return ("python", "javascript")
 
 
-async def self_test(*, most: SandboxLevel = SandboxLevel.CGROUP) -> SandboxStatus:
+async def self_test(
+    *, most: SandboxLevel = SandboxLevel.CGROUP, least: SandboxLevel = SandboxLevel.LANDLOCK
+) -> SandboxStatus:
     """Return the best level at which the sandbox and a cell of each language pass their probes.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        least: The weakest level that the operator accepts.
     """
     further = [functools.partial(_probe_language, language) for language in installed()]
-    return await level_probes.self_test(most=most, further=further)
+    return await level_probes.self_test(most=most, least=least, further=further)
 
 
 async def contained_test() -> SandboxStatus:
@@ -94,7 +97,9 @@ async def contained_test() -> SandboxStatus:
         probes = await _probe_container()
     except (SandboxError, RpcError, OSError) as error:
         return _none(str(error))
-    if failed := tuple(f"{one.name}: {one.detail}" for one in probes if not one.passed):
+    lacking = LACKING[SandboxLevel.CONTAINER]
+    failing = (one for one in probes if not one.passed and one.name not in lacking)
+    if failed := tuple(f"{one.name}: {one.detail}" for one in failing):
         return _none(*failed, probes=probes)
     reasons = ("no namespaces: the container is the outer boundary, as its operator says",)
     return SandboxStatus(level=SandboxLevel.CONTAINER, reasons=reasons, probes=probes)
@@ -118,6 +123,12 @@ async def _probe_language(language: Language, launcher: Launcher, place: Path) -
     Args:
         place: An empty directory, as the part of the host that the cell must not reach.
     """
+    if launcher.level is SandboxLevel.LANDLOCK and language == "python":
+        try:
+            failures = {"starts": "", **await _contained(launcher.level, place)}
+        except SandboxError as error:
+            failures = {"starts": str(error)}
+        return {f"{language}_cell_{name}": text for name, text in failures.items()}
     spec = _skill(place, language)
     mark = f"600.{secrets.randbelow(10**12):012}"
     executor = Executor(SandboxStatus(level=launcher.level), state=place / "state")
@@ -141,29 +152,35 @@ async def _probe_language(language: Language, launcher: Launcher, place: Path) -
 async def _probe_container() -> tuple[ProbeResult, ...]:
     with tempfile.TemporaryDirectory(prefix="skillhouse-probe-") as made:
         place = Path(os.path.realpath(made))  # noqa: ASYNC240 - one look.
-        spec = _skill(place, "python", env={"SKILLHOUSE_PROBE": "declared"})
-        executor = Executor(SandboxStatus(level=SandboxLevel.CONTAINER), state=place / "state")
-        failures: dict[str, str] = {}
-        try:
-            with _bait(place) as bait:
-                more = {**bait, "skill": str(spec.directory), "executor": os.getpid()}
-                for tool, arguments in (("look_contained", more), ("left_contained", {})):
-                    done = await _call(executor, spec, tool, arguments)
-                    if done.kind != "ok":
-                        raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")
-                    failures |= _failures(done)
-            for tool, name, expected, seconds in (
-                ("memory", "memory_limited", "resource-limit", CALL_SECONDS),
-                ("spin", "time_limited", "timeout", 0.3),
-            ):
-                done = await _call(executor, spec, tool, {}, seconds=seconds)
-                failures[name] = "" if done.kind == expected else f"the call was {done.kind}"
-        finally:
-            with anyio.CancelScope(shield=True):
-                await executor.close()
-        if _was_written(bait):
-            failures["outside_unwritable"] = "a file arrived beside the skill"
-    return probe_results(failures)
+        return probe_results(await _contained(SandboxLevel.CONTAINER, place))
+
+
+async def _contained(level: SandboxLevel, place: Path) -> dict[str, str]:
+    """Return the failures in a cell without namespaces; SandboxError if it does not answer."""
+    spec = _skill(place, "python", env={"SKILLHOUSE_PROBE": "declared"})
+    executor = Executor(SandboxStatus(level=level), state=place / "state")
+    failures: dict[str, str] = {}
+    try:
+        with _bait(place) as bait:
+            more = {**bait, "skill": str(spec.directory), "executor": os.getpid()}
+            more["process"] = ["sleep", "0"]
+            for tool, arguments in (("look_contained", more), ("left_contained", {})):
+                done = await _call(executor, spec, tool, arguments)
+                if done.kind != "ok":
+                    raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")
+                failures |= _failures(done)
+        for tool, name, expected, seconds in (
+            ("memory", "memory_limited", "resource-limit", CALL_SECONDS),
+            ("spin", "time_limited", "timeout", 0.3),
+        ):
+            done = await _call(executor, spec, tool, {}, seconds=seconds)
+            failures[name] = "" if done.kind == expected else f"the call was {done.kind}"
+    finally:
+        with anyio.CancelScope(shield=True):
+            await executor.close()
+    if _was_written(bait):
+        failures["outside_unwritable"] = "a file arrived beside the skill"
+    return failures
 
 
 def _skill(place: Path, language: Language, **options: Any) -> CellSpec:

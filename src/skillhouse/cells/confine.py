@@ -34,9 +34,12 @@ ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 HANDLED = ((3, 0x7FFF), (5, 0xFFFF))
 """The rights over files that exist from each version on; all are denied without a rule."""
 TCP, SCOPES = 3, 3  # Bind and connect; abstract sockets and signals.
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME = 1, 4, 15
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
 SECCOMP_MODE_FILTER = 2
-OWN_PID = 0x7FFFFFF1  # As in seccomp.py.
+PR_CAPBSET_DROP, LAST_CAPABILITY, CAPABILITY_VERSION = 24, 63, 0x20080522
+OWN_PID = 0x7FFFFFF1  # As in shared_filter.py.
+NAME = b"skillhouse-run"  # As in landlock_inside.py.
 OOM_SCORE = 800
 """When the container's memory is full, a cell goes before what runs it."""
 
@@ -104,8 +107,15 @@ def die_with(parent: int) -> None:
 def prepare(settings: Any) -> None:
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(OOM_SCORE))
-    die_with(settings["parent"])
+    checked(libc.prctl(PR_SET_NAME, NAME, 0, 0, 0), "prctl")
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+    for number in range(LAST_CAPABILITY + 1):
+        # Fails for those that the kernel does not have, and where we had none to begin with.
+        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
+    checked(libc.capset(header, bytes(24)), "capset")
+    # After the capabilities, whose loss clears it.
+    die_with(settings["parent"])
     # No process of the same user reads or writes its memory.
     checked(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
     for kind, value in settings["limits"]:

@@ -42,6 +42,7 @@ PROBE_SECONDS = 20.0
 LIMIT_PROBES = frozenset({"memory_limited", "processes_limited"})
 """Probes that only the better level passes; if any other fails, no level is left."""
 
+_CELLS_LACK = ("existence_hidden", "programs_startable")
 LACKING: Mapping[SandboxLevel, frozenset[str]] = {
     SandboxLevel.LANDLOCK: frozenset(
         {
@@ -50,8 +51,10 @@ LACKING: Mapping[SandboxLevel, frozenset[str]] = {
             "modes_settable",
             "tmp_writable",
             "loopback_usable",
+            *(f"{language}_cell_{n}" for language in ("python", "javascript") for n in _CELLS_LACK),
         }
-    )
+    ),
+    SandboxLevel.CONTAINER: frozenset(_CELLS_LACK),
 }
 """Probes that a level is known not to pass (docs/concepts/security.md has them in a table)."""
 
