@@ -164,11 +164,14 @@ async def _contained(level: SandboxLevel, place: Path) -> dict[str, str]:
         with _bait(place) as bait:
             more = {**bait, "skill": str(spec.directory), "executor": os.getpid()}
             more["process"] = ["sleep", "0"]
-            for tool, arguments in (("look_contained", more), ("left_contained", {})):
+            looks = (("look", more), ("look_contained", more), ("left", {}), ("left_contained", {}))
+            for tool, arguments in looks:
                 done = await _call(executor, spec, tool, arguments)
                 if done.kind != "ok":
                     raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")
-                failures |= _failures(done)
+                found = _failures(done)
+                # One probe may be made by both; neither failure hides the other.
+                failures |= {name: failures.get(name) or text for name, text in found.items()}
         for tool, name, expected, seconds in (
             ("memory", "memory_limited", "resource-limit", CALL_SECONDS),
             ("spin", "time_limited", "timeout", 0.3),

@@ -140,6 +140,7 @@ class GateFactory:
                 },
                 decide=self._decide,
                 scripts=self._enforcement.approvals.scripts,
+                has_namespaces=self._sandbox.expects_namespaces,
             ),
             toolbox.FetchTool(self._network),
             toolbox.WebSearchTool(self._network),
@@ -272,8 +273,12 @@ LOOK_SECONDS = 0.02
 class SandboxProvider:
     """Gives the launcher of commands."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(
+        self, state: Path, *, least: sandbox.SandboxLevel = sandbox.SandboxLevel.LANDLOCK
+    ) -> None:
+        """Make one; `least` is the weakest level that the operator accepts."""
         self._state = state
+        self._least = least
         self.tested: sandbox.SandboxStatus | None = None
         """What the self-test said; None before anything needed it."""
         self._launcher: sandbox.Launcher | None = None
@@ -289,7 +294,7 @@ class SandboxProvider:
                 continue
             try:
                 if self.tested is None:
-                    self.tested = await cells.self_test()
+                    self.tested = await cells.self_test(least=self._least)
             finally:
                 # Where it was cancelled, the next call tests.
                 self._testing.release()
@@ -301,3 +306,12 @@ class SandboxProvider:
         if self._launcher is None:
             self._launcher = sandbox.launcher_for(status, state=self._state)
         return self._launcher
+
+    def expects_namespaces(self) -> bool:
+        """Whether commands will have mounts and a network of their own, as far as is known.
+
+        Until something was tested it is whether bubblewrap is installed.
+        """
+        if self.tested is None:
+            return sandbox.has_bubblewrap()
+        return self.tested.level is not sandbox.SandboxLevel.LANDLOCK

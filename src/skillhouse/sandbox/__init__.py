@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
+    from skillhouse.sandbox.level_probes import LACKING as LACKING
     from skillhouse.sandbox.level_probes import self_test as self_test
     from skillhouse.sandbox.profile import OUTPUT_BYTES as OUTPUT_BYTES
     from skillhouse.sandbox.profile import Completed as Completed
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.status import SandboxLevel as SandboxLevel
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
+    from skillhouse.sandbox.status import has_bubblewrap as has_bubblewrap
 else:
     from skillhouse.lazy_exports import lazy_exports
 

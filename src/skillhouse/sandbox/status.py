@@ -219,6 +219,10 @@ def find_program(around: Surroundings) -> Path | None:
     return Path(path) if path else None
 
 
+def has_bubblewrap() -> bool:
+    return find_program(surroundings()) is not None
+
+
 def _none(reason: str, hint: str) -> SandboxStatus:
     return SandboxStatus(level=SandboxLevel.NONE, reasons=(reason,), hint=hint)
 

@@ -58,11 +58,12 @@ from skillhouse.tools.command_inputs import (
     sealed_copies,
 )
 from skillhouse.tools.command_output import (
+    NOT_BOUND,
+    check_binding,
+    network_of,
     output_of,
     titled,
-    unbound_programs,
     with_changes,
-    withheld_network,
 )
 from skillhouse.tools.command_protection import Writes, kept_files, writes_of
 from skillhouse.tools.command_requests import (
@@ -150,7 +151,9 @@ class ExecTool(Tool):
         environment: Mapping[str, str],
         decide: Decide,
         scripts: ScriptStore,
+        has_namespaces: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._has_namespaces = has_namespaces
         self._workspace = workspace
         self._scripts = scripts
         self._launcher = launcher
@@ -214,6 +217,7 @@ class ExecTool(Tool):
             way = self._way_out(session, command_line) if network else nullcontext()
             try:
                 launcher = await self._launcher()
+                check_binding(launcher.level, {*(sealed or {}), *scripts}, is_said=bool(binding))
                 async with way as socket:
                     reaching = replace(
                         profile,
@@ -251,7 +255,8 @@ class ExecTool(Tool):
 
         kept = kept_files(verdict.structure, work.writes.opened)
         reach = ("network", withheld or _NETWORK[network])
-        facts = (*work.writes.facts, *work.scripts.facts, *kept, reach, *work.facts)
+        binding = () if self._has_namespaces() else (NOT_BOUND,)
+        facts = (*work.writes.facts, *work.scripts.facts, *kept, reach, *binding, *work.facts)
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
             needs=(*work.needs, *session.active_remote_requests.values()),
@@ -340,10 +345,9 @@ class ExecTool(Tool):
         self, work: _Work, verdict: CommandVerdict, session: Session
     ) -> tuple[bool, str]:
         """Return whether a command has network, and what is said where it is withheld."""
-        unbound = unbound_programs(verdict)
         granted = [self._network(session.agent, command_resource(p)) for p in work.programs]
-        withheld = unbound or withheld_network(work.programs, granted)
-        return all(granted) and not unbound, withheld
+        has_own = self._has_namespaces()
+        return network_of(work.programs, granted, verdict, has_namespaces=has_own)
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
         """Whether a rule denies a command as written, so that the record names the rule."""

@@ -20,16 +20,16 @@ from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
     add_common,
-    add_json,
     add_skill,
     add_tools,
     house_of,
 )
+from skillhouse.frontends.cli.levels import print_levels
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import sandbox_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import SandboxLevel
+from skillhouse.sandbox import LACKING, SandboxLevel
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
@@ -328,18 +328,24 @@ def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:
 _SANDBOX_EXAMPLES = """examples:
   skillhouse sandbox status
   skillhouse sandbox status --json
+  skillhouse sandbox status --levels
 """
 
 
 def _configure_sandbox(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     status = verbs.add_parser("status", help="which level commands run at, tested now")
-    add_json(status)
+    add_common(status)
+    status.add_argument("--levels", action="store_true", help="test every level, as a table")
 
 
 def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
-    status = anyio.run(cells.self_test)
+    if options.levels:
+        return print_levels(terminal, as_json=options.json)
+    with house_of(options) as house:
+        least = house.services.least_sandbox
+    status = anyio.run(lambda: cells.self_test(least=least))
     if options.json:
         terminal.json(sandbox_value(status))
     else:
@@ -356,7 +362,8 @@ def _print_status(status: SandboxStatus, terminal: Terminal) -> None:
     if status.probes:
         terminal.line()
     for probe in status.probes:
-        word = "holds" if probe.passed else terminal.style("fails", "red")
+        lacks = probe.name in LACKING.get(status.level, ())
+        word = "holds" if probe.passed else "lacks" if lacks else terminal.style("fails", "red")
         terminal.line(
             f"  {probe.name:<36}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
         )
