@@ -22,7 +22,7 @@ from skillhouse.sandbox import (
     launcher_for,
 )
 
-LEVELS = (SandboxLevel.LANDLOCK,)
+LEVELS = (SandboxLevel.CGROUP, SandboxLevel.RLIMITS)
 ALL_LEVELS = (*LEVELS, SandboxLevel.LANDLOCK)
 
 
@@ -40,6 +40,11 @@ def launcher_at(level: SandboxLevel, need: Callable[[object, str], None], state:
         status = SandboxStatus(level=level)
     need(status.level is level, f"no sandbox {level}: {'; '.join(status.reasons)}")
     return launcher_for(status, state=state)
+
+
+def has_namespaces(launcher: Launcher) -> bool:
+    """Whether a run has mounts, processes and a network of its own."""
+    return launcher.level is not SandboxLevel.LANDLOCK
 
 
 def skip_unlimited(launcher: Launcher) -> None:
