@@ -398,9 +398,9 @@ def test_first_commands_at_once_have_one_self_test(
     tests: list[int] = []
     real = cells.self_test
 
-    async def counted() -> sandbox.SandboxStatus:
+    async def counted(**limits: sandbox.SandboxLevel) -> sandbox.SandboxStatus:
         tests.append(1)
-        return await real()
+        return await real(**limits)
 
     monkeypatch.setattr(cells, "self_test", counted)
     with house_at(tmp_path, EXEC) as house:
