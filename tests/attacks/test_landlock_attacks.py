@@ -18,7 +18,16 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import Completed, Launcher, SandboxLevel
-from tests.sandbox.places import launcher_at, own, run, running, sh, started, still_running, workspace
+from tests.sandbox.places import (
+    launcher_at,
+    own,
+    run,
+    running,
+    sh,
+    started,
+    still_running,
+    workspace,
+)
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
@@ -47,7 +56,8 @@ def naive(workspace: Path, code: str) -> str:
 def test_a_second_name_of_a_protected_file_is_written(launcher: Launcher, workspace: Path):
     os.link(workspace / ".git" / "config", workspace / "innocent")
     os.link(workspace / ".env", workspace / "readable")
-    done = sh(launcher, workspace, "echo evil >> innocent; cat readable; ln .env linked; cat linked")
+    script = "echo evil >> innocent; cat readable; ln .env linked; cat linked"
+    done = sh(launcher, workspace, script)
     assert b"canary" not in done.stdout
     assert (workspace / ".git" / "config").read_text() == "[core]\n"
 
@@ -87,22 +97,22 @@ def test_a_protected_files_mode_is_changed_by_its_descriptor(launcher: Launcher,
 
 
 @contextmanager
-def shared_memory() -> Iterator[tuple[int, Any]]:
-    """Yield the number of a System V segment of this process with a secret, and where it is."""
+def shared_memory() -> Iterator[int]:
+    """Yield the number of a System V segment of this process with a secret."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.shmat.restype = ctypes.c_void_p
     number = libc.shmget(0, 4096, 0o1600)
     place = libc.shmat(number, None, 0)
     try:
         ctypes.memmove(place, b"canary\0", 7)
-        yield number, place
+        yield number
     finally:
         libc.shmctl(number, 0, None)
         libc.shmdt(ctypes.c_void_p(place))
 
 
 def test_memory_of_the_host_is_attached_by_its_number(launcher: Launcher, workspace: Path):
-    with shared_memory() as (number, place):
+    with shared_memory() as number:
         code = f"""
         import ctypes
         libc = ctypes.CDLL(None)
@@ -206,7 +216,8 @@ def test_killing_the_core_leaves_nothing_of_a_run(launcher: Launcher, workspace:
     sh(launcher, Path({str(workspace)!r}), "(setsid sleep {mark} &); sleep {mark}")
     """
     argv = (sys.executable, "-c", textwrap.dedent(code))
-    with subprocess.Popen(argv, cwd=workspace.parent, env={"PYTHONPATH": f"{HERE}:{HERE}/src"}) as core:
+    paths = {"PYTHONPATH": f"{HERE}:{HERE}/src"}
+    with subprocess.Popen(argv, cwd=workspace.parent, env=paths) as core:
         assert started(mark, seconds=20)
         time.sleep(0.2)
         core.kill()

@@ -84,9 +84,7 @@ def test_the_environment_is_what_was_declared(launcher: Launcher, workspace: Pat
     }
 
 
-def test_the_network_and_its_proxy_are_refused(
-    launcher: Launcher, workspace: Path, tmp_path: Path
-):
+def test_the_network_and_its_proxy_are_refused(launcher: Launcher, workspace: Path, tmp_path: Path):
     for more in ({"network": True}, {"proxy_socket": tmp_path / "socket"}):
         with pytest.raises(SandboxError, match="install bubblewrap") as caught:
             run(launcher, workspace, "true", **more)
@@ -101,9 +99,7 @@ def test_a_readable_directory_around_the_workspace_is_refused(
     assert caught.value.code == "place-refused"
 
 
-def test_an_approved_file_is_compared_before_and_after_the_run(
-    launcher: Launcher, workspace: Path
-):
+def test_an_approved_file_is_compared_before_and_after_the_run(launcher: Launcher, workspace: Path):
     (workspace / "src").mkdir()
     script = workspace / "src" / "job.sh"
     script.write_text("echo approved\n")
@@ -128,7 +124,8 @@ def test_a_file_that_acts_later_is_withheld_after_the_run(launcher: Launcher, wo
 
 def test_a_read_only_run_changes_nothing(launcher: Launcher, workspace: Path):
     (workspace / "src").mkdir()
-    done = sh(launcher, workspace, "cat notes.txt; echo x >> notes.txt; touch src/x", read_only=True)
+    script = "cat notes.txt; echo x >> notes.txt; touch src/x"
+    done = sh(launcher, workspace, script, read_only=True)
     assert done.stdout == b"notes\n"
     assert done.exit_code != 0
     assert (listing(workspace / "src"), (workspace / "notes.txt").read_text()) == (set(), "notes\n")

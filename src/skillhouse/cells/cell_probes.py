@@ -164,8 +164,8 @@ async def _contained(level: SandboxLevel, place: Path) -> dict[str, str]:
         with _bait(place) as bait:
             more = {**bait, "skill": str(spec.directory), "executor": os.getpid()}
             more["process"] = ["sleep", "0"]
-            looks = (("look", more), ("look_contained", more), ("left", {}), ("left_contained", {}))
-            for tool, arguments in looks:
+            for tool in ("look", "look_contained", "left", "left_contained"):
+                arguments = more if tool.startswith("look") else {}
                 done = await _call(executor, spec, tool, arguments)
                 if done.kind != "ok":
                     raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")

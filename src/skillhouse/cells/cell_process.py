@@ -312,8 +312,8 @@ class ContainerCell(CellProcess):
             ],
         }
         if self._forks:
-            scripts = {"script": str(PYTHON_CELL), "scratch": scratch.__file__}
-            return json.dumps({**settings, **scripts, "readable": readable})
+            settings |= {"script": str(PYTHON_CELL), "scratch": scratch.__file__}
+            return json.dumps({**settings, "readable": readable})
         # Otherwise Node would resolve the links, and search other directories for packages.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,8 +43,13 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "pki/tls", "ca-certificates")
 _ETC_HOST = ("passwd", "group", "nsswitch.conf", "hosts", "localtime")
 """The host's own, which every user may read; bubblewrap would show others."""
-_DEVICES = (("/dev/null", CHANGE), ("/dev/zero", READ), ("/dev/urandom", READ))
-_DEVICES += (("/dev/random", READ), ("/dev/full", CHANGE))
+_DEVICES = (
+    ("/dev/null", CHANGE),
+    ("/dev/zero", READ),
+    ("/dev/urandom", READ),
+    ("/dev/random", READ),
+    ("/dev/full", CHANGE),
+)
 _KERNEL = tuple(f"/proc/{name}" for name in ("cpuinfo", "meminfo", "stat", "uptime", "loadavg"))
 _KERNEL += ("/proc/version", "/proc/filesystems", "/sys/devices/system/cpu/online")
 """What programs read to see how large the machine is; nothing of it is of a process."""
@@ -57,8 +61,13 @@ _GIT = {
     "GIT_CONFIG_VALUE_0": "explicit",
 }
 ATTRIBUTES = "modes, owners and times of files cannot be set"
-_REFUSALS = (b"Permission denied", b"Operation not permitted", b"EACCES", b"EPERM")
-_REFUSALS += (b"PermissionError", b"Read-only")
+_REFUSALS = (
+    b"Permission denied",
+    b"Operation not permitted",
+    b"EACCES",
+    b"EPERM",
+    b"PermissionError",
+)
 
 
 class LandlockGuard(RlimitGuard):
@@ -177,7 +186,7 @@ class LandlockLauncher:
 def _check_reach(profile: SandboxProfile) -> None:
     """Refuse what this level cannot bound."""
     if profile.network or profile.proxy_socket is not None:
-        message = "no network for commands at the level `landlock`: it cannot bound where they reach"
+        message = "no network at the sandbox level `landlock`: it cannot bound where commands reach"
         raise SandboxError("network-refused", f"{message}; install bubblewrap, or run without it")
     for path in profile.readable:
         if profile.workspace.is_relative_to(path):
@@ -226,9 +235,7 @@ def _changed_seals(profile: SandboxProfile) -> Iterator[str]:
             yield f"changed by another program during the run, so not as it was approved: `{path}`"
 
 
-def _sealed_as_covers(
-    profile: SandboxProfile, mounts: ProtectedMounts
-) -> Mapping[str, MountCover]:
+def _sealed_as_covers(profile: SandboxProfile, mounts: ProtectedMounts) -> Mapping[str, MountCover]:
     """Return the covers, with the approved files among them: no descriptor takes their place.
 
     Raises:

@@ -1,9 +1,9 @@
 """What Landlock is to allow in a workspace, so that its protected paths stay as they are.
 
-A rule of Landlock holds for everything beneath a directory, and no other rule takes something out of
-it. So a directory is granted as a whole only if no protected path is in it; one that holds a
-protected path, or could, is granted entry by entry. Nothing can be made, renamed or removed directly
-in such a directory: the run's result names them.
+A rule of Landlock holds for everything beneath a directory, and no other rule takes something out
+of it. So a directory is granted as a whole only if no protected path is in it; one that holds a
+protected path, or could, is granted entry by entry. Nothing can be made, renamed or removed
+directly in such a directory: the run's result names them.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def _linked(covers: Mapping[str, MountCover]) -> Iterable[tuple[int, int]]:
                 yield info.st_dev, info.st_ino
 
 
-def _grant(
-    grants: Grants, node: _Node, relative: str, *, may_read: bool, may_change: bool
-) -> None:
+def _grant(grants: Grants, node: _Node, relative: str, *, may_read: bool, may_change: bool) -> None:
     """Add the rules of a directory that has protected paths, or places of some, below it.
 
     Args:

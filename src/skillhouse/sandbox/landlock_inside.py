@@ -6,9 +6,9 @@ in FD, and reports in JSON to the descriptor of `--json-status-fd`.
 
 This process is the supervisor. It confines itself so far that it can signal nothing but what it
 started, starts a watcher like itself, and then the program, which is confined further. What the
-program starts comes to the supervisor when its parent ends. At the end `kill(-1)` kills all of it in
-one step, as Landlock makes "all processes" those of this domain. If the supervisor itself is killed,
-the watcher does the same.
+program starts comes to the supervisor when its parent ends. At the end `kill(-1)` kills all of it
+in one step, as Landlock makes "all processes" those of this domain. If the supervisor itself is
+killed, the watcher does the same.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class Ruleset:
         if version < ABI_MIN:
             raise OSError(f"expected Landlock {ABI_MIN} (Linux 6.12) or later, got {version}")
         attributes = struct.pack("QQQ", files, tcp, ALL_SCOPES)
-        self.number = checked(libc.syscall(CREATE_RULESET, attributes, len(attributes), 0), "landlock")
+        self.number = checked(
+            libc.syscall(CREATE_RULESET, attributes, len(attributes), 0), "landlock"
+        )
 
     def allow(self, place: int, rights: int) -> None:
         rule = struct.pack("=Qi", rights, place)
@@ -289,7 +291,7 @@ class Supervisor:
         confine_supervisor(self.parent)
         # The signal only interrupts what waits: the descriptor has what there is to read.
         reading, writing = os.pipe()
-        os.set_blocking(writing, False)  # noqa: FBT003 - likewise.
+        os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.watcher = self.watcher_started()
@@ -320,7 +322,7 @@ class Supervisor:
         try:
             os.write(self.status, json.dumps(value).encode() + b"\n")
         except BrokenPipeError:
-            return  # Nobody waits for it any more; the rest is cleaned up all the same.
+            return  # What started this is gone; the rest is cleaned up all the same.
 
     def close_streams(self) -> None:
         """Close the program's streams here, so that whoever reads them sees their end."""

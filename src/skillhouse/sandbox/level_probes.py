@@ -131,7 +131,7 @@ async def _tested(status: SandboxStatus, further: Sequence[Probe]) -> tuple[Sand
         return dataclasses.replace(status, reasons=reasons, probes=probes), True
     hint = status.hint or "report this: a promise of the sandbox does not hold on this machine"
     none = SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, probes=probes, hint=hint)
-    # A hole in one level says nothing good about a weaker one, but for the limits of control groups.
+    # A hole in one level says nothing good about a weaker one, but for control groups' limits.
     return none, not (status.level is SandboxLevel.CGROUP and _only_limits(none))
 
 

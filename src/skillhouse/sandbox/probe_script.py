@@ -73,7 +73,7 @@ def workspace_top_writable(told: Any) -> str:
 
 
 def modes_settable(told: Any) -> str:
-    os.chmod("directory/program", 0o755)
+    os.chmod("directory/program", 0o700)
     return ""
 
 
@@ -118,12 +118,13 @@ def unix_refused(told: Any) -> str:
 
 
 def processes_hidden(told: Any) -> str:
+    process = told["process"]
     with contextlib.suppress(OSError):
         seen = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         if len(seen) > 4:
             return f"{len(seen)} processes are visible"
     for name in ("environ", "cmdline", "maps", "cwd"):
-        place = f"/proc/{told['process']}/{name}"
+        place = f"/proc/{process}/{name}"
         action = lambda: os.readlink(place) if name == "cwd" else Path(place).read_bytes()  # noqa: B023, E731
         # In a process namespace of its own the number may be a process of this run.
         if not told["has_namespaces"] and (said := _succeeds("of the host could be read", action)):
@@ -160,7 +161,7 @@ def outside_unchanged(told: Any) -> str:
         lambda: os.utime(told["canary"]),
         lambda: os.setxattr(told["canary"], "user.probe", b"x"),
         lambda: os.truncate(told["canary"], 0),
-        lambda: os.chmod(".git/config", 0o777),
+        lambda: os.chmod(".git/config", 0o700),
     ):
         if said := _succeeds("a file's mode, times or attributes could be changed", action):
             return said

@@ -375,7 +375,7 @@ class Run:
             # code says, so this is never taken for an answer of the program.
             message = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
             message = " ".join(message.split()) or "no message"
-            raise SandboxError("sandbox-failed", f"the sandbox did not start the program: {message}")
+            raise SandboxError("sandbox-failed", f"the sandbox did not start: {message}")
         is_signal = code is not None and SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_MAX
         return Completed(
             exit_code=None if is_signal else code,

@@ -59,7 +59,7 @@ from skillhouse.tools.command_inputs import (
 )
 from skillhouse.tools.command_output import (
     NOT_BOUND,
-    check_binding,
+    checked_binding,
     network_of,
     output_of,
     titled,
@@ -216,8 +216,9 @@ class ExecTool(Tool):
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             way = self._way_out(session, command_line) if network else nullcontext()
             try:
-                launcher = await self._launcher()
-                check_binding(launcher.level, {*(sealed or {}), *scripts}, is_said=bool(binding))
+                launcher = checked_binding(
+                    await self._launcher(), {*(sealed or {}), *scripts}, is_said=NOT_BOUND in facts
+                )
                 async with way as socket:
                     reaching = replace(
                         profile,
@@ -255,8 +256,11 @@ class ExecTool(Tool):
 
         kept = kept_files(verdict.structure, work.writes.opened)
         reach = ("network", withheld or _NETWORK[network])
-        binding = () if self._has_namespaces() else (NOT_BOUND,)
-        facts = (*work.writes.facts, *work.scripts.facts, *kept, reach, *binding, *work.facts)
+        facts = (
+            *(*work.writes.facts, *work.scripts.facts, *kept, reach),
+            *(() if self._has_namespaces() else (NOT_BOUND,)),
+            *work.facts,
+        )
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
             needs=(*work.needs, *session.active_remote_requests.values()),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from skillhouse.permission import CommandVerdict, command_resource
-from skillhouse.sandbox import OUTPUT_BYTES, Completed, SandboxLevel
+from skillhouse.sandbox import OUTPUT_BYTES, Completed, Launcher, SandboxLevel
 from skillhouse.tools.call import Output, RefusedError
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
 
@@ -18,8 +18,10 @@ _CUT = (
 )
 NOT_BOUND = (
     "not bound",
-    "without bubblewrap, approved files are compared before and after the run, and the command "
-    "cannot change them; another program could meanwhile",
+    (
+        "without bubblewrap, approved files are compared before and after the run, and the "
+        "command cannot change them; another program could meanwhile"
+    ),
 )
 """What a question says where nothing can be mounted over an approved file."""
 NO_NETWORK_HERE = "no network: without bubblewrap nothing bounds where a command reaches"
@@ -78,14 +80,15 @@ def network_of(
     return all(granted) and not unbound, withheld
 
 
-def check_binding(level: str, sealed: Collection[str], *, is_said: bool) -> None:
-    """Refuse approved files that are not bound where the question did not say so.
+def checked_binding(launcher: Launcher, sealed: Collection[str], *, is_said: bool) -> Launcher:
+    """Return the launcher, or refuse files that it does not bind if the question did not say so.
 
     It is not known before the first self-test that bubblewrap, which is there, does not work.
     """
-    if sealed and level == SandboxLevel.LANDLOCK and not is_said:
+    if sealed and launcher.level == SandboxLevel.LANDLOCK and not is_said:
         message = "this sandbox does not bind approved files, and the question did not say so"
         raise RefusedError(f"nothing was done: {message}; try again")
+    return launcher
 
 
 def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:

@@ -16,6 +16,7 @@ import anyio
 
 from skillhouse import cells
 from skillhouse.floor import Severity
+from skillhouse.frontends.cli.levels import print_levels
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -24,7 +25,6 @@ from skillhouse.frontends.cli.options import (
     add_tools,
     house_of,
 )
-from skillhouse.frontends.cli.levels import print_levels
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import sandbox_value
