@@ -294,7 +294,7 @@ class ContainerCell(CellProcess):
     def _settings_for(self, descriptor: int) -> str:
         limits, environment = self._environment.limits, self._environment
         skill = str(self._skill)
-        readable = [*_SYSTEM, *_READABLE, str(self._tree), *map(str, self._packages)]
+        readable = [*_SYSTEM, *_READABLE, *_DEVICES, str(self._tree), *map(str, self._packages)]
         readable += map(str, interpreter()[1])
         settings: dict[str, Any] = {
             "parent": os.getpid(),
@@ -302,7 +302,6 @@ class ContainerCell(CellProcess):
             "place": str(self._place),
             "skill": skill,
             "path": PROGRAM_PATH,
-            "devices": _DEVICES,
             "alone": environment.cell_filter.hex(),
             "limits": [
                 (resource.RLIMIT_CORE, 0),

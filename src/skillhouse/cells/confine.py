@@ -123,7 +123,7 @@ def prepare(settings: Any) -> None:
 
 
 def become_node(settings: Any) -> NoReturn:
-    restrict([*settings["readable"], *settings["devices"]], [settings["place"], "/dev/null"])
+    restrict(settings["readable"], [settings["place"], "/dev/null"])
     load_filter(bytes.fromhex(settings["alone"]))
     load_filter(bytes.fromhex(settings["seccomp"]))
     argv = settings["argv"]
@@ -147,7 +147,7 @@ def serve_python(settings: Any) -> None:
     scratch = loaded("scratch", settings["scratch"])
     base = settings["place"]
     alone = bytes.fromhex(settings["alone"])
-    readable = [*settings["readable"], *settings["devices"]]
+    readable = settings["readable"]
 
     # Loaded by path, as it is in a cell: its types are not known here.
     class Contained(cell.Cell):  # type: ignore[misc,name-defined]

@@ -75,9 +75,8 @@ class Ruleset:
         if version < ABI_MIN:
             raise OSError(f"expected Landlock {ABI_MIN} (Linux 6.12) or later, got {version}")
         attributes = struct.pack("QQQ", files, tcp, ALL_SCOPES)
-        self.number = checked(
-            libc.syscall(CREATE_RULESET, attributes, len(attributes), 0), "landlock"
-        )
+        made = libc.syscall(CREATE_RULESET, attributes, len(attributes), 0)
+        self.number = checked(made, "landlock")
 
     def allow(self, place: int, rights: int) -> None:
         rule = struct.pack("=Qi", rights, place)
