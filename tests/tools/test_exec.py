@@ -173,11 +173,9 @@ def without_bubblewrap(tmp_path: Path, need: Any, *words: str) -> tuple[str, str
     empty = tmp_path / "empty"
     empty.touch()
     repository = Path(__file__).resolve().parents[2]
+    hiding = (str(BWRAP), "--dev-bind", "/", "/", "--ro-bind", str(empty), str(BWRAP))
     done = subprocess.run(
-        (
-            *(BWRAP, "--dev-bind", "/", "/", "--ro-bind", empty, BWRAP),
-            *(sys.executable, "-c", HIDDEN, tmp_path, *words),
-        ),
+        (*hiding, sys.executable, "-c", HIDDEN, str(tmp_path), *words),
         cwd=repository,
         env={**os.environ, "PYTHONPATH": f"{repository / 'src'}{os.pathsep}{repository}"},
         capture_output=True,
