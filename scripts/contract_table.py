@@ -152,6 +152,7 @@ SETTINGS = {
     "cache_directory": 'cache_directory = "@STATE@"',
     "state_directory": 'state_directory = "@STATE@"',
     "exec_environment": 'exec_environment = ["LANG"]',
+    "sandbox": 'sandbox = "bubblewrap"',
     "assignees": 'assignees = ["mika"]',
     "audit_checkpoints": 'audit_checkpoints = "@STATE@"',
     "rules.effect": RULE.format("rules").replace("ask", "deny"),

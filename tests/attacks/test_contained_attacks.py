@@ -15,8 +15,10 @@ import pytest
 
 from skillhouse.cells import confine
 from skillhouse.cells.cell_environment import make_room_for_descriptors
+from skillhouse.sandbox import scratch
 from skillhouse.sandbox.guard import OPEN_FILES
-from skillhouse.sandbox.seccomp import ARCHITECTURES, alone_program
+from skillhouse.sandbox.seccomp import ARCHITECTURES
+from skillhouse.sandbox.shared_filter import alone_program
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
@@ -173,15 +175,15 @@ def test_what_is_deeper_than_a_path_is_removed(tmp_path: Path):
     dug(place, 5_000)
     with pytest.raises(OSError, match="too long"):
         os.stat(f"{place}/{'d/' * 5_000}file")
-    confine.remove(str(place))
+    scratch.remove(str(place))
     assert not place.exists()
 
 
 @NEEDS_LINUX
 def test_what_is_deep_counts_as_too_many_files(tmp_path: Path):
-    dug(tmp_path, confine.DEPTH_MAX)
-    count, _ = confine.files_of(str(tmp_path))
-    assert count > confine.FILES_MAX
+    dug(tmp_path, scratch.DEPTH_MAX)
+    count, _ = scratch.files_of(str(tmp_path))
+    assert count > scratch.FILES_MAX
 
 
 @NEEDS_LINUX
@@ -192,10 +194,10 @@ def test_removing_follows_no_link(tmp_path: Path):
     (place / "below").mkdir(parents=True)
     (place / "link").symlink_to(outside)
     (place / "below/link").symlink_to(outside)
-    assert confine.files_of(str(place))[0] == 3
-    confine.remove(str(place))
+    assert scratch.files_of(str(place))[0] == 3
+    scratch.remove(str(place))
     assert not place.exists()
     assert (outside / "kept").is_dir()
     (tmp_path / "place").symlink_to(outside)
-    confine.remove(str(place))
+    scratch.remove(str(place))
     assert (outside / "kept").is_dir()

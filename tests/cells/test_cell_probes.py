@@ -15,6 +15,7 @@ import pytest
 from skillhouse.cells import Executor, cell_process, language_cells, self_test
 from skillhouse.cells.cell_probes import installed
 from skillhouse.sandbox import (
+    LACKING,
     Completed,
     Launcher,
     SandboxError,
@@ -33,10 +34,12 @@ pytestmark = pytest.mark.slow
 
 
 CELL_PROBES = (
+    "existence_hidden",
     "network_refused",
     "nothing_left",
     "outside_unreadable",
     "outside_unwritable",
+    "programs_startable",
     "starts",
 )
 ROOM = importlib.import_module("skillhouse.sandbox.level_probes")
@@ -44,17 +47,26 @@ PROBES = {
     "calls_refused",
     "descriptors_closed",
     "environment_clean",
+    "existence_hidden",
+    "limits_unchanged",
+    "loopback_usable",
     "memory_limited",
+    "modes_settable",
     "namespaces_refused",
+    "outside_unchanged",
     "outside_unreadable",
     "outside_unwritable",
     "processes_hidden",
     "processes_limited",
     "protected_unwritable",
+    "shared_memory_refused",
+    "signals_refused",
     "tcp_refused",
+    "tmp_writable",
     "tree_killed",
     "udp_refused",
     "unix_refused",
+    "workspace_top_writable",
     "workspace_writable",
 }
 
@@ -197,7 +209,7 @@ def test_a_launcher_that_cannot_start_leaves_no_level(monkeypatch: pytest.Monkey
             raise SandboxError("sandbox-failed", "bwrap: setting up uid map: Permission denied")
 
     monkeypatch.setattr(ROOM, "launcher_for", lambda status: Broken())
-    status = anyio.run(self_test)
+    status = anyio.run(lambda: self_test(least=SandboxLevel.RLIMITS))
     assert (status.level, status.probes) == (SandboxLevel.NONE, ())
     assert "user namespaces" in status.hint
 
@@ -221,8 +233,12 @@ def around(tmp_path: Path) -> Surroundings:
     )
 
 
-def find(around: Surroundings, most: SandboxLevel = SandboxLevel.CGROUP) -> SandboxStatus:
-    return anyio.run(lambda: detect(most=most, around=around))
+def find(
+    around: Surroundings,
+    most: SandboxLevel = SandboxLevel.CGROUP,
+    least: SandboxLevel = SandboxLevel.RLIMITS,
+) -> SandboxStatus:
+    return anyio.run(lambda: detect(most=most, least=least, around=around))
 
 
 def test_each_thing_that_is_missing_is_named_with_the_way_to_get_it(
@@ -283,6 +299,75 @@ def test_user_namespaces_that_are_forbidden_are_seen(
     assert status.reasons == (
         "kernel.apparmor_restrict_unprivileged_userns forbids user namespaces",
     )
+
+
+@pytest.fixture
+def landlock(need: Any) -> None:
+    """Skips the test where the kernel has not what the level needs."""
+    launcher_at(SandboxLevel.LANDLOCK, need, Path())
+
+
+@pytest.mark.usefixtures("landlock")
+def test_without_bubblewrap_there_is_landlock_unless_it_is_refused(
+    around: Surroundings, tmp_path: Path
+):
+    forbidden = tmp_path / "sysctl" / "user" / "max_user_namespaces"
+    forbidden.parent.mkdir(parents=True)
+    forbidden.write_text("0\n")
+    missing = dataclasses.replace(around, search_path=str(tmp_path))
+    for place, reason in (
+        (missing, "bubblewrap is not installed"),
+        (around, "user.max_user_namespaces forbids user namespaces"),
+    ):
+        for least, level in (
+            (SandboxLevel.LANDLOCK, SandboxLevel.LANDLOCK),
+            (SandboxLevel.RLIMITS, SandboxLevel.NONE),
+        ):
+            status = find(place, least=least)
+            assert (status.level, status.reasons) == (level, (reason,))
+            assert status.hint
+
+
+def test_landlock_is_not_offered_to_a_superuser_whose_processes_nothing_limits(
+    around: Surroundings, tmp_path: Path
+):
+    place = dataclasses.replace(around, search_path=str(tmp_path), superuser=True)
+    status = find(place, least=SandboxLevel.LANDLOCK)
+    assert status.level is SandboxLevel.NONE
+    assert "superuser" in status.reasons[-1]
+
+
+@pytest.mark.usefixtures("landlock")
+def test_bubblewrap_that_cannot_make_namespaces_gives_way_to_landlock(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    class Broken:
+        level = SandboxLevel.CGROUP
+
+        async def run(self, *given: Any, **named: Any) -> Completed:
+            raise SandboxError("sandbox-failed", "bwrap: setting up uid map: Permission denied")
+
+    made = ROOM.launcher_for
+
+    def launcher_for(status: SandboxStatus) -> Any:
+        return made(status) if status.level is SandboxLevel.LANDLOCK else Broken()
+
+    monkeypatch.setattr(ROOM, "launcher_for", launcher_for)
+    status = anyio.run(self_test)
+    assert status.level is SandboxLevel.LANDLOCK
+    assert status.reasons[0] == "bwrap: setting up uid map: Permission denied"
+    refused = anyio.run(lambda: self_test(least=SandboxLevel.RLIMITS))
+    assert refused.level is SandboxLevel.NONE
+
+
+@pytest.mark.usefixtures("landlock")
+def test_landlock_lacks_what_its_table_says_and_nothing_else():
+    status = anyio.run(lambda: self_test(most=SandboxLevel.LANDLOCK))
+    assert status.level is SandboxLevel.LANDLOCK
+    failed = {probe.name for probe in status.probes if not probe.passed}
+    known = {name for name in LACKING[status.level] if name.partition("_cell_")[0] in installed()}
+    known |= {name for name in LACKING[status.level] if "_cell_" not in name}
+    assert failed == known
 
 
 def test_detection_here_is_quick():

@@ -24,7 +24,7 @@ from tests.cells.lab import status_of
 from tests.frontends.mcp_peer import Peer, has_sandbox
 from tests.net.servers import Server, ok, serving
 from tests.runtime.coded import ROOTS, tool, write_code
-from tests.sandbox.places import LEVELS
+from tests.sandbox.places import ALL_LEVELS
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def root(request: pytest.FixtureRequest, need: Any) -> str:
     return str(ROOTS[request.param])
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", ALL_LEVELS)
 @pytest.mark.req("S002-4", "S002-115")
 def test_the_command_line_calls_it(
     level: SandboxLevel, root: str, run: Run, api: Server, force: Force
@@ -110,7 +110,7 @@ def test_the_command_line_calls_it(
     assert err.endswith("Coin not found: dogecoinn\n")
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", ALL_LEVELS)
 @pytest.mark.req("S002-71", "S002-115")
 def test_a_client_of_mcp_calls_it(
     level: SandboxLevel, root: str, api: Server, force: Force

@@ -27,6 +27,7 @@ from skillhouse.sandbox import (
 from skillhouse.sandbox.interpreters import examine
 
 LEVELS = (SandboxLevel.CGROUP, SandboxLevel.RLIMITS)
+ALL_LEVELS = (*LEVELS, SandboxLevel.LANDLOCK)
 
 
 def launcher_at(level: SandboxLevel, need: Callable[[object, str], None], state: Path) -> Launcher:
@@ -43,6 +44,11 @@ def launcher_at(level: SandboxLevel, need: Callable[[object, str], None], state:
         status = SandboxStatus(level=level)
     need(status.level is level, f"no sandbox {level}: {'; '.join(status.reasons)}")
     return launcher_for(status, state=state)
+
+
+def has_namespaces(launcher: Launcher) -> bool:
+    """Whether a run has mounts, processes and a network of its own."""
+    return launcher.level is not SandboxLevel.LANDLOCK
 
 
 def skip_unlimited(launcher: Launcher) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from skillhouse.approval import Answer, ApprovalRequest, Unattended
 from skillhouse.permission import Layer, Rule
@@ -24,7 +25,11 @@ class Person:
 
 
 def house_at(
-    base: Path, *rules: Rule, person: Person | None = None, roots: Sequence[Path] = ()
+    base: Path,
+    *rules: Rule,
+    person: Person | None = None,
+    roots: Sequence[Path] = (),
+    sandbox: Literal["any", "bubblewrap"] = "any",
 ) -> Skillhouse:
     """Return a house in a project below `base`; without a person, every answer is no."""
     return Skillhouse(
@@ -32,4 +37,5 @@ def house_at(
         channel=person or Unattended(),
         layers=(Layer(name="user", rules=rules),),
         roots=roots,
+        sandbox=sandbox,
     )

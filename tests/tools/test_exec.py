@@ -19,6 +19,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
 from tests.runtime.places import make_places, write_skill
+from tests.sandbox.places import launcher_at
 from tests.tools.houses import Person, house_at
 
 # Left out of the fast part: it starts processes or tries every byte.
@@ -156,25 +157,25 @@ from tests.tools.houses import Person, house_at
 
 
 allow = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
-with house_at(Path(sys.argv[1]), allow) as house:
-    result = house.call_sync("exec", {"command": "touch", "params": ["made"]})
+with house_at(Path(sys.argv[1]), allow, sandbox=sys.argv[2]) as house:
+    result = house.call_sync("exec", {"command": sys.argv[3], "params": sys.argv[4:]})
 print(json.dumps([result.status, result.content]))
 """
 
 
-def test_without_a_sandbox_nothing_runs_and_the_hint_says_what_to_do(
-    tmp_path: Path, need: Any
-) -> None:
-    """The search for bubblewrap passes PATH over, so it is hidden in a mount namespace."""
+def without_bubblewrap(tmp_path: Path, need: Any, *words: str) -> tuple[str, str]:
+    """Return the status and content of a command where the search for bubblewrap finds nothing.
+
+    It passes PATH over, so the program is hidden in a mount namespace.
+    """
     need(BWRAP.exists(), "bubblewrap is somewhere else")
+    tmp_path.mkdir(exist_ok=True)
     empty = tmp_path / "empty"
     empty.touch()
     repository = Path(__file__).resolve().parents[2]
+    hiding = (str(BWRAP), "--dev-bind", "/", "/", "--ro-bind", str(empty), str(BWRAP))
     done = subprocess.run(
-        (
-            *(BWRAP, "--dev-bind", "/", "/", "--ro-bind", empty, BWRAP),
-            *(sys.executable, "-c", HIDDEN, tmp_path),
-        ),
+        (*hiding, sys.executable, "-c", HIDDEN, str(tmp_path), *words),
         cwd=repository,
         env={**os.environ, "PYTHONPATH": f"{repository / 'src'}{os.pathsep}{repository}"},
         capture_output=True,
@@ -182,10 +183,25 @@ def test_without_a_sandbox_nothing_runs_and_the_hint_says_what_to_do(
     )
     assert done.returncode == 0, done.stderr.decode()
     status, content = json.loads(done.stdout)
+    return status, content
+
+
+def test_without_a_sandbox_nothing_runs_and_the_hint_says_what_to_do(
+    tmp_path: Path, need: Any
+) -> None:
+    status, content = without_bubblewrap(tmp_path, need, "bubblewrap", "touch", "made")
     assert status in ("error", "denied")
     assert "bubblewrap is not installed" in content
     assert "apt-get install bubblewrap" in content
     assert not (tmp_path / "project/made").exists()
+
+
+def test_without_bubblewrap_a_command_runs_behind_landlock(tmp_path: Path, need: Any) -> None:
+    launcher_at(SandboxLevel.LANDLOCK, need, tmp_path)
+    assert without_bubblewrap(tmp_path, need, "any", "echo", "said") == ("ok", "said\n")
+    status, content = without_bubblewrap(tmp_path / "more", need, "any", "touch", "made")
+    assert status == "error"
+    assert "[sandbox level landlock: nothing can be made" in content
 
 
 ALLOW_WRITE = Rule(effect=Effect.ALLOW, action="write", pattern="*")

@@ -19,8 +19,8 @@ from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.interpreters import PROGRAM_PATH, interpreter
 from skillhouse.sandbox.profile import MIB, Limits, SandboxError
-from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
+from skillhouse.sandbox.shared_filter import alone_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
@@ -46,7 +46,7 @@ CPU_WEIGHT = 50
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnvironment:
     program: Path
-    """bubblewrap; for `SandboxLevel.CONTAINER` the interpreter that runs confine.py."""
+    """bubblewrap; without it, the interpreter that runs confine.py."""
     place: CgroupPlace | None
     limits: Limits
     call_filter: bytes
@@ -54,7 +54,7 @@ class CellEnvironment:
     cell_filter: bytes
     """For the process that makes each call's namespaces."""
     is_contained: bool = False
-    """True: the container is the outer boundary, and there are no namespaces."""
+    """True: there are no namespaces, as in a container or at the level `LANDLOCK`."""
 
     def guard(self, pause_seconds: Callable[[], float]) -> ProcessGuard:
         if self.place is None:
@@ -79,6 +79,8 @@ def cell_environment_for(status: SandboxStatus, limits: Limits) -> CellEnvironme
     make_room_for_descriptors()
     if status.level is SandboxLevel.CONTAINER:
         return _contained(limits)
+    if status.level is SandboxLevel.LANDLOCK:
+        return _behind_landlock(limits)
     around, program, place = capabilities_of(status)
     return CellEnvironment(
         program=program,
@@ -101,6 +103,22 @@ def _contained(limits: Limits) -> CellEnvironment:
             memory_bytes=min(limits.memory_bytes, CONTAINED_BYTES),
             file_bytes=min(limits.file_bytes, CONTAINED_FILE_BYTES),
         ),
+        call_filter=filter_program(machine, shared_objects=False),
+        cell_filter=alone_program(machine),
+        is_contained=True,
+    )
+
+
+def _behind_landlock(limits: Limits) -> CellEnvironment:
+    """Return what a container's cells are built from, with the limits of others.
+
+    This process stays dumpable: Landlock itself keeps a call from tracing what is outside of it.
+    """
+    machine = surroundings().machine
+    return CellEnvironment(
+        program=Path(interpreter()[0]),
+        place=None,
+        limits=dataclasses.replace(limits, seconds=float("inf")),
         call_filter=filter_program(machine, shared_objects=False),
         cell_filter=alone_program(machine),
         is_contained=True,

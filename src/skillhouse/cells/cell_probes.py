@@ -36,6 +36,7 @@ from skillhouse.sandbox.status import (
     ProbeResult,
     SandboxLevel,
     SandboxStatus,
+    holds,
     surroundings,
     unsupported_machine,
 )
@@ -65,12 +66,16 @@ def installed() -> tuple[Language, ...]:
 
 
 async def self_test(
-    *, most: SandboxLevel = SandboxLevel.CGROUP, languages: Sequence[Language] | None = None
+    *,
+    most: SandboxLevel = SandboxLevel.CGROUP,
+    least: SandboxLevel = SandboxLevel.LANDLOCK,
+    languages: Sequence[Language] | None = None,
 ) -> SandboxStatus:
     """Return the best level at which the sandbox and a cell of each language pass their probes.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        least: The weakest level that the operator accepts.
         languages: Those whose cells are probed, of the installed ones; None is all of them.
     """
     further = [
@@ -78,7 +83,7 @@ async def self_test(
         for language in installed()
         if languages is None or language in languages
     ]
-    return await level_probes.self_test(most=most, further=further)
+    return await level_probes.self_test(most=most, least=least, further=further)
 
 
 async def language_test(found: SandboxStatus, language: Language) -> SandboxStatus:
@@ -88,7 +93,7 @@ async def language_test(found: SandboxStatus, language: Language) -> SandboxStat
         probes = await level_probes.run_probes(launcher_for(found), (probe,))
     except (SandboxError, SandboxUnavailableError, RpcError, OSError, ValueError) as error:
         return SandboxStatus(level=SandboxLevel.NONE, reasons=(str(error),), hint=found.hint)
-    failed = [probe for probe in probes if not probe.passed]
+    failed = [probe for probe in probes if not holds(probe, found.level)]
     reasons = (
         *(f"{found.level}: {probe.name}: {probe.detail}" for probe in failed),
         *found.reasons,
@@ -121,7 +126,8 @@ async def contained_test() -> SandboxStatus:
         probes = await _probe_container()
     except (SandboxError, RpcError, OSError) as error:
         return _none(str(error))
-    if failed := tuple(f"{one.name}: {one.detail}" for one in probes if not one.passed):
+    failing = (one for one in probes if not holds(one, SandboxLevel.CONTAINER))
+    if failed := tuple(f"{one.name}: {one.detail}" for one in failing):
         return _none(*failed, probes=probes)
     reasons = ("no namespaces: the container is the outer boundary, as its operator says",)
     return SandboxStatus(level=SandboxLevel.CONTAINER, reasons=reasons, probes=probes)
@@ -145,6 +151,12 @@ async def _probe_language(language: Language, launcher: Launcher, place: Path) -
     Args:
         place: An empty directory, as the part of the host that the cell must not reach.
     """
+    if launcher.level is SandboxLevel.LANDLOCK and language == "python":
+        try:
+            failures = {"starts": "", **await _contained(launcher.level, place)}
+        except SandboxError as error:
+            failures = {"starts": str(error)}
+        return {f"{language}_cell_{name}": text for name, text in failures.items()}
     spec = _skill(place, language)
     mark = f"600.{secrets.randbelow(10**12):012}"
     executor = Executor(SandboxStatus(level=launcher.level), state=place / "state")
@@ -167,29 +179,38 @@ async def _probe_language(language: Language, launcher: Launcher, place: Path) -
 
 async def _probe_container() -> tuple[ProbeResult, ...]:
     with probe_directory() as place:
-        spec = _skill(place, "python", env={"SKILLHOUSE_PROBE": "declared"})
-        executor = Executor(SandboxStatus(level=SandboxLevel.CONTAINER), state=place / "state")
-        failures: dict[str, str] = {}
-        try:
-            with _bait(place) as bait:
-                more = {**bait, "skill": str(spec.directory), "executor": os.getpid()}
-                for tool, arguments in (("look_contained", more), ("left_contained", {})):
-                    done = await _call(executor, spec, tool, arguments)
-                    if done.kind != "ok":
-                        raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")
-                    failures |= _failures(done)
-            for tool, name, expected, seconds in (
-                ("memory", "memory_limited", "resource-limit", CALL_SECONDS),
-                ("spin", "time_limited", "timeout", 0.3),
-            ):
-                done = await _call(executor, spec, tool, {}, seconds=seconds)
-                failures[name] = "" if done.kind == expected else f"the call was {done.kind}"
-        finally:
-            with anyio.CancelScope(shield=True):
-                await executor.close()
-        if _was_written(bait):
-            failures["outside_unwritable"] = "a file arrived beside the skill"
-    return probe_results(failures)
+        return probe_results(await _contained(SandboxLevel.CONTAINER, place))
+
+
+async def _contained(level: SandboxLevel, place: Path) -> dict[str, str]:
+    """Return the failures in a cell without namespaces; SandboxError if it does not answer."""
+    spec = _skill(place, "python", env={"SKILLHOUSE_PROBE": "declared"})
+    executor = Executor(SandboxStatus(level=level), state=place / "state")
+    failures: dict[str, str] = {}
+    try:
+        with _bait(place) as bait:
+            more = {**bait, "skill": str(spec.directory), "executor": os.getpid()}
+            more["process"] = ["sleep", "0"]
+            for tool in ("look", "look_contained", "left", "left_contained"):
+                arguments = more if tool.startswith("look") else {}
+                done = await _call(executor, spec, tool, arguments)
+                if done.kind != "ok":
+                    raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")
+                found = _failures(done)
+                # One probe may be made by both; neither failure hides the other.
+                failures |= {name: failures.get(name) or text for name, text in found.items()}
+        for tool, name, expected, seconds in (
+            ("memory", "memory_limited", "resource-limit", CALL_SECONDS),
+            ("spin", "time_limited", "timeout", 0.3),
+        ):
+            done = await _call(executor, spec, tool, {}, seconds=seconds)
+            failures[name] = "" if done.kind == expected else f"the call was {done.kind}"
+    finally:
+        with anyio.CancelScope(shield=True):
+            await executor.close()
+    if _was_written(bait):
+        failures["outside_unwritable"] = "a file arrived beside the skill"
+    return failures
 
 
 def _skill(place: Path, language: Language, **options: Any) -> CellSpec:

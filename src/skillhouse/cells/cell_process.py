@@ -35,7 +35,7 @@ from skillhouse.cells.cell_environment import (
     places,
     scripts,
 )
-from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox import bubblewrap, scratch
 from skillhouse.sandbox.bubblewrap import CellView
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.interpreters import PROGRAM_PATH, default_python
@@ -293,7 +293,7 @@ class ContainerCell(CellProcess):
     def _settings_for(self, descriptor: int) -> str:
         limits, environment = self._environment.limits, self._environment
         skill = str(self._skill)
-        readable = [*_SYSTEM, *_READABLE, str(self._tree), *map(str, self._packages)]
+        readable = [*_SYSTEM, *_READABLE, *_DEVICES, str(self._tree), *map(str, self._packages)]
         readable += map(str, self._python.readable)
         settings: dict[str, Any] = {
             "parent": os.getpid(),
@@ -301,7 +301,6 @@ class ContainerCell(CellProcess):
             "place": str(self._place),
             "skill": skill,
             "path": PROGRAM_PATH,
-            "devices": _DEVICES,
             "alone": environment.cell_filter.hex(),
             "limits": [
                 (resource.RLIMIT_CORE, 0),
@@ -311,7 +310,8 @@ class ContainerCell(CellProcess):
             ],
         }
         if self._forks:
-            return json.dumps({**settings, "script": str(PYTHON_CELL), "readable": readable})
+            settings |= {"script": str(PYTHON_CELL), "scratch": scratch.__file__}
+            return json.dumps({**settings, "readable": readable})
         # Otherwise Node would resolve the links, and search other directories for packages.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
@@ -342,7 +342,7 @@ class ContainerCell(CellProcess):
                     self.gone.set()
 
     def _clear(self) -> None:
-        confine.remove(str(self._base))
+        scratch.remove(str(self._base))
 
     def _finished(self, status: int) -> None:
         stdout = self._output.tail(self._environment.limits.output_bytes)
@@ -363,8 +363,8 @@ class ContainerCell(CellProcess):
             # The files are in memory too: the container's /tmp is a tmpfs.
             _, memory = usage(process.pid, stop_at=self._environment.limits.processes)
             if looks % FILES_EVERY == 0:
-                count, size = confine.files_of(str(self._place))
-                if count > confine.FILES_MAX or size > self._environment.limits.file_bytes:
+                count, size = scratch.files_of(str(self._place))
+                if count > scratch.FILES_MAX or size > self._environment.limits.file_bytes:
                     self._stop("files")
             if memory > self._environment.limits.memory_bytes:
                 self._stop("memory")

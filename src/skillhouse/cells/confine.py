@@ -2,9 +2,7 @@
 
 Run as a script by `python -I -S`, with the standard library only: `confine.py SETTINGS`,
 a JSON object. Landlock (files, TCP, signals), two system call filters and limits confine the code:
-one process, no socket, its own directory to write. The core imports what counts and removes the
-files there: that tree may be deeper than a path can be long or than Python can recurse, and its
-modes may deny access.
+one process, no socket, its own directory to write, which scratch.py removes.
 """
 
 from __future__ import annotations
@@ -36,17 +34,14 @@ ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 HANDLED = ((3, 0x7FFF), (5, 0xFFFF))
 """The rights over files that exist from each version on; all are denied without a rule."""
 TCP, SCOPES = 3, 3  # Bind and connect; abstract sockets and signals.
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME = 1, 4, 15
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
 SECCOMP_MODE_FILTER = 2
-OWN_PID = 0x7FFFFFF1  # As in seccomp.py.
+PR_CAPBSET_DROP, LAST_CAPABILITY, CAPABILITY_VERSION = 24, 63, 0x20080522
+OWN_PID = 0x7FFFFFF1  # As in shared_filter.py.
+NAME = b"skillhouse-run"  # As in landlock_inside.py.
 OOM_SCORE = 800
 """When the container's memory is full, a cell goes before what runs it."""
-
-FILES_MAX = 2_000
-"""Files and directories that a cell's calls may have at one time."""
-DEPTH_MAX = 64
-"""Deepest nesting that is counted; a deeper one counts as too many files."""
-_OPEN = 0o700
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -112,8 +107,15 @@ def die_with(parent: int) -> None:
 def prepare(settings: Any) -> None:
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(OOM_SCORE))
-    die_with(settings["parent"])
+    checked(libc.prctl(PR_SET_NAME, NAME, 0, 0, 0), "prctl")
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+    for number in range(LAST_CAPABILITY + 1):
+        # Fails for those that the kernel does not have, and where we had none to begin with.
+        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
+    checked(libc.capset(header, bytes(24)), "capset")
+    # After the capabilities, whose loss clears it.
+    die_with(settings["parent"])
     # No process of the same user reads or writes its memory.
     checked(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
     for kind, value in settings["limits"]:
@@ -121,7 +123,7 @@ def prepare(settings: Any) -> None:
 
 
 def become_node(settings: Any) -> NoReturn:
-    restrict([*settings["readable"], *settings["devices"]], [settings["place"], "/dev/null"])
+    restrict(settings["readable"], [settings["place"], "/dev/null"])
     load_filter(bytes.fromhex(settings["alone"]))
     load_filter(bytes.fromhex(settings["seccomp"]))
     argv = settings["argv"]
@@ -142,9 +144,10 @@ def loaded(name: str, path: str) -> Any:
 
 def serve_python(settings: Any) -> None:
     cell = loaded("cell_python", settings["script"])
+    scratch = loaded("scratch", settings["scratch"])
     base = settings["place"]
     alone = bytes.fromhex(settings["alone"])
-    readable = [*settings["readable"], *settings["devices"]]
+    readable = settings["readable"]
 
     # Loaded by path, as it is in a cell: its types are not known here.
     class Contained(cell.Cell):  # type: ignore[misc,name-defined]
@@ -168,7 +171,7 @@ def serve_python(settings: Any) -> None:
 
         def end(self, descriptor: int) -> None:
             # The cell's end removes the rest, and no other call sees it.
-            remove(place_of(self.calls[descriptor][0]))
+            scratch.remove(place_of(self.calls[descriptor][0]))
             super().end(descriptor)
 
     def place_of(number: int) -> str:
@@ -181,115 +184,6 @@ def serve_python(settings: Any) -> None:
     os.environ.update({"PATH": settings["path"], "LANG": "C.UTF-8", "HOME": base})
     restrict(readable, [base, "/dev/null"])
     Contained(control, cell_settings).serve()
-
-
-def files_of(place: str) -> tuple[int, int]:
-    """Return the number of files below a directory, and their bytes; counting ends at FILES_MAX."""
-    totals = [0, 0]
-    try:
-        handle = _opened(place)
-    except OSError:
-        return (0, 0)
-    try:
-        _count(handle, DEPTH_MAX, totals)
-    finally:
-        os.close(handle)
-    return (totals[0], totals[1])
-
-
-def _count(handle: int, depth: int, totals: list[int]) -> None:
-    if not depth:
-        totals[0] = FILES_MAX + 1
-        return
-    with os.scandir(handle) as entries:
-        for entry in entries:
-            totals[0] += 1
-            if totals[0] > FILES_MAX:
-                return
-            try:
-                totals[1] += entry.stat(follow_symlinks=False).st_blocks * 512
-                if not entry.is_dir(follow_symlinks=False):
-                    continue
-                below = _opened(entry.name, handle)
-            except OSError:
-                continue  # It was removed meanwhile.
-            try:
-                _count(below, depth - 1, totals)
-            finally:
-                os.close(below)
-
-
-def remove(place: str) -> None:
-    """Remove a directory with its content, as far as possible.
-
-    Directories are moved up to the first level one by one, so that depth does not matter.
-    """
-    try:
-        top = _opened(place)
-    except OSError:
-        return
-    try:
-        waiting = os.listdir(top)
-        while waiting:
-            waiting += _emptied(top, waiting.pop())
-    finally:
-        os.close(top)
-    try:
-        os.rmdir(place)
-    except OSError:
-        return
-
-
-def _emptied(top: int, name: str) -> list[str]:
-    """Remove `name` in `top`, and return the new names of the directories in it."""
-    moved: list[str] = []
-    try:
-        if _is_unlinked(name, top):
-            return moved
-        handle = _opened(name, top)
-    except OSError:
-        return moved
-    try:
-        for below in os.listdir(handle):
-            try:
-                if not _is_unlinked(below, handle):
-                    # One that may not be written to cannot be moved.
-                    os.close(_opened(below, handle))
-                    fresh = f"moved-{os.urandom(8).hex()}"
-                    os.rename(below, fresh, src_dir_fd=handle, dst_dir_fd=top)
-                    moved.append(fresh)
-            except OSError:
-                continue
-        os.rmdir(name, dir_fd=top)
-    except OSError:
-        return moved
-    finally:
-        os.close(handle)
-    return moved
-
-
-def _is_unlinked(name: str, parent: int) -> bool:
-    try:
-        os.unlink(name, dir_fd=parent)
-    except IsADirectoryError:
-        return False
-    return True
-
-
-def _opened(name: str, parent: int | None = None) -> int:
-    """Return a descriptor of a directory, made readable and writable if need be.
-
-    Raises:
-        OSError: it is not a directory of ours.
-    """
-    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        if os.fstat(place).st_mode & _OPEN != _OPEN:
-            # Not by its name, which may belong to another file by now.
-            os.chmod(f"/proc/self/fd/{place}", _OPEN)
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
-    finally:
-        os.close(place)
 
 
 def main() -> None:

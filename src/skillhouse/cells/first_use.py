@@ -18,7 +18,11 @@ COMMANDS = "commands"
 
 
 async def needed_test(
-    kept: KeptTests, language: Language | None, *, before: SandboxStatus | None = None
+    kept: KeptTests,
+    language: Language | None,
+    *,
+    before: SandboxStatus | None = None,
+    least: SandboxLevel = SandboxLevel.LANDLOCK,
 ) -> SandboxStatus:
     """Return the level for commands, and for cells of a language; test only what is not kept.
 
@@ -26,14 +30,17 @@ async def needed_test(
         kept: The results of earlier processes.
         language: Of the code that is to run; None for commands only.
         before: What this process has tested already, whose level is not found again.
+        least: The weakest level that the operator accepts.
     """
     facts = kept.facts()
-    found = before or await detect(is_version_known=kept.has(facts))
+    found = before
+    if found is None:
+        found = await detect(least=least, is_version_known=kept.has_bubblewrap(facts))
     known = {} if found.level is SandboxLevel.NONE else kept.passed(facts, found.level)
     if before is None:
         if COMMANDS not in known:
             wanted = () if language is None else (language,)
-            tested = await cells.self_test(languages=wanted)
+            tested = await cells.self_test(least=least, languages=wanted)
             kept.keep(facts, tested.level, _parts(tested))
             return tested
         found = dataclasses.replace(found, probes=known[COMMANDS])

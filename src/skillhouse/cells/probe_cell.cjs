@@ -49,9 +49,14 @@ function network(told) {
 function leave([program, ...words]) {
   for (const place of SCRATCH) first([`${place}/${MARK}`], '', (name) => fs.writeFileSync(name, ''));
   globalThis[MARK] = true;
-  const child = spawn(program, words, { detached: true, stdio: 'ignore' });
-  child.on('error', () => {});
-  child.unref();
+  try {
+    const child = spawn(program, words, { detached: true, stdio: 'ignore' });
+    child.on('error', () => {});
+    child.unref();
+    return child.pid ? '' : 'no program can be started';
+  } catch (error) {
+    return `no program can be started: ${error.code}`;
+  }
 }
 
 exports.tools = {
@@ -60,9 +65,9 @@ exports.tools = {
       outside_unreadable: unreadable(told),
       outside_unwritable: unwritable(told),
       network_refused: await network(told),
+      existence_hidden: first([told.canary], 'could be seen', (name) => fs.statSync(name)),
     };
-    leave(told.process);
-    return said;
+    return { ...said, programs_startable: leave(told.process) };
   },
   left: () => {
     const found = SCRATCH.filter((place) => fs.existsSync(`${place}/${MARK}`));

@@ -44,14 +44,17 @@ def look(params: Any, context: Any) -> dict[str, str]:
         with contextlib.suppress(OSError):
             Path(place, MARK).touch()
     setattr(builtins, MARK, True)
-    with contextlib.suppress(OSError):
-        subprocess.Popen(
-            params["process"],
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    return results
+    return results | {"programs_startable": start(params["process"])}
+
+
+def start(argv: list[str]) -> str:
+    """Start a program that outlives the call, if it can; return "" if it did."""
+    nothing = subprocess.DEVNULL
+    try:
+        subprocess.Popen(argv, start_new_session=True, stdout=nothing, stderr=nothing)
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def outside_unreadable(params: Any) -> str:
@@ -74,6 +77,10 @@ def outside_unwritable(params: Any) -> str:
 def network_refused(params: Any) -> str:
     address = ("127.0.0.1", params["tcp"])
     return refused("reached the host", lambda: socket.create_connection(address, 1).close())
+
+
+def existence_hidden(params: Any) -> str:
+    return refused("could be seen", lambda: os.stat(params["canary"]))
 
 
 def left(params: Any, context: Any) -> dict[str, str]:
@@ -121,6 +128,8 @@ def look_contained(params: Any, context: Any) -> dict[str, str]:
         "variables_clean": "" if extra == {"SKILLHOUSE_PROBE"} else str(extra),
         "descriptors_clean": "" if descriptors == [3] else str(descriptors),
         "own_place_writable": use_own_place(),
+        "existence_hidden": existence_hidden(params),
+        "programs_startable": start(params["process"]),
     }
 
 
@@ -188,7 +197,7 @@ def use_own_place() -> str:
     return ""
 
 
-PROBES = (outside_unreadable, outside_unwritable, network_refused)
+PROBES = (outside_unreadable, outside_unwritable, network_refused, existence_hidden)
 tools = {
     "look": look,
     "left": left,

@@ -141,6 +141,7 @@ class GateFactory:
                 },
                 decide=self._decide,
                 scripts=self._enforcement.approvals.scripts,
+                has_namespaces=self._sandbox.expects_namespaces,
             ),
             toolbox.FetchTool(self._network),
             toolbox.WebSearchTool(self._network),
@@ -273,9 +274,13 @@ LOOK_SECONDS = 0.02
 class SandboxProvider:
     """Gives the launcher of commands, and the tested level for each language of skills' code."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(
+        self, state: Path, *, least: sandbox.SandboxLevel = sandbox.SandboxLevel.LANDLOCK
+    ) -> None:
+        """Make one; `least` is the weakest level that the operator accepts."""
         self._state = state
         self._kept = sandbox.KeptTests(state)
+        self._least = least
         self.tested: sandbox.SandboxStatus | None = None
         """What the self-test said; None before anything needed it."""
         self._languages: set[cells.Language | None] = set()
@@ -299,7 +304,9 @@ class SandboxProvider:
                 if self.tested is None or language not in self._languages:
                     before = self.tested
                     sandbox.watch_for_crashes().mark(self._state)
-                    self.tested = await cells.needed_test(self._kept, language, before=before)
+                    self.tested = await cells.needed_test(
+                        self._kept, language, before=before, least=self._least
+                    )
                     self._languages |= {None, language}
                     if self.tested.level is sandbox.SandboxLevel.NONE:
                         self._launcher = None
@@ -319,3 +326,12 @@ class SandboxProvider:
         if self._launcher is None:
             self._launcher = sandbox.launcher_for(status, state=self._state)
         return self._launcher
+
+    def expects_namespaces(self) -> bool:
+        """Whether commands will have mounts and a network of their own, as far as is known.
+
+        Until something was tested it is whether bubblewrap is installed.
+        """
+        if self.tested is None:
+            return sandbox.has_bubblewrap()
+        return self.tested.level is not sandbox.SandboxLevel.LANDLOCK

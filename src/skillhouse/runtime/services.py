@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.gates import GateFactory, SandboxProvider
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
-    from skillhouse.sandbox import SandboxStatus
+    from skillhouse.sandbox import SandboxLevel, SandboxStatus
 
 
 SANDBOX_STATE = "sandbox"
@@ -211,7 +211,14 @@ class Services:
     def sandbox(self) -> SandboxProvider:
         from skillhouse.runtime.gates import SandboxProvider
 
-        return SandboxProvider(self.config.state_directory / SANDBOX_STATE)
+        state = self.config.state_directory / SANDBOX_STATE
+        return SandboxProvider(state, least=self.least_sandbox)
+
+    @property
+    def least_sandbox(self) -> SandboxLevel:
+        """The weakest level of the sandbox that the configuration accepts."""
+        levels = sandbox.SandboxLevel
+        return levels.RLIMITS if self.config.sandbox == "bubblewrap" else levels.LANDLOCK
 
     @once
     def skill_code(self) -> SkillCode:
@@ -253,7 +260,8 @@ class Services:
 
     def expected_sandbox(self) -> SandboxStatus:
         """Return the sandbox that this machine should offer, without a self-test."""
-        return self.portal().call(sandbox.detect)
+        least = self.least_sandbox
+        return self.portal().call(lambda: sandbox.detect(least=least))
 
     def portal(self) -> toolbox.Portal:
         """Return the thread that runs calls from synchronous code, until `close_portal`."""

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.profile import fits as fits
+    from skillhouse.sandbox.status import LACKING as LACKING
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxLevel as SandboxLevel
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
+    from skillhouse.sandbox.status import has_bubblewrap as has_bubblewrap
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -29,10 +29,13 @@ from skillhouse.floor import (
 from skillhouse.floor.paths import write_atomically
 from skillhouse.sandbox.interpreters import PROGRAM_PATH, interpreter, own_python
 from skillhouse.sandbox.status import (
+    BUBBLEWRAP,
     SWITCHES,
     ProbeResult,
     SandboxLevel,
     find_program,
+    holds,
+    landlock_abi,
     surroundings,
 )
 
@@ -81,33 +84,26 @@ class KeptTests:
         except (OSError, ValueError, TypeError):
             return ""
 
-    def has(self, facts: str) -> bool:
-        """Whether anything is kept for these facts."""
-        return self._read(facts) is not None
+    def has_bubblewrap(self, facts: str) -> bool:
+        """Whether bubblewrap, as it is with these facts, has passed a test."""
+        kept = self._read(facts)
+        return kept is not None and kept.level in BUBBLEWRAP
 
     def passed(self, facts: str, level: SandboxLevel) -> Mapping[str, tuple[ProbeResult, ...]]:
-        """Return the parts whose probes all passed at that level, with the probes."""
+        """Return the parts that hold at that level, with their probes."""
         kept = self._read(facts)
         if kept is None or kept.level is not level or level is SandboxLevel.NONE:
             return {}
-        return {
-            name: tuple(probes)
-            for name, probes in kept.parts.items()
-            if probes and all(probe.passed for probe in probes)
-        }
+        return _holding(kept.parts, level)
 
     def keep(
         self, facts: str, level: SandboxLevel, parts: Mapping[str, Sequence[ProbeResult]]
     ) -> None:
-        """Keep what passed, unless something that it depends on has changed since `facts`.
+        """Keep what holds, unless something that it depends on has changed since `facts`.
 
         A directory that cannot be written keeps nothing: the next process tests.
         """
-        good = {
-            name: tuple(probes)
-            for name, probes in parts.items()
-            if probes and all(probe.passed for probe in probes)
-        }
+        good = _holding(parts, level)
         if not facts or not good or level is SandboxLevel.NONE or facts != self.facts():
             return
         made_ms = self._clock().running_ms
@@ -148,6 +144,16 @@ class KeptTests:
             os.unlink(one.path)
 
 
+def _holding(
+    parts: Mapping[str, Sequence[ProbeResult]], level: SandboxLevel
+) -> dict[str, tuple[ProbeResult, ...]]:
+    return {
+        name: tuple(probes)
+        for name, probes in parts.items()
+        if probes and all(holds(probe, level) for probe in probes)
+    }
+
+
 def _sealed(kept: _Kept) -> _Kept:
     rows = [
         [name, *([probe.name, probe.passed, probe.detail] for probe in probes)]
@@ -186,6 +192,7 @@ def _facts(boot: str) -> dict[str, object]:
         "boot": boot,
         "kernel": [machine.release, machine.version, machine.machine],
         "programs": [_identity(path) for path in paths],
+        "landlock": landlock_abi(),
         "code": sorted(_code()),
         "user": [
             line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +14,30 @@ from typing import Protocol
 
 import anyio
 
-from skillhouse.floor import PROTECTED_NAMES
-from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
-from skillhouse.sandbox.interpreters import PROGRAM_PATH
+from skillhouse.sandbox.landlock import LandlockLauncher
+from skillhouse.sandbox.landlock_inside import NAME
 from skillhouse.sandbox.mountpoints import Stash
-from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.process import Command, Run
-from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
+from skillhouse.sandbox.profile import Completed, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover, shield
+from skillhouse.sandbox.run_checks import (
+    census_of,
+    check_argv,
+    protected_paths,
+    resolved,
+    with_census,
+)
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of
+from skillhouse.sandbox.status import (
+    SandboxLevel,
+    SandboxStatus,
+    capabilities_of,
+    control_groups,
+    surroundings,
+)
 
 
 class Launcher(Protocol):
@@ -76,16 +86,11 @@ class BubblewrapLauncher:
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
     ) -> Completed:
         asked_at = time.monotonic()
-        _check_argv(argv)
-        profile, cwd = _resolved(profile, cwd)
+        check_argv(argv)
+        profile, cwd = resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
         profile = with_bridge(profile)
-        census = await _census(profile)
-        protected = [
-            path
-            for path in profile.protected
-            if path in profile.hidden or not profile.opened.frees(path)
-        ]
+        census = await census_of(profile)
         guard = self._guard(profile)
         async with AsyncExitStack() as shielded:
             covers: dict[str, MountCover] = {}
@@ -93,7 +98,7 @@ class BubblewrapLauncher:
             async def prepare() -> None:
                 mounts = shield(
                     str(profile.workspace),
-                    protected,
+                    protected_paths(profile),
                     stash=self._stash,
                     hidden=profile.hidden,
                     census=census,
@@ -108,10 +113,7 @@ class BubblewrapLauncher:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
         started = None if run.began_at is None else run.began_at - asked_at
-        done = dataclasses.replace(done, start_seconds=started)
-        if census is None:
-            return done
-        return dataclasses.replace(done, changes=tuple(census.changes), notes=tuple(census.notes))
+        return with_census(dataclasses.replace(done, start_seconds=started), census)
 
     def _guard(self, profile: SandboxProfile) -> ProcessGuard:
         if self._place is None:
@@ -141,53 +143,6 @@ class BubblewrapLauncher:
         )
 
 
-async def _census(profile: SandboxProfile) -> Census | None:
-    if profile.paths is None:
-        return None
-    always = {*PROTECTED_NAMES} & {*profile.protected}
-    shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
-    census = Census(
-        str(profile.workspace),
-        profile.paths,
-        profile.opened,
-        profile.below.directories if profile.below else {},
-        is_shielded=lambda name: shielded.fullmatch(name.casefold()) is not None,
-    )
-    await in_thread(census.take)
-    return census
-
-
-def _check_argv(argv: Sequence[str]) -> None:
-    if not argv or not argv[0]:
-        raise SandboxError("exec-empty", "expected a program and its arguments, got nothing")
-    if any("\0" in part for part in argv):
-        raise SandboxError("exec-nul", "expected arguments without NUL")
-    program = argv[0]
-    if "/" in program or program in (".", ".."):
-        message = f"expected a program's plain name, got a path: {program!r}"
-        raise SandboxError("exec-path", message)
-    if shutil.which(program, path=PROGRAM_PATH) is None:
-        message = f"no program {program!r} in {PROGRAM_PATH}"
-        raise SandboxError("exec-not-found", message)
-
-
-def _resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
-    try:
-        resolved = dataclasses.replace(
-            profile,
-            workspace=profile.workspace.resolve(strict=True),
-            readable=tuple(path.resolve(strict=True) for path in profile.readable),
-        )
-        directory = cwd.resolve(strict=True)
-    except OSError as error:
-        place = os.fsdecode(error.filename or "")
-        raise SandboxError("place-missing", f"expected a directory: {place}") from error
-    for name, value in profile.environment.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise SandboxError("environment-refused", f"expected a variable's name: {name!r}")
-    return resolved, directory
-
-
 def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launcher:
     """Return a launcher of the level that `detect` or `self_test` found.
 
@@ -198,6 +153,8 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
     Raises:
         SandboxUnavailableError: no level works.
     """
+    if status.level is SandboxLevel.LANDLOCK:
+        return LandlockLauncher(surroundings().machine, place=control_groups(status))
     around, program, place = capabilities_of(status)
     return BubblewrapLauncher(
         program,
@@ -209,11 +166,12 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
 
 
 _PROC = Path("/proc")
-_COMM = "bwrap"
+_COMMS = ("bwrap", NAME.decode())
+"""Names of the processes that hold a run: bubblewrap, or our own supervisor."""
 
 
 def kill_sandboxes(pid: int, shown_in: Path) -> int:
-    """Kill each bubblewrap that another process started, with all inside; return their number.
+    """Kill each sandbox that another process started, with all inside; return their number.
 
     Nothing is killed unless the process has a file `PID-…` of that directory open: in another
     container the number may belong to an unrelated process.
@@ -226,7 +184,8 @@ def kill_sandboxes(pid: int, shown_in: Path) -> int:
             handle = os.pidfd_open(int(place.name))
             try:
                 # Looked at while the handle is held, so the number is not another process's by now.
-                if _parent_and_name(place) == (pid, _COMM):
+                parent, name = _parent_and_name(place)
+                if parent == pid and name in _COMMS:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
                     killed += 1
             finally:

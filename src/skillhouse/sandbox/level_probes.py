@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import secrets
 import socket
 import tempfile
@@ -27,12 +28,15 @@ from skillhouse.sandbox.profile import (
     SandboxUnavailableError,
 )
 from skillhouse.sandbox.status import (
+    BUBBLEWRAP,
     CELL_STARTS,
     NAMESPACE_HINT,
     ProbeResult,
     SandboxLevel,
     SandboxStatus,
     detect,
+    detect_landlock,
+    holds,
 )
 
 Probe = Callable[[Launcher, Path], Awaitable[Mapping[str, str]]]
@@ -61,37 +65,62 @@ except OSError:
 
 
 async def self_test(
-    *, most: SandboxLevel = SandboxLevel.CGROUP, further: Sequence[Probe] = ()
+    *,
+    most: SandboxLevel = SandboxLevel.CGROUP,
+    least: SandboxLevel = SandboxLevel.LANDLOCK,
+    further: Sequence[Probe] = (),
 ) -> SandboxStatus:
     """Return the best level whose probes all pass, in files of its own that it removes.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        least: The weakest level that the operator accepts.
         further: Probes of code that is built on the sandbox, such as cells.
     """
-    status = await detect(most=most)
-    reasons: tuple[str, ...] = ()
-    probes: tuple[ProbeResult, ...] = ()
-    hint = status.hint
-    while status.level is not SandboxLevel.NONE:
-        try:
-            probes = await _probe(launcher_for(status), further)
-        except (SandboxError, SandboxUnavailableError, OSError, ValueError) as error:
-            hint = NAMESPACE_HINT if "namespace" in str(error) or "uid map" in str(error) else hint
-            return SandboxStatus(level=SandboxLevel.NONE, reasons=(*reasons, str(error)), hint=hint)
-        failed = [probe for probe in probes if not probe.passed]
-        reasons += tuple(f"{status.level}: {probe.name}: {probe.detail}" for probe in failed)
-        if all(probe.name.endswith(CELL_STARTS) for probe in failed):
-            # No code of such a language is run (`Executor`); all else holds.
-            reasons += status.reasons
-            return SandboxStatus(level=status.level, reasons=reasons, probes=probes, hint=hint)
-        if status.level is SandboxLevel.CGROUP and {probe.name for probe in failed} <= LIMIT_PROBES:
-            status = await detect(most=SandboxLevel.RLIMITS)
-            hint = status.hint
-            continue
-        hint = hint or HOLE_HINT
-        return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, probes=probes, hint=hint)
-    return dataclasses.replace(status, reasons=(*reasons, *status.reasons), probes=probes)
+    status = await detect(most=most, least=least)
+    tried: tuple[str, ...] = ()
+    while True:
+        found, is_final = await _tested(status, further)
+        if found.level is not SandboxLevel.NONE or is_final:
+            return dataclasses.replace(found, reasons=(*tried, *found.reasons))
+        tried += tuple(reason for reason in found.reasons if reason not in tried)
+        if status.level is SandboxLevel.CGROUP and _only_limits(found):
+            status = await detect(most=SandboxLevel.RLIMITS, least=least)
+        elif status.level in BUBBLEWRAP and least is SandboxLevel.LANDLOCK:
+            status = await detect_landlock(dataclasses.replace(found, reasons=()))
+        else:
+            return dataclasses.replace(found, reasons=tried)
+
+
+def _only_limits(found: SandboxStatus) -> bool:
+    failed = {probe.name for probe in found.probes if not probe.passed}
+    return bool(failed) and failed <= LIMIT_PROBES
+
+
+async def _tested(status: SandboxStatus, further: Sequence[Probe]) -> tuple[SandboxStatus, bool]:
+    """Return the status with the results of its level's probes, of level NONE if one fails.
+
+    True: no other level is to be tried.
+    """
+    if status.level is SandboxLevel.NONE:
+        return status, True
+    try:
+        probes = await _probe(launcher_for(status), further)
+    except (SandboxError, SandboxUnavailableError, OSError, ValueError) as error:
+        is_about = "namespace" in str(error) or "uid map" in str(error)
+        hint = NAMESPACE_HINT if is_about else status.hint
+        none = SandboxStatus(level=SandboxLevel.NONE, reasons=(str(error),), hint=hint)
+        return none, False
+    failed = [probe for probe in probes if not holds(probe, status.level)]
+    reasons = tuple(f"{status.level}: {probe.name}: {probe.detail}" for probe in failed)
+    if all(probe.name.endswith(CELL_STARTS) for probe in failed):
+        # No code of such a language is run (`Executor`); all else holds.
+        reasons += status.reasons
+        return dataclasses.replace(status, reasons=reasons, probes=probes), True
+    hint = status.hint or HOLE_HINT
+    none = SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, probes=probes, hint=hint)
+    # A hole in one level says nothing good about a weaker one, but for control groups' limits.
+    return none, not (status.level is SandboxLevel.CGROUP and _only_limits(none))
 
 
 async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeResult, ...]:
@@ -158,12 +187,15 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
     (workspace / ".git" / "hooks").mkdir(parents=True)
     (workspace / ".git" / "config").touch()
     (workspace / ".env").write_text("secret")
+    (workspace / "directory").mkdir()
+    (workspace / "directory" / "program").touch()
     before = _names(workspace)
     canary = place / f"canary-{secrets.token_hex(8)}"
     canary.write_text("secret")
     outside = place / "outside"
     with _listeners(workspace) as (told, datagrams):
         told |= {"canary": str(canary), "canary_name": canary.name, "outside": str(outside)}
+        told |= {"process": os.getpid(), "has_namespaces": launcher.level in BUBBLEWRAP}
         script = Path(__file__).with_name("probe_script.py").read_text(encoding="utf-8")
         output = await _python(
             launcher,
@@ -181,11 +213,18 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
             failures["udp_refused"] = "a datagram reached the host"
     if outside.exists():
         failures["outside_unwritable"] = "a file arrived beside the workspace"
-    if (workspace / "written").read_text() != "written":
+    if _text(workspace / "directory" / "renamed") != "written":
         failures["workspace_writable"] = "nothing arrived in the workspace"
-    if _names(workspace) - {"written", "s"} != before:
+    if _names(workspace) - {"written", "directory/renamed", "s"} != before:
         failures["protected_unwritable"] = "a protected path was made or left"
     return dict(failures)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _names(workspace: Path) -> set[str]:

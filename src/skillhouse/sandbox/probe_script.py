@@ -10,7 +10,9 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +20,13 @@ from typing import Any
 
 CLONE_NEWUSER = 0x10000000
 PTRACE_NUMBER = {"x86_64": 101, "aarch64": 117}
-NAMES = {"PATH", "HOME", "LANG", "SKILLHOUSE_PROBE", "PWD", "LC_CTYPE"}
-"""Allowed variables; the shell and Python set the last two."""
+NAMES = {"PATH", "HOME", "LANG", "SKILLHOUSE_PROBE", "PWD", "LC_CTYPE", "SHLVL", "_"}
+"""Allowed variables; shells and Python set the last four."""
+MORE_NAMES = {"TMPDIR", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_COUNT"}
+MORE_NAMES |= {"GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"}
+"""Where nothing can be mounted, these replace mounts."""
+PR_GET_SECCOMP, PR_CAPBSET_READ, PR_GET_NO_NEW_PRIVS = 21, 23, 39
+CAPABILITY_VERSION = 0x20080522
 
 
 def main() -> None:
@@ -50,8 +57,34 @@ def outside_unwritable(told: Any) -> str:
     return _succeeds(f"{kernel} could be opened", lambda: kernel.open("r+b", buffering=0).close())
 
 
+def existence_hidden(told: Any) -> str:
+    return _succeeds("could be seen", lambda: os.stat(told["canary"]))
+
+
 def workspace_writable(told: Any) -> str:
+    Path("directory", "written").write_text("written")
+    os.rename("directory/written", "directory/renamed")
+    return ""
+
+
+def workspace_top_writable(told: Any) -> str:
     Path("written").write_text("written")
+    return ""
+
+
+def modes_settable(told: Any) -> str:
+    os.chmod("directory/program", 0o700)
+    return ""
+
+
+def tmp_writable(told: Any) -> str:
+    Path("/tmp/skillhouse-probe-own").write_text("own")  # noqa: S108 - the sandbox's own.
+    return ""
+
+
+def loopback_usable(told: Any) -> str:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
     return ""
 
 
@@ -85,17 +118,75 @@ def unix_refused(told: Any) -> str:
 
 
 def processes_hidden(told: Any) -> str:
-    seen = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    if len(seen) > 4:
-        return f"{len(seen)} processes are visible"
+    process = told["process"]
+    with contextlib.suppress(OSError):
+        seen = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        if len(seen) > 4:
+            return f"{len(seen)} processes are visible"
+    for name in ("environ", "cmdline", "maps", "cwd"):
+        place = f"/proc/{process}/{name}"
+        action = lambda: os.readlink(place) if name == "cwd" else Path(place).read_bytes()  # noqa: B023, E731
+        # In a process namespace of its own the number may be a process of this run.
+        if not told["has_namespaces"] and (said := _succeeds("of the host could be read", action)):
+            return f"{name} {said}"
     return ""
 
 
+def signals_refused(told: Any) -> str:
+    if told["has_namespaces"]:
+        return ""
+    return _succeeds("the host's process could be signalled", lambda: os.kill(told["process"], 0))
+
+
+def limits_unchanged(told: Any) -> str:
+    if told["has_namespaces"]:
+        return ""
+    # Where they succeed, they change nothing of account.
+    limits = (resource.RLIMIT_CORE, (0, 0))
+    for action in (
+        lambda: resource.prlimit(told["process"], *limits),
+        lambda: os.setpriority(os.PRIO_PROCESS, told["process"], os.getpriority(0, 0)),
+        lambda: os.sched_setaffinity(told["process"], os.sched_getaffinity(0)),
+    ):
+        if said := _succeeds("a limit or priority of the host's process could be set", action):
+            return said
+    return ""
+
+
+def outside_unchanged(told: Any) -> str:
+    """Owners, modes and times: what needs no right to write."""
+    for action in (
+        lambda: os.chmod(told["canary"], 0o644),
+        lambda: os.utime(told["canary"], (1, 1)),
+        lambda: os.utime(told["canary"]),
+        lambda: os.setxattr(told["canary"], "user.probe", b"x"),
+        lambda: os.truncate(told["canary"], 0),
+        lambda: os.chmod(".git/config", 0o700),
+    ):
+        if said := _succeeds("a file's mode, times or attributes could be changed", action):
+            return said
+    return ""
+
+
+def shared_memory_refused(told: Any) -> str:
+    if told["has_namespaces"]:
+        return ""
+    library = ctypes.CDLL(None, use_errno=True)
+    made = library.shmget(0, 4096, 0o1600)  # IPC_PRIVATE, IPC_CREAT.
+    if made < 0:
+        return ""
+    library.shmctl(made, 0, None)  # IPC_RMID
+    return "System V memory of the host could be made"
+
+
 def environment_clean(told: Any) -> str:
-    if extra := set(os.environ) - NAMES:
+    allowed = NAMES if told["has_namespaces"] else NAMES | MORE_NAMES
+    if extra := set(os.environ) - allowed:
         return f"unexpected variables: {len(extra)}"
     if os.environ.get("SKILLHOUSE_PROBE") != "declared":
         return "a declared variable is missing"
+    if not told["has_namespaces"]:
+        return _succeeds("the first process reveals the host", Path("/proc/1/environ").read_bytes)
     leaked = Path("/proc/1/environ").read_bytes() + Path("/proc/1/cmdline").read_bytes()
     if told["canary_name"].encode() in leaked.split(b"\0")[0] or b"=" in leaked.split(b"--")[0]:
         return "the first process reveals the host"
@@ -105,9 +196,12 @@ def environment_clean(told: Any) -> str:
 
 
 def descriptors_closed(told: Any) -> str:
-    # Listing them takes one more.
-    open_ = sorted(int(name) for name in os.listdir("/proc/self/fd"))
-    return "" if open_ in ([0, 1, 2], [0, 1, 2, 3]) else f"open descriptors: {open_}"
+    open_ = []
+    for number in range(1024):
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            open_.append(number)
+    return "" if open_ == [0, 1, 2] else f"open descriptors: {open_}"
 
 
 def namespaces_refused(told: Any) -> str:
@@ -119,12 +213,16 @@ def calls_refused(told: Any) -> str:
     library = ctypes.CDLL(None, use_errno=True)
     if library.syscall(PTRACE_NUMBER[os.uname().machine], 0, 0, 0, 0) == 0:
         return "ptrace is allowed"
-    state = dict(
-        line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines()
-    )
-    expected = {"CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"}
-    wrong = [name for name, value in expected.items() if state.get(name) != value]
-    return f"not as it should be: {', '.join(wrong)}" if wrong else ""
+    bounding = [number for number in range(64) if library.prctl(PR_CAPBSET_READ, number) == 1]
+    header, values = struct.pack("=Ii", CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
+    wrong = {
+        "CapBnd": bool(bounding),
+        "CapEff": library.capget(header, values) != 0 or any(values.raw),
+        "NoNewPrivs": library.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1,
+        "Seccomp": library.prctl(PR_GET_SECCOMP) != 2,
+    }
+    named = ", ".join(name for name, is_wrong in wrong.items() if is_wrong)
+    return f"not as it should be: {named}" if named else ""
 
 
 def _succeeds(message: str, action: Callable[[], object]) -> str:
@@ -143,12 +241,21 @@ def _connect(address: str) -> None:
 PROBES: tuple[Callable[[Any], str], ...] = (
     outside_unreadable,
     outside_unwritable,
+    outside_unchanged,
+    existence_hidden,
     workspace_writable,
+    workspace_top_writable,
+    modes_settable,
+    tmp_writable,
     protected_unwritable,
     tcp_refused,
     udp_refused,
     unix_refused,
+    loopback_usable,
     processes_hidden,
+    signals_refused,
+    limits_unchanged,
+    shared_memory_refused,
     environment_clean,
     descriptors_closed,
     namespaces_refused,

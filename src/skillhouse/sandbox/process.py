@@ -15,7 +15,6 @@ import signal
 import subprocess
 import time
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
@@ -32,110 +31,8 @@ import anyio
 from skillhouse.floor.crash_cleanup import SANDBOX_NAME, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import ProcessGuard
+from skillhouse.sandbox.pipes import CHUNK, Pipes
 from skillhouse.sandbox.profile import Completed, Limits, SandboxError
-
-CHUNK = 65_536
-"""Bytes of one read or write: the capacity of a pipe (pipe(7))."""
-
-
-class Pipes:
-    def __init__(self) -> None:
-        self._ours: dict[str, int] = {}
-        self._theirs: list[int] = []
-
-    def to_child(self, name: str) -> int:
-        theirs, ours = os.pipe()
-        return self._keep(name, ours, theirs)
-
-    def from_child(self, name: str) -> int:
-        ours, theirs = os.pipe()
-        return self._keep(name, ours, theirs)
-
-    def _keep(self, name: str, ours: int, theirs: int) -> int:
-        os.set_blocking(ours, False)
-        self._ours[name] = ours
-        self._theirs.append(theirs)
-        return theirs
-
-    def filled(self, data: bytes) -> int:
-        if len(data) > CHUNK // 2:
-            return self._in_memory(data)
-        theirs, ours = os.pipe()
-        self._theirs.append(theirs)
-        try:
-            os.write(ours, data)
-        finally:
-            os.close(ours)
-        return theirs
-
-    def _in_memory(self, data: bytes) -> int:
-        """Return the descriptor of a file in memory: more than a pipe is sure to hold."""
-        theirs = os.memfd_create("data", os.MFD_CLOEXEC)
-        self._theirs.append(theirs)
-        with os.fdopen(theirs, "wb", closefd=False) as file:
-            file.write(data)
-        os.lseek(theirs, 0, os.SEEK_SET)
-        return theirs
-
-    def adopt(self, name: str, descriptor: int) -> int:
-        self._ours[name] = descriptor
-        return descriptor
-
-    def close_theirs(self) -> None:
-        """Close the child's ends in this process, after the child has inherited them."""
-        while self._theirs:
-            os.close(self._theirs.pop())
-
-    def close(self, name: str) -> None:
-        if (descriptor := self._ours.pop(name, None)) is not None:
-            os.close(descriptor)
-
-    def close_all(self) -> None:
-        self.close_theirs()
-        for name in tuple(self._ours):
-            self.close(name)
-
-    def ours(self, name: str) -> int:
-        return self._ours[name]
-
-    def is_open(self, name: str) -> bool:
-        return name in self._ours
-
-    async def send(self, name: str, data: bytes) -> None:
-        """Write `data` and close; a child that has stopped reading is no error."""
-        rest = memoryview(data)
-        with contextlib.suppress(BrokenPipeError):
-            while rest:
-                try:
-                    rest = rest[os.write(self._ours[name], rest[:CHUNK]) :]
-                except BlockingIOError:
-                    await anyio.wait_writable(self._ours[name])
-        self.close(name)
-
-    def begin(self, name: str, data: bytes) -> bytes:
-        """Write what an empty pipe takes at once, and return the rest, which `send` may write."""
-        with contextlib.suppress(BrokenPipeError, BlockingIOError):
-            data = data[os.write(self._ours[name], data[:CHUNK]) :]
-        return data
-
-    async def chunks(self, name: str) -> AsyncIterator[bytes]:
-        """Yield the child's output until all copies of the other end are closed."""
-        descriptor = self._ours[name]
-        while True:
-            await anyio.wait_readable(descriptor)
-            with contextlib.suppress(BlockingIOError):
-                chunk = os.read(descriptor, CHUNK)
-                if not chunk:
-                    return
-                yield chunk
-
-    def rest(self, name: str) -> bytes:
-        data = bytearray()
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._ours[name], CHUNK):
-                data += chunk
-        return bytes(data)
-
 
 GRACE_SECONDS = 0.5
 """Longest wait for the end of the output of killed processes."""
@@ -158,6 +55,13 @@ class Command:
     """Makes the options of what is inside from the descriptors of `files`."""
     inherited: tuple[int, ...] = ()
     """Descriptors that the program inherits; the caller closes its own copies."""
+    script: tuple[str, ...] = ()
+    """Words after the program, before its options: those of an interpreter."""
+
+    @property
+    def first_word(self) -> str:
+        """The program, or for bubblewrap the name by which one that we left is found."""
+        return str(self.program) if self.script else f"{SANDBOX_NAME}{owner_name()}"
 
 
 class Run:
@@ -233,7 +137,7 @@ class Run:
         watch_for_crashes().start()
         process = self._guard.start(
             lambda: subprocess.Popen(
-                (f"{SANDBOX_NAME}{owner_name()}", "--args", str(options), "--", *command.argv),
+                (command.first_word, *command.script, "--args", str(options), "--", *command.argv),
                 executable=command.program,
                 stdin=pipes.to_child("stdin") if is_fed else subprocess.DEVNULL,
                 stdout=pipes.from_child("stdout"),
@@ -378,7 +282,7 @@ class Run:
             # code says, so this is never taken for an answer of the program.
             message = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
             message = " ".join(message.split()) or "no message"
-            raise SandboxError("sandbox-failed", f"bubblewrap did not start the program: {message}")
+            raise SandboxError("sandbox-failed", f"the sandbox did not start: {message}")
         is_signal = code is not None and SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_MAX
         return Completed(
             exit_code=None if is_signal else code,

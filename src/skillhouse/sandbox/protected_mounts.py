@@ -75,7 +75,7 @@ async def shield(
     workspace: str,
     protected: Iterable[str],
     *,
-    stash: Stash,
+    stash: Stash | None,
     hidden: Iterable[str] = (),
     census: Census | None = None,
     below: CoveredPaths | None = None,
@@ -85,6 +85,7 @@ async def shield(
     Args:
         workspace: Real path of the directory.
         protected: Paths relative to it; a name with `*` means those that exist.
+        stash: Makes the placeholders; None where nothing is mounted, so that none are needed.
         hidden: More of them, that cannot be read either.
         census: What acts later there, as it was before the run; checked after it.
         below: What `covered_paths` found further down; without it, it is asked.
@@ -105,8 +106,9 @@ async def shield(
                 if census is not None:
                     _take_in(mounts, census, frozenset(hidden))
                 _drop_covered(mounts)
-                stash.record(workspace, mounts.missing)
-                _place(mounts.missing, stash)
+                if stash is not None:
+                    stash.record(workspace, mounts.missing)
+                    _place(mounts.missing, stash)
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
                 raise SandboxError("protect-failed", message) from error
@@ -117,7 +119,8 @@ async def shield(
                 if census is not None:
                     census.check()
             finally:
-                _tidy(handle, mounts.missing, stash)
+                if stash is not None:
+                    _tidy(handle, mounts.missing, stash)
     finally:
         os.close(handle)
 

@@ -4,9 +4,7 @@ Everything is allowed but what reaches past the namespaces or widens the kernel'
 (reference/security.md 1.4). The rules of the program are checked by the kernel when bubblewrap
 loads it; a wrong one ends the run before it starts.
 
-`alone_program` is for a hardened container, where no namespace can be made and code shares process
-numbers and user with what runs it: a call is one process that makes no other one, opens no socket
-and touches no process but itself. The kernel takes the stricter answer of both programs.
+Where no namespace can be made, a second program is loaded too (shared_filter.py).
 """
 
 from __future__ import annotations
@@ -127,6 +125,16 @@ _SHARED_OBJECTS: Mapping[str, _Numbers] = {
     "semget": (64, 190),
     "msgget": (68, 186),
     "mq_open": (240, 180),
+    # And what others made is reached by its number alone.
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_unlink": (241, 181),
 }
 _ABSENT: Mapping[str, _Numbers] = {"clone3": (435, 435), "openat2": (437, 437)}
 """Answered with ENOSYS, so that libraries fall back to calls whose arguments can be looked at."""
@@ -147,69 +155,6 @@ _OPEN_ARGUMENTS: Mapping[str, tuple[int | None, int | None, int]] = {
     "openat": (257, 56, 2),
 }
 """name: (x86_64, aarch64, place of the flags); the mode follows the flags."""
-OWN_PID = 0x7FFFFFF1
-"""Placeholder in the program for the id of the process that loads it; no process has it."""
-_CLONE_THREAD = 0x00010000
-_SET_DEATH_SIGNAL = 1
-_REFUSED_ALONE: Mapping[str, _Numbers] = {
-    # What makes processes: a call that has one process leaves nothing behind.
-    "fork": (57, None),
-    "vfork": (58, None),
-    # What acts on other processes of the same user.
-    "tkill": (200, 130),
-    "pidfd_open": (434, 434),
-    "pidfd_send_signal": (424, 424),
-    "process_madvise": (440, 440),
-    "process_mrelease": (448, 448),
-    "setpriority": (141, 140),
-    "ioprio_set": (251, 30),
-    "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119),
-    "sched_setattr": (314, 274),
-    "sched_setaffinity": (203, 122),
-    # What holds memory that no look at a process shows.
-    "memfd_create": (319, 279),
-    # What hands descriptors over: those on their way are counted for the user, and when they are
-    # too many, no process of the same user hands any over.
-    "sendmsg": (46, 211),
-    "sendmmsg": (307, 269),
-    # What changes files past Landlock, which knows no owners, modes, times and attributes: the
-    # skill's own tree belongs to the same user, and the next call would see it.
-    "chmod": (90, None),
-    "fchmod": (91, 52),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "chown": (92, None),
-    "lchown": (94, None),
-    "fchown": (93, 55),
-    "fchownat": (260, 54),
-    "utime": (132, None),
-    "utimes": (235, None),
-    "futimesat": (261, None),
-    "utimensat": (280, 88),
-    "setxattr": (188, 5),
-    "lsetxattr": (189, 6),
-    "fsetxattr": (190, 7),
-    "removexattr": (197, 14),
-    "lremovexattr": (198, 15),
-    "fremovexattr": (199, 16),
-    "setxattrat": (463, 463),
-    "removexattrat": (466, 466),
-}
-_ON_ITSELF: Mapping[str, _Numbers] = {
-    "kill": (62, 129),
-    "tgkill": (234, 131),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-}
-"""Their first argument has to be the caller's own number: `abort` and `raise` do that."""
-_FCNTL_REFUSED = (8, 10, 15, 1024, 1026)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX, by which the kernel sends any signal to any process of the
-user (Landlock keeps that off from Linux 6.12 on); F_SETLEASE and F_NOTIFY, which hold up others who
-open a file."""
-_IOCTL_REFUSED = (0x8901, 0x8902, 0x40086602, 0x401C5820, 0x40806685)
-"""FIOSETOWN and SIOCSPGRP, likewise; FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_ENABLE_VERITY,
-which change attributes of a file that is open for reading."""
 _EXAMINED: Mapping[str, tuple[int, int]] = {
     # Calls of which some arguments are refused.
     "clone": (56, 220),
@@ -271,29 +216,6 @@ def program(
     return _assembled(code)
 
 
-def alone_program(machine: str) -> bytes:
-    """Return the second filter, in which `OWN_PID` is to be replaced where it is loaded.
-
-    >>> struct.pack("=I", OWN_PID) in alone_program("x86_64")
-    True
-    """
-    column, number_of = _columns(machine)
-    code = _start(machine)
-    code += _refuse(_numbers(_REFUSED_ALONE, column), errno.EPERM)
-    # All families: no namespace keeps this network away.
-    code += _refuse([number_of["socket"]], errno.EAFNOSUPPORT)
-    code += _first_argument(number_of["clone"], (_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD))
-    for number in _numbers(_ON_ITSELF, column):
-        code += _first_argument(number, (_JUMP_EQUAL, 1, 0, OWN_PID))
-    own = ((_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, OWN_PID))
-    code += _first_argument(number_of["prlimit64"], *own)
-    code += _call(number_of["fcntl"], _one_of(1, _FCNTL_REFUSED))
-    code += _call(number_of["ioctl"], _one_of(1, _IOCTL_REFUSED))
-    # The kernel's promise that a call ends with what runs it is not the call's to take back.
-    code += _first_argument(number_of["prctl"], (_JUMP_EQUAL, 0, 1, _SET_DEATH_SIGNAL))
-    return _assembled(code)
-
-
 def _columns(machine: str) -> tuple[int, Mapping[str, int]]:
     column = {name: place for place, name in enumerate(ARCHITECTURES)}[machine]
     return column, {name: row[column] for name, row in _EXAMINED.items()}
@@ -345,10 +267,6 @@ def _call(number: int, body: list[_Instruction]) -> list[_Instruction]:
 def _argument(place: int) -> _Instruction:
     # The low half is enough: the kernel takes these arguments as 32 bits. Little-endian.
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * place)
-
-
-def _first_argument(number: int, *tests: _Instruction) -> list[_Instruction]:
-    return _call(number, [_argument(0), *tests, _DENIED, _ALLOWED])
 
 
 def _any_bit(place: int, bits: int) -> list[_Instruction]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import functools
 import os
 import platform
 import re
@@ -15,8 +17,10 @@ from pathlib import Path
 
 import anyio
 
+from skillhouse.sandbox import landlock_inside
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
+from skillhouse.sandbox.interpreters import interpreter
 from skillhouse.sandbox.profile import SandboxUnavailableError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 
@@ -48,6 +52,10 @@ NAMESPACE_HINT = (
     "them in its security profile"
 )
 
+UNLIMITED = "without one, nothing limits the number of the superuser's processes"
+LANDLOCK_ABI = 6
+"""The first that keeps signals and abstract sockets in the domain (Linux 6.12)."""
+
 SWITCHES = {
     # A sysctl, and the value by which it forbids user namespaces to users.
     "user/max_user_namespaces": "0",
@@ -61,10 +69,15 @@ class SandboxLevel(enum.StrEnum):
 
     CGROUP = "bubblewrap+seccomp+cgroup"
     RLIMITS = "bubblewrap+seccomp+rlimits"
+    LANDLOCK = "landlock+seccomp+rlimits"
+    """Without bubblewrap (docs/decisions/0235-landlock-level.md); the operator may refuse it."""
     CONTAINER = "container+landlock+seccomp"
     """For skills' tools only, and only where an operator declares a container of its own; it is
     never detected (docs/decisions/0126-container-level.md)."""
     NONE = "none"
+
+
+BUBBLEWRAP = frozenset({SandboxLevel.CGROUP, SandboxLevel.RLIMITS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +97,28 @@ class SandboxStatus:
     """Results of `self_test` at this level; empty after `detect`."""
     hint: str = ""
     """How to get a better one."""
+
+
+_CELLS_LACK = ("existence_hidden", "programs_startable")
+LACKING: Mapping[SandboxLevel, frozenset[str]] = {
+    SandboxLevel.LANDLOCK: frozenset(
+        {
+            "existence_hidden",
+            "workspace_top_writable",
+            "modes_settable",
+            "tmp_writable",
+            "loopback_usable",
+            *(f"{language}_cell_{n}" for language in ("python", "javascript") for n in _CELLS_LACK),
+        }
+    ),
+    SandboxLevel.CONTAINER: frozenset(_CELLS_LACK),
+}
+"""Probes that a level is known not to pass (docs/concepts/security.md has them in a table)."""
+
+
+def holds(probe: ProbeResult, level: SandboxLevel) -> bool:
+    """Whether a probe passed, or is one that this level is known not to pass."""
+    return probe.passed or probe.name in LACKING.get(level, ())
 
 
 def untested(status: SandboxStatus) -> Mapping[str, str]:
@@ -121,6 +156,7 @@ def surroundings() -> Surroundings:
 async def detect(
     *,
     most: SandboxLevel = SandboxLevel.CGROUP,
+    least: SandboxLevel = SandboxLevel.LANDLOCK,
     around: Surroundings | None = None,
     is_version_known: bool = False,
 ) -> SandboxStatus:
@@ -128,6 +164,7 @@ async def detect(
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
+        least: The weakest level that the operator accepts: LANDLOCK or RLIMITS.
         is_version_known: True: this very bubblewrap has passed the self-test, so its version is
             not asked for, which takes a process.
     """
@@ -136,6 +173,17 @@ async def detect(
         return _none("the operator switched it off", "set the sandbox level in the configuration")
     if (unsupported := unsupported_machine(around)) is not None:
         return unsupported
+    if most is SandboxLevel.LANDLOCK:
+        return await detect_landlock(_none("the operator wants no bubblewrap", ""), around)
+    found = await _detect_bubblewrap(most, around, is_version_known=is_version_known)
+    if found.level is SandboxLevel.NONE and least is SandboxLevel.LANDLOCK:
+        return await detect_landlock(found, around)
+    return found
+
+
+async def _detect_bubblewrap(
+    most: SandboxLevel, around: Surroundings, *, is_version_known: bool
+) -> SandboxStatus:
     program = find_program(around)
     if program is None:
         return _none("bubblewrap is not installed", INSTALL_HINT)
@@ -152,9 +200,51 @@ async def detect(
         reasons = ("no control group with memory and pids can be made here",)
     if around.superuser:
         # Linux, copy_process: RLIMIT_NPROC does not hold for the superuser's id, in any namespace.
-        reasons += ("without one, nothing limits the number of the superuser's processes",)
-        return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, hint=SUPERUSER_HINT)
+        return SandboxStatus(
+            level=SandboxLevel.NONE, reasons=(*reasons, UNLIMITED), hint=SUPERUSER_HINT
+        )
     return SandboxStatus(level=SandboxLevel.RLIMITS, reasons=reasons, hint=CGROUP_HINT)
+
+
+async def detect_landlock(
+    without: SandboxStatus, around: Surroundings | None = None
+) -> SandboxStatus:
+    """Return the level `LANDLOCK` if this kernel has what it needs, else `without` with the reason.
+
+    Args:
+        without: What was found of bubblewrap.
+    """
+    around = around or surroundings()
+    reasons = without.reasons
+    if around.superuser and find_place(around.process) is None:
+        return dataclasses.replace(without, reasons=tuple(dict.fromkeys((*reasons, UNLIMITED))))
+    version = landlock_abi()
+    if version < LANDLOCK_ABI:
+        reasons += (f"expected Landlock {LANDLOCK_ABI} (Linux 6.12) or later, got {version}",)
+        return dataclasses.replace(without, reasons=reasons)
+    return SandboxStatus(level=SandboxLevel.LANDLOCK, reasons=reasons, hint=without.hint)
+
+
+@functools.cache
+def landlock_abi() -> int:
+    """Return the version of Landlock that this process may use, 0 for none."""
+    if not _is_filtered():
+        return landlock_inside.abi()
+    # A system call filter may kill the process that asks, so it is another one.
+    argv = (interpreter()[0], "-I", "-S", landlock_inside.__file__, "--abi")
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, env={}, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return int(done.stdout) if done.stdout.strip().isdigit() else 0
+
+
+def _is_filtered() -> bool:
+    try:
+        lines = Path("/proc/self/status").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return True
+    return "Seccomp:\t0" not in lines
 
 
 def unsupported_machine(around: Surroundings) -> SandboxStatus | None:
@@ -168,6 +258,10 @@ def unsupported_machine(around: Surroundings) -> SandboxStatus | None:
 def find_program(around: Surroundings) -> Path | None:
     path = shutil.which(PROGRAM, path=around.search_path)
     return Path(path) if path else None
+
+
+def has_bubblewrap() -> bool:
+    return find_program(surroundings()) is not None
 
 
 def _none(reason: str, hint: str) -> SandboxStatus:
@@ -195,20 +289,31 @@ def _forbidden(sysctl: Path) -> str:
     return ""
 
 
-def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPlace | None]:
-    """Return the machine, its bubblewrap, and where control groups go (None without them).
+def control_groups(status: SandboxStatus) -> CgroupPlace | None:
+    """Return where the control groups of a level go, None without them.
 
     Groups that killed processes left are removed. Without any sandbox left, the error has reasons
     and hint.
     """
     around = surroundings()
-    program = find_program(around)
-    if status.level in (SandboxLevel.NONE, SandboxLevel.CONTAINER) or program is None:
+    if status.level in (SandboxLevel.NONE, SandboxLevel.CONTAINER):
         raise SandboxUnavailableError(status.reasons, status.hint)
-    place = find_place(around.process) if status.level is SandboxLevel.CGROUP else None
-    if status.level is SandboxLevel.CGROUP:
-        if place is None:
-            raise SandboxUnavailableError(("the control group is gone",), status.hint)
+    place = None if status.level is SandboxLevel.RLIMITS else find_place(around.process)
+    if place is not None:
         sweep(place)
         watch_for_crashes().note(*(f"cgroup:{parent}" for parent in place.parents))
+    elif status.level is SandboxLevel.CGROUP or (
+        status.level is SandboxLevel.LANDLOCK and around.superuser
+    ):
+        raise SandboxUnavailableError(("the control group is gone",), status.hint)
+    return place
+
+
+def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPlace | None]:
+    """Return the machine, its bubblewrap, and what `control_groups` returns, with its errors."""
+    around = surroundings()
+    place = control_groups(status)
+    program = find_program(around)
+    if program is None:
+        raise SandboxUnavailableError(status.reasons, status.hint)
     return around, program, place

@@ -18,7 +18,6 @@ from skillhouse.floor import PROTECTED_NAMES, digest, encode
 from skillhouse.floor.threads import in_thread
 from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
-    CommandPlan,
     CommandVerdict,
     Effect,
     Layer,
@@ -29,7 +28,6 @@ from skillhouse.permission import (
     decide,
     judge_argv,
     judge_line,
-    only_reads,
     plan_text,
 )
 from skillhouse.sandbox import (
@@ -58,13 +56,14 @@ from skillhouse.tools.command_inputs import (
     sealed_copies,
 )
 from skillhouse.tools.command_output import (
+    NOT_BOUND,
+    checked_binding,
+    network_of,
     output_of,
     titled,
-    unbound_programs,
     with_changes,
-    withheld_network,
 )
-from skillhouse.tools.command_protection import Writes, kept_files, writes_of
+from skillhouse.tools.command_protection import Writes, kept_files, may_change, writes_of
 from skillhouse.tools.command_requests import (
     line_needs,
     needs_of,
@@ -150,7 +149,9 @@ class ExecTool(Tool):
         environment: Mapping[str, str],
         decide: Decide,
         scripts: ScriptStore,
+        has_namespaces: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._has_namespaces = has_namespaces
         self._workspace = workspace
         self._scripts = scripts
         self._launcher = launcher
@@ -213,7 +214,9 @@ class ExecTool(Tool):
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             way = self._way_out(session, command_line) if network else nullcontext()
             try:
-                launcher = await self._launcher()
+                launcher = checked_binding(
+                    await self._launcher(), {*(sealed or {}), *scripts}, is_said=NOT_BOUND in facts
+                )
                 async with way as socket:
                     reaching = replace(
                         profile,
@@ -251,14 +254,18 @@ class ExecTool(Tool):
 
         kept = kept_files(verdict.structure, work.writes.opened)
         reach = ("network", withheld or _NETWORK[network])
-        facts = (*work.writes.facts, *work.scripts.facts, *kept, reach, *work.facts)
+        facts = (
+            *(*work.writes.facts, *work.scripts.facts, *kept, reach),
+            *(() if self._has_namespaces() else (NOT_BOUND,)),
+            *work.facts,
+        )
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
             needs=(*work.needs, *session.active_remote_requests.values()),
             run=run,
             run_sealed=run_sealed,
             inputs=inputs,
-            changes_workspace=_may_change(verdict.structure),
+            changes_workspace=may_change(verdict.structure),
             runs_alone=work.scripts.runs_alone,
             approved=keeping(self._scripts, work.scripts, root, session),
             facts=facts,
@@ -342,10 +349,9 @@ class ExecTool(Tool):
         self, work: _Work, verdict: CommandVerdict, session: Session
     ) -> tuple[bool, str]:
         """Return whether a command has network, and what is said where it is withheld."""
-        unbound = unbound_programs(verdict)
         granted = [self._network(session.agent, command_resource(p)) for p in work.programs]
-        withheld = unbound or withheld_network(work.programs, granted)
-        return all(granted) and not unbound, withheld
+        has_own = self._has_namespaces()
+        return network_of(work.programs, granted, verdict, has_namespaces=has_own)
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
         """Whether a rule denies a command as written, so that the record names the rule."""
@@ -358,16 +364,6 @@ class ExecTool(Tool):
             is Effect.DENY
             for judged in verdict.commands
         )
-
-
-def _may_change(plan: CommandPlan | None) -> bool:
-    return plan is None or any(
-        # git refreshes its index also where it only shows something.
-        command.argv[0] == "git"
-        or not only_reads(command.argv)
-        or any(redirect.kind in ("write", "append") for redirect in command.redirects)
-        for command in plan.commands()
-    )
 
 
 def _is_program(argv: tuple[str, ...], rules: LayerRules) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from skillhouse.permission import CommandVerdict, command_resource
-from skillhouse.sandbox import OUTPUT_BYTES, Completed
-from skillhouse.tools.call import Output
+from skillhouse.sandbox import OUTPUT_BYTES, Completed, Launcher, SandboxLevel
+from skillhouse.tools.call import Output, RefusedError
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
 
 TITLE_MAX = 160
@@ -16,6 +16,15 @@ _CUT = (
     f"[output cut at {OUTPUT_BYTES} bytes, and the rest is not kept: "
     "write it to a file and read parts of that]"
 )
+NOT_BOUND = (
+    "not bound",
+    (
+        "without bubblewrap, approved files are compared before and after the run, and the "
+        "command cannot change them; another program could meanwhile"
+    ),
+)
+"""What a question says where nothing can be mounted over an approved file."""
+NO_NETWORK_HERE = "no network: without bubblewrap nothing bounds where a command reaches"
 _LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat '")
 """What git says of a file that it could not write, whatever its exit code (git 2.39, entry.c)."""
 
@@ -47,6 +56,39 @@ def unbound_programs(verdict: CommandVerdict) -> str:
     if not names:
         return ""
     return f"no network: {', '.join(names)} runs whatever code the workspace holds"
+
+
+def network_of(
+    programs: Sequence[tuple[str, ...]],
+    granted: Sequence[bool],
+    verdict: CommandVerdict,
+    *,
+    has_namespaces: bool,
+) -> tuple[bool, str]:
+    """Return whether a command has network, and what is said where it is withheld.
+
+    Args:
+        programs: The argv of each program of the command.
+        granted: Whether the rules grant it the network.
+        verdict: Of the whole command.
+        has_namespaces: Whether the sandbox gives it a network of its own.
+    """
+    if any(granted) and not has_namespaces:
+        return False, NO_NETWORK_HERE
+    unbound = unbound_programs(verdict)
+    withheld = unbound or withheld_network(programs, granted)
+    return all(granted) and not unbound, withheld
+
+
+def checked_binding(launcher: Launcher, sealed: Collection[str], *, is_said: bool) -> Launcher:
+    """Return the launcher, or refuse files that it does not bind if the question did not say so.
+
+    It is not known before the first self-test that bubblewrap, which is there, does not work.
+    """
+    if sealed and launcher.level == SandboxLevel.LANDLOCK and not is_said:
+        message = "this sandbox does not bind approved files, and the question did not say so"
+        raise RefusedError(f"nothing was done: {message}; try again")
+    return launcher
 
 
 def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:

@@ -14,6 +14,7 @@ from skillhouse.permission import (
     Permission,
     command_resource,
     loads_code,
+    only_reads,
     unwrapped,
 )
 from skillhouse.sandbox import Opened, find_git_changes
@@ -195,3 +196,14 @@ def _relative(path: str, directory: str, workspace: Workspace) -> str:
     real = os.path.join(os.path.realpath(above), name)
     root = f"{workspace.root}/"
     return real[len(root) :] if real.startswith(root) else ""
+
+
+def may_change(plan: CommandPlan | None) -> bool:
+    """Whether a command can change a file; None is one that was not taken apart."""
+    return plan is None or any(
+        # git refreshes its index also where it only shows something.
+        command.argv[0] == "git"
+        or not only_reads(command.argv)
+        or any(redirect.kind in ("write", "append") for redirect in command.redirects)
+        for command in plan.commands()
+    )

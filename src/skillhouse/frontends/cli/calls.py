@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import shlex
 import sys
 import time
@@ -15,36 +14,34 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse import cells
-from skillhouse.discovery import git_root
-from skillhouse.floor import Locations, Severity
-from skillhouse.floor.crash_cleanup import clean_state
+from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
     add_common,
-    add_json,
     add_skill,
     add_tools,
     house_of,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
+from skillhouse.frontends.cli.sandbox_status import (
+    SANDBOX_EXAMPLES,
+    configure_sandbox,
+    print_sandbox,
+)
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.cli.waiting import WaitingChannel, add_wait
 from skillhouse.frontends.presentation.json_values import (
     interpreter_value,
-    pythons_value,
-    sandbox_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import PythonPlaces, SandboxError, SandboxLevel, watch_for_crashes
+from skillhouse.sandbox import SandboxError
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
     from skillhouse.runtime.code_reload import Loaded, Reloaded
-    from skillhouse.sandbox import SandboxStatus
     from skillhouse.tools import Progress, Tool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
@@ -356,66 +353,10 @@ def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:
     return whole + single
 
 
-_SANDBOX_EXAMPLES = """examples:
-  skillhouse sandbox status
-  skillhouse sandbox status --json
-"""
-
-
-def _configure_sandbox(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    status = verbs.add_parser("status", help="which level commands run at, tested now")
-    add_json(status)
-
-
-def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Test the sandbox and print its level; 3 when commands cannot run here."""
-    state = Locations.here().state() / "sandbox"
-    clean_state(state)
-    watch_for_crashes().mark(state)
-    status = anyio.run(cells.self_test)
-    if options.json:
-        terminal.json({**sandbox_value(status), **pythons_value(_python_places())})
-    else:
-        _print_status(status, terminal)
-        _print_pythons(terminal)
-    return 3 if status.level is SandboxLevel.NONE else 0
-
-
-def _print_status(status: SandboxStatus, terminal: Terminal) -> None:
-    terminal.line(f"level: {status.level}")
-    for reason in status.reasons:
-        terminal.line(f"  {reason}")
-    if status.hint:
-        terminal.line(f"  {status.hint}")
-    if status.probes:
-        terminal.line()
-    for probe in status.probes:
-        word = "holds" if probe.passed else terminal.style("fails", "red")
-        terminal.line(
-            f"  {probe.name:<36}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
-        )
-
-
-def _python_places() -> PythonPlaces:
-    start = Path.cwd()
-    return PythonPlaces(os.environ, git_root(start) or start)
-
-
-def _print_pythons(terminal: Terminal) -> None:
-    terminal.line()
-    terminal.line("Python of skill code, the default first:")
-    found = pythons_value(_python_places())
-    for python in found["pythons"]:
-        terminal.line(f"  {python['version']:<9}{shown(python['program'])}  {shown(python['why'])}")
-    for reason in found["unusable_pythons"]:
-        terminal.line(f"  not usable: {shown(reason)}")
-
-
 VERBS = {
     "tools": Verb(_TOOLS_EXAMPLES, _configure_tools, _tools),
     "call": Verb(_CALL_EXAMPLES, _configure_call, _call),
     "invoke": Verb(_INVOKE_EXAMPLES, _configure_invoke, _invoke),
     "reload": Verb(_RELOAD_EXAMPLES, _configure_reload, _reload),
-    "sandbox": Verb(_SANDBOX_EXAMPLES, _configure_sandbox, _sandbox),
+    "sandbox": Verb(SANDBOX_EXAMPLES, configure_sandbox, print_sandbox),
 }

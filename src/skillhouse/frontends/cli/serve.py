@@ -304,7 +304,9 @@ async def _serve(settings: Any, boundary: str, announce: Any, report: Any) -> in
     from skillhouse.frontends.executor import run_executor
     from skillhouse.sandbox import SandboxLevel
 
-    status = await (contained_test() if boundary == "container" else self_test())
+    # Where bubblewrap does not work, the operator chooses: `container` takes over.
+    least = SandboxLevel.RLIMITS
+    status = await (contained_test() if boundary == "container" else self_test(least=least))
     if status.level is SandboxLevel.NONE:
         hint = status.hint if boundary == "container" else f"{status.hint}; {CONTAINER_HINT}"
         report({"event": "no-sandbox", "reasons": list(status.reasons), "hint": hint})

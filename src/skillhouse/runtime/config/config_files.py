@@ -118,6 +118,7 @@ def load_config(
         state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
         layers=tuple(layer for layer in layers if layer.rules),
         exec_environment=merged.exec_environment or (),
+        sandbox=merged.sandbox or "any",
         approvals=merged.approvals or ApprovalSettings(),
         write_gate=merged.write_gate or WriteGate(),
         extensions=merged.extensions or ExtensionSettings(),

@@ -222,6 +222,8 @@ class Settings:
     state_directory: str | None = None
     exec_environment: tuple[str, ...] | None = None
     """Variables of this process that commands in the sandbox get."""
+    sandbox: Literal["any", "bubblewrap"] | None = None
+    """What may hold commands and skills' code; no project says so."""
     rules: tuple[Rule, ...] | None = None
     approvals: ApprovalSettings | None = None
     """The bounds of asking a person; a file sets all of them or leaves them as they are."""
@@ -286,6 +288,8 @@ class Config:
     layers: tuple[Layer, ...] = ()
     """Rules from far to near: managed, user, project."""
     exec_environment: tuple[str, ...] = ()
+    sandbox: Literal["any", "bubblewrap"] = "any"
+    """What may hold commands and skills' code: "bubblewrap" refuses the level `landlock`."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     """The bounds of asking a person."""
     write_gate: WriteGate = field(default_factory=WriteGate)

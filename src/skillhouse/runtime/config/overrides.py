@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.runtime.config.config_values import Config
@@ -40,6 +40,7 @@ class _PlainFields(TypedDict, total=False):
     state_directory: Path
     layers: tuple[Layer, ...]
     exec_environment: tuple[str, ...]
+    sandbox: Literal["any", "bubblewrap"]
     approvals: ApprovalSettings
     write_gate: WriteGate
     extensions: ExtensionSettings

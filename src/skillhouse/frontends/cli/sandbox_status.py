@@ -1,0 +1,144 @@
+"""The verb `sandbox`: the level of this machine, tested, or a table of all levels and probes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from skillhouse import cells
+from skillhouse.discovery import git_root
+from skillhouse.floor import Locations
+from skillhouse.floor.crash_cleanup import clean_state
+from skillhouse.frontends.cli.options import add_common, house_of
+from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
+from skillhouse.frontends.presentation.text import shown
+from skillhouse.sandbox import (
+    LACKING,
+    PythonPlaces,
+    SandboxLevel,
+    SandboxStatus,
+    watch_for_crashes,
+)
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+
+LEVELS = tuple(level for level in SandboxLevel if level is not SandboxLevel.NONE)
+
+
+SANDBOX_EXAMPLES = """examples:
+  skillhouse sandbox status
+  skillhouse sandbox status --json
+  skillhouse sandbox status --levels
+"""
+
+
+def configure_sandbox(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    status = verbs.add_parser("status", help="which level commands run at, tested now")
+    add_common(status)
+    status.add_argument("--levels", action="store_true", help="test every level, as a table")
+
+
+def print_sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Test the sandbox and print its level; 3 when commands cannot run here."""
+    state = Locations.here().state() / "sandbox"
+    clean_state(state)
+    watch_for_crashes().mark(state)
+    if options.levels:
+        return _print_levels(terminal, as_json=options.json)
+    with house_of(options) as house:
+        least = house.services.least_sandbox
+    status = anyio.run(lambda: cells.self_test(least=least))
+    if options.json:
+        terminal.json({**sandbox_value(status), **pythons_value(_python_places())})
+    else:
+        _print_status(status, terminal)
+        _print_pythons(terminal)
+    return 3 if status.level is SandboxLevel.NONE else 0
+
+
+def _print_status(status: SandboxStatus, terminal: Terminal) -> None:
+    terminal.line(f"level: {status.level}")
+    for reason in status.reasons:
+        terminal.line(f"  {reason}")
+    if status.hint:
+        terminal.line(f"  {status.hint}")
+    if status.probes:
+        terminal.line()
+    for probe in status.probes:
+        lacks = probe.name in LACKING.get(status.level, ())
+        word = "holds" if probe.passed else "lacks" if lacks else terminal.style("fails", "red")
+        terminal.line(
+            f"  {probe.name:<36}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
+        )
+
+
+def _python_places() -> PythonPlaces:
+    start = Path.cwd()
+    return PythonPlaces(os.environ, git_root(start) or start)
+
+
+def _print_pythons(terminal: Terminal) -> None:
+    terminal.line()
+    terminal.line("Python of skill code, the default first:")
+    found = pythons_value(_python_places())
+    for python in found["pythons"]:
+        terminal.line(f"  {python['version']:<9}{shown(python['program'])}  {shown(python['why'])}")
+    for reason in found["unusable_pythons"]:
+        terminal.line(f"  not usable: {shown(reason)}")
+
+
+def _print_levels(terminal: Terminal, *, as_json: bool) -> int:
+    """Test every level and print the table; 3 when none works here."""
+    statuses = anyio.run(_tested)
+    if as_json:
+        terminal.json({"levels": {str(k): sandbox_value(found) for k, found in statuses.items()}})
+    else:
+        _print(statuses, terminal)
+    return 0 if any(found.level is not SandboxLevel.NONE for found in statuses.values()) else 3
+
+
+async def _tested() -> Mapping[SandboxLevel, SandboxStatus]:
+    return {level: await _of(level) for level in LEVELS}
+
+
+async def _of(level: SandboxLevel) -> SandboxStatus:
+    if level is SandboxLevel.CONTAINER:
+        return await cells.contained_test()
+    found = await cells.self_test(most=level, least=level)
+    if found.level is level:
+        return found
+    return SandboxStatus(level=SandboxLevel.NONE, reasons=found.reasons, hint=found.hint)
+
+
+def _print(statuses: Mapping[SandboxLevel, SandboxStatus], terminal: Terminal) -> None:
+    letters = dict(zip(statuses, "abcd", strict=True))
+    for level, found in statuses.items():
+        works = found.level is level
+        terminal.line(f"{letters[level]}  {level}{'' if works else '  (not on this machine)'}")
+        for reason in () if works else found.reasons:
+            terminal.indented(reason, 3)
+    results = {
+        level: {probe.name: probe.passed for probe in found.probes}
+        for level, found in statuses.items()
+        if found.level is level
+    }
+    names = sorted({name for probes in results.values() for name in probes})
+    width = max(map(len, names), default=0)
+    terminal.line()
+    terminal.line(" " * (width + 2) + "  ".join(letters.values()))
+    for name in names:
+        marks = (_mark(results.get(level, {}).get(name)) for level in statuses)
+        terminal.line(f"{name:<{width}}  {'  '.join(marks)}")
+    terminal.line()
+    terminal.line("+ holds, - does not, . not tested at this level")
+
+
+def _mark(passed: bool | None) -> str:  # noqa: FBT001 - the one value that it is about.
+    return "." if passed is None else "+" if passed else "-"

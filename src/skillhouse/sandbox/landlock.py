@@ -1,0 +1,261 @@
+"""Runs a command behind Landlock, where bubblewrap is missing or may make no namespaces."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+
+from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+from skillhouse.floor.threads import in_thread
+from skillhouse.sandbox import landlock_inside, scratch
+from skillhouse.sandbox.bubblewrap import check_places
+from skillhouse.sandbox.crash_watch import watch_for_crashes
+from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard, usage
+from skillhouse.sandbox.inner_scripts import variables
+from skillhouse.sandbox.interpreters import interpreter
+from skillhouse.sandbox.landlock_grants import Grants, grants_for
+from skillhouse.sandbox.landlock_inside import CHANGE, READ, WRITE
+from skillhouse.sandbox.process import Command, Run
+from skillhouse.sandbox.profile import Completed, Limits, SandboxError, SandboxProfile
+from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield
+from skillhouse.sandbox.run_checks import (
+    census_of,
+    check_argv,
+    protected_paths,
+    resolved,
+    with_census,
+)
+from skillhouse.sandbox.seccomp import program as filter_program
+from skillhouse.sandbox.shared_filter import shared_program
+from skillhouse.sandbox.status import SandboxLevel
+
+SUPERVISING = 2
+"""Processes of ours beside the program's: the supervisor and its watcher."""
+SHOWN_MAX = 8
+"""Directories that a result names."""
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = ("alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "pki/tls", "ca-certificates")
+_ETC_HOST = ("passwd", "group", "nsswitch.conf", "hosts", "localtime")
+"""The host's own, which every user may read; bubblewrap would show others."""
+_DEVICES = (
+    ("/dev/null", CHANGE),
+    ("/dev/zero", READ),
+    ("/dev/urandom", READ),
+    ("/dev/random", READ),
+    ("/dev/full", CHANGE),
+)
+_KERNEL = tuple(f"/proc/{name}" for name in ("cpuinfo", "meminfo", "stat", "uptime", "loadavg"))
+_KERNEL += ("/proc/version", "/proc/filesystems", "/sys/devices/system/cpu/online")
+"""What programs read to see how large the machine is; nothing of it is of a process."""
+_GIT = {
+    # git-config(1): as in the file that bubblewrap shows, which cannot be shown here.
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+ATTRIBUTES = "modes, owners and times of files cannot be set"
+_REFUSALS = (
+    b"Permission denied",
+    b"Operation not permitted",
+    b"EACCES",
+    b"EPERM",
+    b"PermissionError",
+)
+
+
+class LandlockGuard(RlimitGuard):
+    """The limits of a run whose first process, as `Run` knows it, is the watcher."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self._limits = limits
+        # Set by the supervisor on the program: where all processes of the user count, the
+        # supervisor could not start it.
+        self.inner_limits: Mapping[int, int] = {}
+        self._supervisor = 0
+
+    def add(self, pid: int) -> None:
+        self._supervisor = pid
+
+    async def watch(self, init: int) -> str:
+        most = self._limits.processes + SUPERVISING
+        while True:
+            processes, memory_bytes = usage(self._supervisor, stop_at=most + 1)
+            if not processes:
+                return ""
+            if processes > most:
+                return "processes"
+            if memory_bytes > self._limits.memory_bytes:
+                return "memory"
+            await anyio.sleep(self._pause_seconds())
+
+
+class LandlockLauncher:
+    level = SandboxLevel.LANDLOCK
+
+    def __init__(self, machine: str, *, place: CgroupPlace | None) -> None:
+        """Make a launcher; `place` is where control groups can be made, None for rlimits."""
+        self._filters = {
+            "seccomp": filter_program(machine, shared_objects=False),
+            "shared": shared_program(machine),
+        }
+        self._place = place
+
+    async def run(
+        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+    ) -> Completed:
+        asked_at = time.monotonic()
+        check_argv(argv)
+        profile, cwd = resolved(profile, cwd)
+        check_places(profile, cwd)
+        _check_reach(profile)
+        census = await census_of(profile)
+        guard: ProcessGuard = LandlockGuard(profile.limits)
+        if self._place is not None:
+            guard = CgroupGuard(self._place, profile.limits)
+        watch_for_crashes().note(f"temporary:{tempfile.gettempdir()}")
+        scratch_place = tempfile.mkdtemp(prefix=f"{COMMON_NAME}{owner_name()}-")
+        granted: list[Grants] = []
+        try:
+            async with AsyncExitStack() as shielded:
+
+                async def prepare() -> None:
+                    mounts = shield(
+                        str(profile.workspace),
+                        protected_paths(profile),
+                        stash=None,
+                        hidden=profile.hidden,
+                        census=census,
+                        below=profile.below,
+                    )
+                    found = await shielded.enter_async_context(mounts)
+                    granted.append(await in_thread(lambda: _grants(profile, found)))
+
+                def options(descriptors: Mapping[str, int]) -> Iterable[str]:
+                    settings = self._settings(profile, granted[0], cwd, scratch_place)
+                    yield from ("--shared", str(descriptors["shared"]))
+                    yield from ("--settings", json.dumps(settings))
+
+                command = Command(
+                    program=Path(interpreter()[0]),
+                    script=("-I", "-S", landlock_inside.__file__),
+                    argv=argv,
+                    files=self._filters,
+                    options=options,
+                )
+                try:
+                    run = Run(command, guard, profile.limits)
+                    done = await run.complete(stdin, prepare=prepare)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await guard.remove()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await in_thread(lambda: scratch.remove(scratch_place))
+        started = None if run.began_at is None else run.began_at - asked_at
+        notes = (*_limits_met(done, granted[0]), *_changed_seals(profile))
+        return with_census(dataclasses.replace(done, start_seconds=started, notes=notes), census)
+
+    def _settings(
+        self, profile: SandboxProfile, grants: Grants, cwd: Path, place: str
+    ) -> Mapping[str, object]:
+        system = [(path, READ) for path in SYSTEM]
+        system += [(f"/etc/{name}", READ) for name in (*_ETC, *_ETC_HOST)]
+        system += [*_DEVICES, *((path, READ) for path in _KERNEL)]
+        system += [(str(path), READ) for path in (*profile.readable, *interpreter()[1])]
+        system += [(place, WRITE)]
+        return {
+            "parent": os.getpid(),
+            "workspace": grants.workspace,
+            "grants": grants.rules,
+            "system": system,
+            "cwd": str(cwd),
+            "variables": {**_GIT, **variables(profile.environment), "HOME": place, "TMPDIR": place},
+            # A control group counts better.
+            "processes": 0 if self._place else profile.limits.processes,
+            "running": 0 if self._place else processes_of(os.getuid()),
+        }
+
+
+def _check_reach(profile: SandboxProfile) -> None:
+    """Refuse what this level cannot bound."""
+    if profile.network or profile.proxy_socket is not None:
+        message = "no network at the sandbox level `landlock`: it cannot bound where commands reach"
+        raise SandboxError("network-refused", f"{message}; install bubblewrap, or run without it")
+    for path in profile.readable:
+        if profile.workspace.is_relative_to(path):
+            message = "a readable directory holds the workspace, so its secrets could be read"
+            raise SandboxError("place-refused", f"{message}: {path}")
+
+
+def processes_of(user: int) -> int:
+    """Return the number of threads that run for a user, which RLIMIT_NPROC counts."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            # One may end meanwhile. What is not dumpable belongs to root here, and is not counted:
+            # then fewer processes can be started.
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    count += os.stat(f"/proc/{name}/task").st_nlink - 2
+    return count
+
+
+def _grants(profile: SandboxProfile, mounts: ProtectedMounts) -> Grants:
+    covers = _sealed_as_covers(profile, mounts)
+    return grants_for(mounts.workspace, covers, read_only=profile.read_only)
+
+
+def _limits_met(done: Completed, grants: Grants) -> Iterator[str]:
+    """Yield why something may have failed, if it looks as if this level were the reason."""
+    output = done.stderr + done.stdout
+    if done.exit_code == 0 or not any(text in output for text in _REFUSALS):
+        return
+    if grants.fixed:
+        names = ", ".join(f"`{name}`" for name in grants.fixed[:SHOWN_MAX])
+        more = f" and {len(grants.fixed) - SHOWN_MAX} more" if grants.fixed[SHOWN_MAX:] else ""
+        yield (
+            f"sandbox level landlock: nothing can be made, renamed or removed directly in {names}"
+            f"{more}, which hold protected paths, and {ATTRIBUTES}; use a directory below them, "
+            "or the tools `write` and `edit`"
+        )
+    else:
+        yield f"sandbox level landlock: {ATTRIBUTES}"
+
+
+def _changed_seals(profile: SandboxProfile) -> Iterator[str]:
+    for path, data in profile.sealed.items():
+        if _bytes(path, len(data)) != data:
+            yield f"changed by another program during the run, so not as it was approved: `{path}`"
+
+
+def _sealed_as_covers(profile: SandboxProfile, mounts: ProtectedMounts) -> Mapping[str, MountCover]:
+    """Return the covers, with the approved files among them: no descriptor takes their place.
+
+    Raises:
+        SandboxError: "seal-failed", one of them has other bytes than those that were approved.
+    """
+    for path, data in profile.sealed.items():
+        if _bytes(path, len(data)) != data:
+            raise SandboxError("seal-failed", f"the file is not as it was approved: {path}")
+    inside = (p for p in profile.sealed if p.startswith(f"{mounts.workspace}/"))
+    return {**dict.fromkeys(inside, MountCover.READ_ONLY), **mounts.covers}
+
+
+def _bytes(path: str, size: int) -> bytes | None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            return file.read(size + 1)
+    except OSError:
+        return None

@@ -1,0 +1,78 @@
+"""What every launcher checks before a run, whatever holds it, and looks at after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.floor.threads import in_thread
+from skillhouse.sandbox.interpreters import PROGRAM_PATH
+from skillhouse.sandbox.persistence import Census
+from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
+
+
+async def census_of(profile: SandboxProfile) -> Census | None:
+    if profile.paths is None:
+        return None
+    always = {*PROTECTED_NAMES} & {*profile.protected}
+    shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
+    census = Census(
+        str(profile.workspace),
+        profile.paths,
+        profile.opened,
+        profile.below.directories if profile.below else {},
+        is_shielded=lambda name: shielded.fullmatch(name.casefold()) is not None,
+    )
+    await in_thread(census.take)
+    return census
+
+
+def check_argv(argv: Sequence[str]) -> None:
+    if not argv or not argv[0]:
+        raise SandboxError("exec-empty", "expected a program and its arguments, got nothing")
+    if any("\0" in part for part in argv):
+        raise SandboxError("exec-nul", "expected arguments without NUL")
+    program = argv[0]
+    if "/" in program or program in (".", ".."):
+        message = f"expected a program's plain name, got a path: {program!r}"
+        raise SandboxError("exec-path", message)
+    if shutil.which(program, path=PROGRAM_PATH) is None:
+        message = f"no program {program!r} in {PROGRAM_PATH}"
+        raise SandboxError("exec-not-found", message)
+
+
+def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
+    try:
+        real = dataclasses.replace(
+            profile,
+            workspace=profile.workspace.resolve(strict=True),
+            readable=tuple(path.resolve(strict=True) for path in profile.readable),
+        )
+        directory = cwd.resolve(strict=True)
+    except OSError as error:
+        place = os.fsdecode(error.filename or "")
+        raise SandboxError("place-missing", f"expected a directory: {place}") from error
+    for name, value in profile.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise SandboxError("environment-refused", f"expected a variable's name: {name!r}")
+    return real, directory
+
+
+def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
+    """Return the protected paths of a run, without those that it may write."""
+    return tuple(
+        path
+        for path in profile.protected
+        if path in profile.hidden or not profile.opened.frees(path)
+    )
+
+
+def with_census(done: Completed, census: Census | None) -> Completed:
+    if census is None:
+        return done
+    notes = (*done.notes, *census.notes)
+    return dataclasses.replace(done, changes=tuple(census.changes), notes=notes)
