@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.floor.crash_cleanup import SANDBOX_NAME
 from skillhouse.sandbox import Launcher, SandboxLevel
 from tests.sandbox.places import (
     ALL_LEVELS,
@@ -73,7 +74,7 @@ def test_the_command_line_tells_paths_of_the_host(launcher: Launcher, workspace:
     skill.mkdir()
     done = sh(launcher, workspace, "cat /proc/*/cmdline", readable=(skill,))
     assert b"skill-beside" not in done.stdout
-    assert (b"bwrap" in done.stdout) == has_namespaces(launcher)
+    assert (SANDBOX_NAME.encode() in done.stdout) == has_namespaces(launcher)
 
 
 @pytest.mark.parametrize("path", ["/etc/shadow", "/root/.bashrc", "/sys/kernel", "/run", "/home"])

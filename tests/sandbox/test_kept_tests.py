@@ -14,7 +14,15 @@ import pytest
 from skillhouse import cells
 from skillhouse.cells import needed_test
 from skillhouse.floor import Moment, encode, system_clock
-from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, detect, kept_tests
+from skillhouse.sandbox import (
+    LACKING,
+    ProbeResult,
+    SandboxLevel,
+    SandboxStatus,
+    detect,
+    kept_tests,
+    status,
+)
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
 
 PASSED = (ProbeResult(name="tcp_refused", passed=True),)
@@ -50,6 +58,25 @@ def test_a_failed_part_is_not_kept(directory: Path) -> None:
     failed = (*CELL, ProbeResult(name="python_cell_network_refused", passed=False, detail="x"))
     kept.keep(kept.facts(), HERE, {"commands": PASSED, "python": failed})
     assert kept.passed(kept.facts(), HERE) == {"commands": PASSED}
+
+
+def test_what_a_level_is_known_to_lack_is_kept_with_what_it_holds(directory: Path) -> None:
+    kept = KeptTests(directory)
+    lacking = sorted(LACKING[SandboxLevel.LANDLOCK])
+    probes = (*PASSED, *(ProbeResult(name=name, passed=False, detail="x") for name in lacking))
+    kept.keep(kept.facts(), HERE, {"commands": probes})
+    assert not directory.exists()
+    kept.keep(kept.facts(), SandboxLevel.LANDLOCK, {"commands": probes})
+    assert kept.passed(kept.facts(), SandboxLevel.LANDLOCK) == {"commands": probes}
+    assert kept.passed(kept.facts(), HERE) == {}
+
+
+@pytest.mark.parametrize("level", [SandboxLevel.CGROUP, SandboxLevel.LANDLOCK])
+def test_only_a_level_of_bubblewrap_says_that_its_version_is_known(
+    directory: Path, level: SandboxLevel
+) -> None:
+    kept, facts, _ = kept_at(directory, level)
+    assert kept.has_bubblewrap(facts) == (level is HERE)
 
 
 def test_no_level_is_kept_as_none(directory: Path) -> None:
@@ -88,6 +115,10 @@ CHANGES: Sequence[tuple[str, Callable[[pytest.MonkeyPatch, Path], None]]] = (
     (
         "another program",
         lambda patch, _: patch.setattr(kept_tests, "find_program", lambda _: Path("/bin/sh")),
+    ),
+    (
+        "another Landlock",
+        lambda patch, _: patch.setattr(kept_tests, "landlock_abi", lambda: 99),
     ),
     (
         "another sysctl",
@@ -136,9 +167,16 @@ def test_a_bounded_number_of_files_is_kept(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("has_bubblewrap", [True, False])
 def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
-    directory: Path, need: Callable[[object, str], None], monkeypatch: pytest.MonkeyPatch
+    directory: Path,
+    need: Callable[[object, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_bubblewrap: bool,
 ) -> None:
+    if not has_bubblewrap:
+        monkeypatch.setattr(status, "find_program", lambda _: None)
     found = anyio.run(detect)
     need(found.level is not SandboxLevel.NONE, "no sandbox here")
     tested: list[object] = []
@@ -163,5 +201,5 @@ def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
     assert sorted(probe.name for probe in third.probes) == sorted(
         probe.name for probe in second.probes
     )
-    assert all(probe.passed for probe in third.probes)
+    assert all(status.holds(probe, found.level) for probe in third.probes)
     assert encode(third.level) == encode(found.level)
