@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import Completed, Launcher, SandboxLevel
+from skillhouse.sandbox.landlock import LandlockLauncher
+from skillhouse.sandbox.status import surroundings
 from tests.sandbox.places import (
     launcher_at,
     own,
@@ -216,12 +218,41 @@ def test_killing_the_core_leaves_nothing_of_a_run(launcher: Launcher, workspace:
     sh(launcher, Path({str(workspace)!r}), "(setsid sleep {mark} &); sleep {mark}")
     """
     argv = (sys.executable, "-c", textwrap.dedent(code))
-    paths = {"PYTHONPATH": f"{HERE}:{HERE}/src"}
+    temporary = workspace.parent / "temporary"
+    temporary.mkdir()
+    paths = {"PYTHONPATH": f"{HERE}:{HERE}/src", "TMPDIR": str(temporary)}
     with subprocess.Popen(argv, cwd=workspace.parent, env=paths) as core:
-        assert started(mark, seconds=20)
-        time.sleep(0.2)
+        until = time.monotonic() + 20
+        # The core, the supervisor, the watcher, a shell and its two programs.
+        while len(running(mark)) < 6 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(running(mark)) >= 6
+        assert len(list(temporary.iterdir())) == 1
         core.kill()
     assert still_running(mark) == []
+    until = time.monotonic() + 10
+    while list(temporary.iterdir()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert list(temporary.iterdir()) == []
+
+
+def test_killing_the_group_of_what_holds_a_run_leaves_nothing_of_it(
+    launcher: Launcher, workspace: Path
+):
+    # A control group would end the rest.
+    launcher = LandlockLauncher(surroundings().machine, place=None)
+    mark = own(615)
+    script = f"setsid sleep {mark} & (setsid sleep {mark} &); sleep {mark}"
+    thread = background(launcher, workspace, script)
+    assert started(mark, seconds=20)
+    time.sleep(0.2)
+    victims = holders(os.getpid())
+    assert len(victims) == 2
+    # As `Run` does where it got no report, whose number would be the watcher's.
+    os.killpg(victims[0], signal.SIGKILL)
+    assert still_running(mark) == []
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_a_run_ends_itself_with_all_others_of_its_own(launcher: Launcher, workspace: Path):
