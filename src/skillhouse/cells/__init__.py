@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from skillhouse.cells.environments import installer_variables as installer_variables
     from skillhouse.cells.environments import prepare as prepare
     from skillhouse.cells.executor import Executor as Executor
+    from skillhouse.cells.frames import CodeFrame as CodeFrame
+    from skillhouse.cells.frames import own_frames as own_frames
     from skillhouse.cells.in_process import InProcessRunner as InProcessRunner
     from skillhouse.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.cells.rpc import Method as Method

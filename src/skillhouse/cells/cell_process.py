@@ -209,7 +209,7 @@ class BubblewrapCell(CellProcess):
     def _argv(self, descriptor: int) -> tuple[tuple[str, ...], tuple[Path, ...]]:
         if self._forks:
             program, readable = interpreter()
-            return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
+            return (program, "-I", "-S", "-u", SCRIPT_PLACE, str(descriptor)), readable
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
         spare = ("spare",) if self._is_spare else ()
         return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
@@ -253,7 +253,7 @@ class ContainerCell(CellProcess):
 
     def settings(self) -> Mapping[str, Any]:
         packages = [str(path) for path in self._packages]
-        return {"namespaces": False, "skill": str(self._tree), "packages": packages}
+        return {"namespaces": False, "skill": str(self._skill), "packages": packages}
 
     def start(self, kind: socket.SocketKind) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
@@ -263,8 +263,7 @@ class ContainerCell(CellProcess):
         self._output = CellOutput(reading, lambda: self._stop("output"), max_bytes=limit)
         argv = (
             str(self._environment.program),
-            "-I",
-            "-S",
+            *("-I", "-S", "-u"),
             str(CONFINE),
             self._settings_for(theirs.fileno()),
         )

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 
 from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
+from skillhouse.cells.frames import claims_of, own_frames
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox.profile import SandboxError
@@ -97,7 +98,10 @@ class InProcessRunner:
                 value = json.loads(packed(value))
         except Exception as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
             message = f"{type(error).__name__}: {error}"
-            return CellResult(kind="error", error=message, seconds=time.monotonic() - began)
+            tree = spec.directory.resolve()
+            frames = own_frames(claims_of(error), place=str(tree), tree=tree)
+            seconds = time.monotonic() - began
+            return CellResult(kind="error", error=message, frames=frames, seconds=seconds)
         seconds = time.monotonic() - began
         if timer.cancelled_caught:
             return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)

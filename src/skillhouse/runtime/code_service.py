@@ -50,6 +50,8 @@ class SkillCode:
         self._leases = ExitStack()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
+        self.is_debugged = False
+        """Set before the first call where a person debugs one: `skillhouse call --debug`."""
         self.reloads = Reloads(config.state_directory)
         """The reload signal and findings that all processes share."""
         self.steps: list[tuple[Path, str]] = []
@@ -259,6 +261,8 @@ class SkillCode:
             },
             shared=tuple(map(Path, shared)),
             least=_least_levels(settings.levels, manifest.name),
+            frames_for_models=settings.frames_for_models,
+            is_debugged=self.is_debugged,
         )
 
     def _default(self, scope: str) -> Effect:

@@ -23,6 +23,7 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
+from skillhouse.frontends.cli.call_report import code_lists
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -216,8 +217,16 @@ def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:
             continue
         terminal.heading(part)
         for key, item in value[part].items():
+            if key == "detail" and isinstance(item, dict):
+                # What a skill's code logged and printed has lines of its own, below.
+                lists = code_lists(item)
+                item = {name: one for name, one in item.items() if name not in lists}
             if item not in ("", [], {}, None):
                 terminal.pair(f"  {key}", one_line(str(item)), label_width=20)
+        for name, lines in code_lists(value[part]["detail"]).items():
+            terminal.line(f"  {name}")
+            for line in lines:
+                terminal.line(f"    | {shown(line)}")
     terminal.line()
     terminal.line(f"status: {entry.status}")
 

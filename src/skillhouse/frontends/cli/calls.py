@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import secrets
 import shlex
 import sys
 import time
@@ -16,6 +17,12 @@ import anyio
 
 from skillhouse import cells
 from skillhouse.floor import Severity
+from skillhouse.frontends.cli.call_report import (
+    code_value,
+    detail_of,
+    print_code,
+    recorded_call,
+)
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -102,10 +109,15 @@ _CALL_EXAMPLES = """examples:
   skillhouse call read --args '{"path": "README.md"}'
   skillhouse call exec --args '{"command": "git", "params": ["status"]}'
   skillhouse call skill --args '{"name": "weather"}' --json
+  skillhouse call crypto-price:get_price --args '{"coin": "bitcoin"}' --verbose
+  skillhouse call crypto-price:get_price --args '{"coin": "bitcoin"}' --debug
 
 A call that needs approval asks on the terminal: y once, s for this session, p in this
 project, a always; anything else denies it. Without a terminal the request stays open:
 answer it with `skillhouse approvals` and repeat the call.
+An exception of a skill's code comes with the files and lines of the skill, on stderr.
+`--verbose` adds what the code logged and printed; `skillhouse audit show` has both later.
+`--debug` also gives one call an hour and prints the whole traceback.
 """
 
 
@@ -119,23 +131,51 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"
     )
+    parser.add_argument(
+        "--verbose", action="store_true", help="also show what a skill's code logged and printed"
+    )
+    parser.add_argument(
+        "--debug", action="store_true", help="the same, with an hour's time and a full traceback"
+    )
     add_common(parser)
 
 
 def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     """Make one gated call; 1 when it was refused or failed."""
     arguments = _parse_arguments(options.args)
+    request = secrets.token_hex(8)
+    is_shown = options.verbose or options.debug
+    entry = None
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
         note_changes(house.approvals, terminal)
+        if options.debug:
+            house.services.skill_code.is_debugged = True
         try:
-            result = anyio.run(_make_call, house, options, arguments, terminal)
+            result = anyio.run(_make_call, house, options, arguments, terminal, request)
         except UnknownToolError as error:
             raise UsageError(str(error)) from error
-    return _print_result(result, terminal, as_json=options.json)
+        if is_shown or (result.status == "error" and _may_be_of_skill(options.tool)):
+            entry = recorded_call(house.audit_log, request)
+    if options.json:
+        terminal.json({**_result_value(result), **code_value(entry)})
+        return 1 if result.is_error else 0
+    code = _print_result(result, terminal, as_json=False)
+    print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
+    if is_shown and entry is not None:
+        terminal.note(f"record: {entry.record.id}")
+    return code
+
+
+def _may_be_of_skill(name: str) -> bool:
+    return ":" in name or "__" in name
 
 
 async def _make_call(
-    house: Skillhouse, options: argparse.Namespace, arguments: dict[str, Any], terminal: Terminal
+    house: Skillhouse,
+    options: argparse.Namespace,
+    arguments: dict[str, Any],
+    terminal: Terminal,
+    request: str,
 ) -> ToolResult:
     async def tell(progress: Progress) -> None:
         share = progress.progress / progress.total if progress.total else 0.0
@@ -149,6 +189,7 @@ async def _make_call(
             channel="cli",
             approval_id=options.approval,
             listener=tell,
+            message_id=request,
         )
     finally:
         await house.services.release_loop()
@@ -218,16 +259,18 @@ def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Te
     return 0
 
 
+def _result_value(result: ToolResult) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "content": result.content,
+        "data": result.data,
+        "approval_id": result.approval_id,
+    }
+
+
 def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> int:
     if as_json:
-        terminal.json(
-            {
-                "status": result.status,
-                "content": result.content,
-                "data": result.data,
-                "approval_id": result.approval_id,
-            }
-        )
+        terminal.json(_result_value(result))
     elif result.is_error:
         terminal.error(result.content)
     else:
