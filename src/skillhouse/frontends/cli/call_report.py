@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 500
 """Records, from the newest, among which a call that has just ended is looked for."""
-_PARTS = (("frames", "in"), ("log", "log"), ("output", "output"))
+_PARTS = (("frames", "at"), ("log", "log"), ("output", "output"))
 """The lists of a record's detail, with the words before them."""
 
 
