@@ -71,7 +71,7 @@ def own_frames(claims: object, *, place: str, tree: Path) -> tuple[CodeFrame, ..
 
 
 def _frame(claim: object, place: str) -> CodeFrame | None:
-    if not isinstance(claim, list) or len(claim) != 3:  # noqa: PLR2004 - path, line, function.
+    if not isinstance(claim, list) or len(claim) != 3:
         return None
     path, line, function = claim
     if not isinstance(path, str) or type(line) is not int or line < 1:

@@ -47,9 +47,7 @@ _NO_ID = object()
 
 
 class RpcError(SkillhouseError):
-    def __init__(
-        self, code: int, message: str, *, reason: str = "", frames: object = None
-    ) -> None:
+    def __init__(self, code: int, message: str, *, reason: str = "", frames: object = None) -> None:
         super().__init__(message)
         self.code = code
         self.frames = frames

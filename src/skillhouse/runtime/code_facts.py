@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.approval import Level
+from skillhouse import skill as skill_package
 from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, nearest
-from skillhouse.skill import ManifestResult, SkillManifest, find_manifests, read_manifest
 
 if TYPE_CHECKING:
+    from skillhouse.approval import Level
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.skill import ManifestResult, SkillManifest
 
 LOCKS = {
     "python": ("uv.lock", "requirements.txt"),
@@ -50,9 +51,7 @@ class CodeFacts:
         """Return language and tools in one line."""
         if self.manifest is None:
             return "cannot be loaded"
-        tools = ", ".join(
-            f"{tool.name} ({self.levels[tool.name]})" for tool in self.manifest.tools
-        )
+        tools = ", ".join(f"{tool.name} ({self.levels[tool.name]})" for tool in self.manifest.tools)
         state = "" if self.is_on else "; off"
         return f"{LANGUAGES[self.manifest.language]}: {tools or 'no tools'}{state}"
 
@@ -62,11 +61,15 @@ LANGUAGES = {"python": "Python", "javascript": "JavaScript"}
 
 def facts_at(house: Skillhouse, directory: Path, scope: str) -> CodeFacts | None:
     """Return the facts of a directory; None where no manifest says that it has tools."""
-    return _facts(house, read_manifest(directory), scope)
+    return _facts(house, skill_package.read_manifest(directory), scope)
 
 
 def offered_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
     """Return the facts of all skills with code here, strongest root first; none where it is off."""
+    told = house.config.skill_code.enabled
+    # Asked here, so that a list without skills' code does not import what runs it.
+    if not (house.policy.profile.runs_code if told is None else told):
+        return ()
     every = (_facts(house, result, scope) for scope, result in house.snapshot.code)
     return tuple(one for one in every if one is not None)
 
@@ -83,10 +86,10 @@ def facts_named(house: Skillhouse, name: str) -> CodeFacts:
         UnknownSkillError: there is none; it names the nearest.
     """
     found = _of_roots(house)
-    for key in (lambda one: one.name, lambda one: one.directory.name):
-        for one in found:
-            if key(one) == name:
-                return one
+    named = [one for one in found if one.name == name]
+    named += [one for one in found if one.directory.name == name]
+    if named:
+        return named[0]
     known = {one.name for one in found} | {skill.name for skill in house.index.skills}
     raise UnknownSkillError(name, nearest(name, known))
 
@@ -98,7 +101,8 @@ def _of_roots(house: Skillhouse, *, only: str = "") -> tuple[CodeFacts, ...]:
         is_read = only == "project" or root.scope != "project" or is_trusted
         if (only and root.scope != only) or not is_read or not root.path.is_dir():
             continue
-        found += [_facts(house, one, root.scope) for one in find_manifests(root.path)]
+        manifests = skill_package.find_manifests(root.path)
+        found += [_facts(house, one, root.scope) for one in manifests]
     return tuple(one for one in found if one is not None)
 
 

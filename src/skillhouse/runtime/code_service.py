@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 Call = Callable[..., Awaitable[toolbox.ToolResult]]
 """`Skillhouse.call`."""
 
+
 class SkillCode:
     """Skills' own code: one executor, and each skill's packages installed once."""
 
@@ -263,9 +264,7 @@ class SkillCode:
         is_known = lacking is not None and lacking.error and is_of(lacking, directory)
         return lacking.error if lacking is not None and is_known else ""
 
-    def configured(
-        self, manifest: SkillManifest, directory: Path, scope: str
-    ) -> toolbox.CodeSkill:
+    def configured(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:
         """Return a skill as this configuration has it."""
         # INVARIANT: a variable is handed over only if the skill declares it and the operator
         # names it for this skill.

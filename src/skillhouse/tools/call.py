@@ -91,9 +91,7 @@ LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 class UnknownToolError(SkillhouseError):
     """No tool has this name; `suggestion` is the nearest that has, `why` the reason if known."""
 
-    def __init__(
-        self, name: str, suggestion: str, known: Sequence[str], *, why: str = ""
-    ) -> None:
+    def __init__(self, name: str, suggestion: str, known: Sequence[str], *, why: str = "") -> None:
         hint = f"did you mean `{suggestion}`" if suggestion else f"known are {', '.join(known)}"
         super().__init__(f"unknown tool `{name}`; {why or hint}")
         self.name = name

@@ -23,7 +23,6 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
-from skillhouse.frontends.cli.call_report import code_lists
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -32,6 +31,7 @@ from skillhouse.frontends.cli.options import (
     house_of,
     positive,
 )
+from skillhouse.frontends.presentation.call_values import code_lists
 from skillhouse.frontends.presentation.json_values import entry_value, verification_value
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 

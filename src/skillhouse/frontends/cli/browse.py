@@ -57,15 +57,16 @@ def _configure_list(parser: argparse.ArgumentParser) -> None:
 def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     index = house.index
+    code = runtime.offered_code(house)
     if options.json:
         hidden = [skill_value(skill) for skill in house.view().hidden]
         value = index_value(index)
         value["skills"] = [skill_value(skill) for skill in _sorted(house, options.sort)]
         catalog = catalog_report(house.view())
-        code = [facts_value(facts) for facts in runtime.offered_code(house)]
-        terminal.json({**value, "hidden": hidden, "catalog": catalog, "code": code})
+        value |= {"hidden": hidden, "catalog": catalog}
+        terminal.json({**value, "code": [facts_value(facts) for facts in code]})
         return 0
-    code_findings = [found for facts in runtime.offered_code(house) for found in facts.problems]
+    code_findings = [found for facts in code for found in facts.problems]
     if options.findings:
         every = (*index.diagnostics, *code_findings)
         for found in every:
@@ -79,7 +80,6 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         for scope, group in groupby(skills, key=lambda skill: skill.scope):
             terminal.heading(scope)
             _print_rows([(skill.name, skill) for skill in group], terminal)
-    code = runtime.offered_code(house)
     if code:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in code])

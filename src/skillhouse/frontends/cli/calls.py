@@ -8,18 +8,13 @@ import json
 import secrets
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from skillhouse import cells
-from skillhouse.frontends.cli.call_report import (
-    code_value,
-    detail_of,
-    print_code,
-    recorded_call,
-)
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -30,6 +25,13 @@ from skillhouse.frontends.cli.options import (
     house_of,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
+from skillhouse.frontends.presentation.call_values import (
+    PARTS,
+    code_lists,
+    code_value,
+    detail_of,
+    recorded_call,
+)
 from skillhouse.frontends.presentation.json_values import sandbox_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.sandbox import SandboxLevel
@@ -155,10 +157,33 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json({**_result_value(result), **code_value(entry)})
         return 1 if result.is_error else 0
     code = _print_result(result, terminal, as_json=False)
-    print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
+    _print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
     if is_shown and entry is not None:
         terminal.note(f"record: {entry.record.id}")
     return code
+
+
+def _print_code(
+    detail: Mapping[str, object], terminal: Terminal, *, names: Sequence[str] = ()
+) -> None:
+    """Write the lists to stderr, each line behind a mark that no text of a skill can write.
+
+    Args:
+        names: Only these; all without.
+    """
+    found = code_lists(detail)
+    for name in PARTS:
+        lines = found.get(name)
+        if not lines or (names and name not in names):
+            continue
+        if name == "frames":
+            # The innermost first, as a person looks for it.
+            for line in reversed(lines):
+                terminal.note(f"  at {shown(line)}")
+            continue
+        terminal.note(f"{name}:")
+        for line in lines:
+            terminal.note(f"  | {shown(line)}")
 
 
 def _may_be_of_skill(name: str) -> bool:

@@ -31,9 +31,9 @@ from skillhouse.runtime import (
     Skillhouse,
     TrustStore,
     audit_troubles,
-    offered_code,
     configured,
     file_troubles,
+    offered_code,
 )
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names

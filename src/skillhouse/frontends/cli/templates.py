@@ -28,7 +28,7 @@ _SCRIPT_STEPS = """## Steps
 2. It prints JSON with the number of words; give that number.
 """
 
-_PYTHON = '''"""The tools of this skill. `context` is the only way to the network, to files and to keys."""
+_PYTHON = '''"""The tools of this skill. `context` is the only way to network, files and keys."""
 
 
 async def greet(params, context):
@@ -41,7 +41,7 @@ tools = {"greet": greet}
 
 _JAVASCRIPT = """'use strict';
 
-// The tools of this skill. `context` is the only way to the network, to files and to keys.
+// The tools of this skill. `context` is the only way to network, files and keys.
 async function greet(params, context) {
   context.log('greeting', params.name);
   return { greeting: `Hello, ${params.name}.` };

@@ -62,8 +62,9 @@ def facts_rows(facts: CodeFacts) -> list[tuple[str, str]]:
         *(
             (
                 "tool",
-                f"{shown(facts.name)}:{shown(tool.name)} ({facts.levels[tool.name]}) "
-                f"{one_line(tool.description)}",
+                one_line(
+                    f"{facts.name}:{tool.name} ({facts.levels[tool.name]}) {tool.description}"
+                ),
             )
             for tool in manifest.tools
         ),

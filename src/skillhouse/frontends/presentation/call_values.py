@@ -1,26 +1,25 @@
-"""What the audit log keeps of a call of a skill's code, for a terminal and as plain values.
+"""What the audit log keeps of a call of a skill's code, as plain values for terminal and page.
 
-It is read back from the log: what a person sees here is what the log says, without secrets, and no
+It is read back from the log: what a person sees is what the log says, without secrets, and no
 result for a model carries any of it.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.audit import AuditError, Query, entries_of
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.tools.skill_code import ACTION
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, AuditLog
-    from skillhouse.frontends.cli.terminal import Terminal
 
 _LOOKED_AT = 500
 """Records, from the newest, among which a call that has just ended is looked for."""
-_PARTS = (("frames", "at"), ("log", "log"), ("output", "output"))
-"""The lists of a record's detail, with the words before them."""
+PARTS = ("frames", "log", "output")
+"""The lists of a record's detail."""
 
 
 def recorded_call(log: AuditLog, request: str) -> AuditEntry | None:
@@ -46,41 +45,30 @@ def code_lists(detail: Mapping[str, object]) -> dict[str, list[str]]:
     >>> code_lists({"log": [], "output": ["hello"], "kind": "ok"})
     {'output': ['hello']}
     """
-    found = {name: _texts(detail.get(name)) for name, _ in _PARTS}
+    found = {name: _texts(detail.get(name)) for name in PARTS}
     return {name: lines for name, lines in found.items() if lines}
 
 
 def code_value(entry: AuditEntry | None) -> dict[str, Any]:
     """Return the same with the id of the record, for `--json`."""
-    found: dict[str, Any] = dict.fromkeys(("frames", "log", "output"), [])
-    return {
-        "record": None if entry is None else entry.record.id,
-        **found,
-        **code_lists(detail_of(entry)),
-    }
+    found = code_lists(detail_of(entry))
+    record = None if entry is None else entry.record.id
+    return {"record": record, **{name: found.get(name, []) for name in PARTS}}
 
 
-def print_code(
-    detail: Mapping[str, object], terminal: Terminal, *, names: Sequence[str] = ()
-) -> None:
-    """Write the lists to stderr, each line behind a mark that no text of a skill can write.
+def code_calls(log: AuditLog, *, most: int) -> tuple[AuditEntry, ...]:
+    """Return the newest calls of skills' code among the last records; none if none can be read."""
+    try:
+        newest = itertools.islice(entries_of(log.path, Query(), key=log.key), _LOOKED_AT)
+        found = (entry for entry in newest if is_of_code(entry))
+        return tuple(itertools.islice(found, most))
+    except AuditError:
+        return ()
 
-    Args:
-        names: Only these; all without.
-    """
-    found = code_lists(detail)
-    for name, title in _PARTS:
-        lines = found.get(name)
-        if not lines or (names and name not in names):
-            continue
-        if name == "frames":
-            # The innermost first, as a person looks for it.
-            for line in reversed(lines):
-                terminal.note(f"  {title} {shown(line)}")
-            continue
-        terminal.note(f"{title}:")
-        for line in lines:
-            terminal.note(f"  | {shown(line)}")
+
+def is_of_code(entry: AuditEntry) -> bool:
+    """Whether the call ran a skill's code, by the action that it needed."""
+    return any(one.action == ACTION for one in entry.record.permissions)
 
 
 def _texts(value: object) -> list[str]:
