@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -100,32 +100,32 @@ class Author:
             instead[word]()
             return ""
         ours, theirs = pty.openpty()
-        answering = threading.Thread(target=_answer, args=(ours,))
-        answering.start()
-        done = subprocess.run(
-            ["sh", "-c", f"{command} 2>{self.home}/errors"],
+        errors = bytearray()
+
+        def answer() -> None:
+            asked = 0
+            while chunk := os.read(process.stderr.fileno(), 65_536) if process.stderr else b"":
+                errors.extend(chunk)
+                if errors.count(b"n no)") > asked:
+                    # What was typed before the question is not taken.
+                    asked += os.write(ours, b"y\n") > 0
+
+        with subprocess.Popen(
+            ["sh", "-c", command],
             cwd=self.at,
             env=self.variables,
             stdin=theirs,
             stdout=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        os.close(theirs)
-        answering.join()
+            stderr=subprocess.PIPE,
+        ) as process:
+            answering = threading.Thread(target=answer)
+            answering.start()
+            output = process.stdout.read().decode() if process.stdout else ""
+            answering.join()
         os.close(ours)
-        errors = (self.home / "errors").read_text()
-        self.said += errors
-        return done.stdout if done.returncode == 0 else errors
-
-
-def _answer(terminal: int) -> None:
-    """Type `y` once for whatever asks; nothing reads it where nothing does."""
-    os.write(terminal, b"y\n")
-    with suppress(OSError):
-        while os.read(terminal, 65_536):
-            pass
+        os.close(theirs)
+        self.said += errors.decode()
+        return output if process.returncode == 0 else errors.decode()
 
 
 @pytest.fixture
