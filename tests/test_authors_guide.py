@@ -33,6 +33,7 @@ SEMVER = (
     "  return at >= 0 && left[at] > right[at];\n"
     "};\n"
 )
+FILE = "humanize-4.0.0-py3-none-any.whl"
 UV_LOCK = """version = 1
 requires-python = ">=3.11"
 
@@ -40,7 +41,7 @@ requires-python = ">=3.11"
 name = "humanize"
 version = "4.0.0"
 source = {{ registry = "https://packages.invalid/simple" }}
-wheels = [{{ url = "https://packages.invalid/humanize-4.0.0-py3-none-any.whl", hash = "sha256:{sha}" }}]
+wheels = [{{ url = "https://packages.invalid/{file}", hash = "sha256:{sha}" }}]
 
 [[package]]
 name = "sizes"
@@ -144,7 +145,7 @@ def test_a_tool_in_python_with_a_dependency(author: Author, tmp_path: Path) -> N
     }
 
     def lock() -> None:
-        (author.at / "uv.lock").write_text(UV_LOCK.format(sha=sha))
+        (author.at / "uv.lock").write_text(UV_LOCK.format(sha=sha, file=FILE))
 
     author.walk("A tool in Python with a dependency", uv=lock)
     assert "tool sizes:readable (read), python\n" in author.said

@@ -81,12 +81,12 @@ def test_of_many_the_innermost_are_kept(tree: Path) -> None:
 
 def test_an_exception_of_this_process_has_claims(tree: Path) -> None:
     source = tree / "main.py"
-    source.write_text("def tool():\n    raise ValueError\n")
+    source.write_text("def tool():\n    raise KeyError\n")
     values: dict[str, object] = {}
     exec(compile(source.read_text(), str(source), "exec"), values)
     tool = values["tool"]
     assert callable(tool)
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(KeyError) as raised:
         tool()
     place = os.path.realpath(tree)
     found = own_frames(claims_of(raised.value), place=place, tree=tree)
