@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse import skill as skill_package
 from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, nearest
+from skillhouse.runtime.code_manifests import without_missing
 
 if TYPE_CHECKING:
     from skillhouse.approval import Level
@@ -107,7 +108,9 @@ def _of_roots(house: Skillhouse, *, only: str = "") -> tuple[CodeFacts, ...]:
 
 
 def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:
-    manifest, code = result.manifest, house.services.skill_code
+    code = house.services.skill_code
+    result = without_missing(result, code.reloads.lacking()(result.directory))
+    manifest = result.manifest
     if manifest is None and not result.diagnostics:
         return None
     if manifest is None and all(one.code == "manifest-missing" for one in result.diagnostics):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from skillhouse.approval import Level
 from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, tree_digest
 from skillhouse.runtime.reloads import Lacking
-from skillhouse.skill import ManifestResult, SkillManifest
 
-Found = tuple[tuple[str, ManifestResult], ...]
+if TYPE_CHECKING:
+    from skillhouse.approval import Level
+    from skillhouse.skill import ManifestResult, SkillManifest
+
+Found: TypeAlias = "tuple[tuple[str, ManifestResult], ...]"
 """The manifests below the roots, each with the scope of its root."""
 
 
