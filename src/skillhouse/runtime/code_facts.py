@@ -67,9 +67,7 @@ def facts_at(house: Skillhouse, directory: Path, scope: str) -> CodeFacts | None
 
 def offered_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
     """Return the facts of all skills with code here, strongest root first; none where it is off."""
-    told = house.config.skill_code.enabled
-    # Asked here, so that a list without skills' code does not import what runs it.
-    if not (house.policy.profile.runs_code if told is None else told):
+    if not house.services.runs_code:
         return ()
     every = (_facts(house, result, scope) for scope, result in house.snapshot.code)
     return tuple(one for one in every if one is not None)

@@ -17,12 +17,12 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.terminal import finding_line, prepare_search
-from skillhouse.frontends.presentation.code_report import facts_value
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
     catalog_report,
     catalog_value,
     content_value,
+    facts_value,
     index_value,
     skill_value,
 )
@@ -57,7 +57,7 @@ def _configure_list(parser: argparse.ArgumentParser) -> None:
 def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     index = house.index
-    code = runtime.offered_code(house)
+    code = runtime.offered_code(house) if house.services.runs_code else ()
     if options.json:
         hidden = [skill_value(skill) for skill in house.view().hidden]
         value = index_value(index)

@@ -23,8 +23,7 @@ from skillhouse.frontends.presentation.client_report import (
     report,
     table,
 )
-from skillhouse.frontends.presentation.code_report import facts_value
-from skillhouse.frontends.presentation.json_values import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.json_values import catalog_notes, catalog_report, facts_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.runtime import (
     Locations,

@@ -12,8 +12,12 @@ from skillhouse import runtime
 from skillhouse.floor import TreeError, UnknownSkillError, tree_digest
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.code_report import facts_rows, facts_value
-from skillhouse.frontends.presentation.json_values import content_value, explanation_value
+from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.json_values import (
+    content_value,
+    explanation_value,
+    facts_value,
+)
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.runtime.code_facts import LOCKS
 from skillhouse.skill import JAVASCRIPT_FILE, PYTHON_FILE, list_resources, read_manifest

@@ -21,8 +21,8 @@ from skillhouse.frontends.cli.templates import (
     template_hint,
 )
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.code_report import facts_rows, facts_value
-from skillhouse.frontends.presentation.json_values import trust_value
+from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.json_values import facts_value, trust_value
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 

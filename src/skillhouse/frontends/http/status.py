@@ -13,13 +13,13 @@ from typing import Any
 import skillhouse
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
-from skillhouse.frontends.presentation.code_report import facts_value
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
     catalog_report,
     content_value,
     diagnostic_values,
     explanation_value,
+    facts_value,
     index_value,
     skill_value,
 )

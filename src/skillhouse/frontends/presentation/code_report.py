@@ -1,54 +1,14 @@
-"""Skills with code in lines and as plain values: tools, levels, language, variables, findings."""
+"""Skills with code in lines: tools, levels, language, variables, author and licence."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.runtime.code_facts import LANGUAGES
 
 if TYPE_CHECKING:
     from skillhouse.runtime.code_facts import CodeFacts
-
-DIRECTORY_MAX = 200
-"""Files that are listed of a skill without a SKILL.md."""
-
-
-def facts_value(facts: CodeFacts | None) -> dict[str, Any] | None:
-    """Return the facts of a skill's code as plain values; null for a skill that has none."""
-    if facts is None:
-        return None
-    manifest = facts.manifest
-    value: dict[str, Any] = {
-        "name": facts.name,
-        "directory": str(facts.directory),
-        "scope": facts.scope,
-        "enabled": facts.is_on,
-        "problems": diagnostic_values(facts.problems),
-    }
-    if manifest is None:
-        return value
-    return value | {
-        "version": manifest.version,
-        "description": manifest.description,
-        "author": manifest.author,
-        "license": manifest.license,
-        "language": manifest.language,
-        "entry": manifest.entry,
-        "tools": [
-            {
-                "name": tool.name,
-                "full_name": f"{facts.name}:{tool.name}",
-                "level": facts.levels[tool.name],
-                "description": tool.description,
-            }
-            for tool in manifest.tools
-        ],
-        "env": dict(facts.env),
-        "dependencies": list(manifest.dependencies),
-        "lock": facts.lock or None,
-    }
 
 
 def facts_rows(facts: CodeFacts) -> list[tuple[str, str]]:
