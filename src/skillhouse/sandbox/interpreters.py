@@ -201,7 +201,9 @@ def choose_python(
             why = f"the skill needs Python {wanted}, and the default is {default.release}"
             return replace(other, why=f"{ORIGINS[other.origin]}; {why}")
     found = ", ".join(one.text for one in (default, *others))
-    way = "no other can be taken where this code runs" if only_default else "`uv python install` adds others"
+    way = "`uv python install` adds others"
+    if only_default:
+        way = "no other can be taken where this code runs"
     unusable = () if only_default else unusable_pythons(places)[:SHOWN_MAX]
     left_out = "".join(f"; not usable: {text}" for text in unusable)
     message = f"`{skill}` needs Python {wanted}; found {found}{left_out}; {way}"

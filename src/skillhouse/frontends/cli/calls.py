@@ -38,12 +38,12 @@ from skillhouse.frontends.presentation.call_values import (
     recorded_call,
 )
 from skillhouse.frontends.presentation.json_values import (
-    interpreter_value,
+    python_value,
     pythons_value,
     sandbox_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import PythonPlaces, SandboxError, SandboxLevel, watch_for_crashes
+from skillhouse.sandbox import PythonPlaces, SandboxLevel, watch_for_crashes
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
@@ -106,15 +106,6 @@ def tool_value(tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "parameters": dict(tool.schema),
     }
-
-
-def python_value(tool: SkillCodeTool) -> dict[str, str] | None:
-    """Return the interpreter that runs a tool and why, or the problem; None but for Python."""
-    try:
-        python = tool.python()
-    except SandboxError as error:
-        return {"problem": str(error)}
-    return None if python is None else interpreter_value(python)
 
 
 def _described(tool: SkillCodeTool) -> str:

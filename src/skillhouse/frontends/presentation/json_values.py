@@ -206,6 +206,15 @@ def interpreter_value(python: Python) -> dict[str, str]:
     return {"program": str(python.program), "version": python.release, "why": python.why}
 
 
+def python_value(tool: toolbox.SkillCodeTool) -> dict[str, str] | None:
+    """Return the interpreter that runs a tool and why, or the problem; None but for Python."""
+    try:
+        python = tool.python()
+    except sandbox.SandboxError as error:
+        return {"problem": str(error)}
+    return None if python is None else interpreter_value(python)
+
+
 def pythons_value(places: PythonPlaces) -> dict[str, Any]:
     """Return the interpreters that cells can run, the default first, and why not the others."""
     found = (sandbox.default_python(), *sandbox.installed_pythons(places))
