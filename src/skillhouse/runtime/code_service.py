@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.approval import Level
 from skillhouse.discovery import Root, git_root
-from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, tree_digest
 from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
