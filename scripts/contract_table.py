@@ -187,6 +187,7 @@ SETTINGS = {
     "skill_code.enabled": "[skill_code]\nenabled = true",
     "skill_code.unhashed": "[skill_code]\nunhashed = true",
     "skill_code.builds": "[skill_code]\nbuilds = true",
+    "skill_code.frames_for_models": "[skill_code]\nframes_for_models = true",
     "skill_code.python_packages": '[skill_code]\npython_packages = ["/opt/none"]',
     "skill_code.node_packages": '[skill_code]\nnode_packages = ["/opt/none"]',
     "skill_code.in_process": f'[skill_code]\nin_process = ["skilltree1:{"0" * 64}"]',

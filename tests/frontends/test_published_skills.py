@@ -100,6 +100,10 @@ def test_the_command_line_calls_it(
         "content": PRICE,
         "data": {"success": True, "data": json.loads(PRICE)},
         "approval_id": None,
+        "record": None,
+        "frames": [],
+        "log": [],
+        "output": [],
     }
     path = b"GET /api/v3/simple/price?ids=bitcoin&vs_currencies=usd "
     assert [request[: len(path)] for request in api.seen] == [path] * 2

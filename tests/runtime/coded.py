@@ -91,6 +91,7 @@ def coded_house(
     python_packages: tuple[str, ...] = (),
     levels: Mapping[str, Any] | None = None,
     in_process: tuple[str, ...] = (),
+    frames_for_models: bool = False,
     **overrides: Any,
 ) -> Skillhouse:
     """Return a house with the skills below `root`.
@@ -108,6 +109,7 @@ def coded_house(
         python_packages: The operator's directories of packages.
         levels: The operator's least levels.
         in_process: Digests of what runs in this process.
+        frames_for_models: Whether a model gets an exception's files and lines.
         overrides: Further values of the configuration.
     """
     layer = Layer(
@@ -125,6 +127,7 @@ def coded_house(
             python_packages=python_packages,
             levels=levels or {},
             in_process=in_process,
+            frames_for_models=frames_for_models,
         ),
         net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
         **overrides,

@@ -60,7 +60,7 @@ def test_what_it_fetches_goes_through_the_gate_all_the_same(tmp_path: Path) -> N
                 found = await house.call("one:fetched", {"url": listed.url})
                 assert found.data == {"success": True, "data": "page"}
                 refused = await house.call("one:fetched", {"url": other.url})
-                assert (refused.status, "not approved" in refused.content) == ("error", True)
+                assert (refused.status, "not approved" in refused.content) == ("pending", True)
             assert (len(listed.seen), other.seen) == (1, [])
 
     anyio.run(main)

@@ -185,7 +185,7 @@ def test_a_read_runs_and_a_write_is_asked_about_where_the_person_is(
     assert ("skill", "one 1.0.0") in person.asked[0].facts
     assert person.asked[0].level == "write"
     ran = [entry.outcome.detail["log"] for entry in recorded(house) if entry.outcome]
-    assert ran == ["ran", "ran"]
+    assert ran == [["ran"], ["ran"]]
 
 
 @pytest.mark.req("S002-97")
@@ -508,7 +508,7 @@ def test_a_call_is_told_what_it_is_and_is_in_the_log(status: SandboxStatus, tmp_
     assert (permission.action, permission.resource) == ("skill_tool", "one:tool")
     detail = dict(entry.outcome.detail)
     assert isinstance(detail.pop("milliseconds"), int)
-    assert detail == {"skill": "one:tool", "kind": "ok", "log": "began"}
+    assert detail == {"skill": "one:tool", "kind": "ok", "log": ["began"]}
 
 
 SIGNS = """

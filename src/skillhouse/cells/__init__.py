@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from skillhouse.cells.environments import prepare as prepare
     from skillhouse.cells.executor import Executor as Executor
     from skillhouse.cells.first_use import needed_test as needed_test
+    from skillhouse.cells.frames import CodeFrame as CodeFrame
+    from skillhouse.cells.frames import own_frames as own_frames
     from skillhouse.cells.in_process import InProcessRunner as InProcessRunner
     from skillhouse.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.cells.rpc import Method as Method

@@ -300,6 +300,8 @@ class CallOutcome:
     kind: Kind
     value: Any = None
     error: str = ""
+    frames: object = None
+    """What the cell says of the places in its code; unchecked."""
 
 
 async def attempt(channel: CallChannel, *, seconds: float) -> CallOutcome:
@@ -320,4 +322,4 @@ async def _answered(channel: CallChannel) -> CallOutcome:
     if answer.error is None:
         return CallOutcome(kind="ok", value=answer.result)
     kind = "resource-limit" if answer.error.code == RESOURCE_LIMIT else "error"
-    return CallOutcome(kind=kind, error=str(answer.error))
+    return CallOutcome(kind=kind, error=str(answer.error), frames=answer.error.frames)

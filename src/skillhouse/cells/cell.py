@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import anyio
 
+from skillhouse.cells.frames import CodeFrame
 from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
 from skillhouse.floor.call_clock import CallClock, current_clock, using
 from skillhouse.sandbox.interpreters import Python
@@ -70,6 +71,8 @@ class CellResult:
     kind: Kind
     stdout_tail: str = ""
     """The end of the code's output, both streams together."""
+    frames: tuple[CodeFrame, ...] = ()
+    """The places in the skill's own files that an exception passed through, innermost last."""
     seconds: float
     """From the start of the call in its cell; waiting for a cell does not count."""
 

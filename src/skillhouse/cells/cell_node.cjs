@@ -27,6 +27,7 @@ let held = Buffer.alloc(0);
 let wanted = 0;
 let number = 0;
 let token = '';
+let isDebugging = false;
 
 class Refused extends Error {}
 
@@ -174,6 +175,7 @@ async function load(file) {
 async function run(request, file) {
   const { params } = request;
   token = params.capability;
+  isDebugging = Boolean(params.context.meta.debug);
   Object.assign(process.env, params.context.env);
   const tools = await load(file);
   if (request.method === 'tool.list') return Object.keys(tools).sort();
@@ -189,6 +191,22 @@ function text(error) {
     return String(error).slice(0, 8192);
   } catch {
     return 'an error that cannot be shown';
+  }
+}
+
+const PLACE = /^(?:\s*at (?:async |new )*([^\n(]{0,80}?) ?\(?)?(file:\/\/)?(\/[^\n()]{1,1000}?):(\d{1,9})(?::\d+)?\)?$/gm;
+
+function frames(error) {
+  // Of each step path, line and function, the innermost last; the core keeps those of the skill.
+  try {
+    const found = [];
+    for (const [, name, isUrl, path, line] of String(error.stack).slice(0, 65536).matchAll(PLACE)) {
+      const file = isUrl ? decodeURIComponent(path) : path;
+      if (!file.includes('/node_modules/')) found.push([file, Number(line), name || '']);
+    }
+    return found.slice(0, 32).reverse();
+  } catch {
+    return [];
   }
 }
 
@@ -208,7 +226,9 @@ function answer(id, error, prefix = '') {
   const said = prefix + (error instanceof Refused ? error.message : text(error));
   // Half surrogates are no text to the core.
   const message = Buffer.from(said, 'utf8').toString('utf8');
-  finish(framed({ jsonrpc: '2.0', error: { code, message }, id }));
+  if (isDebugging) console.error(error);
+  const data = { frames: error instanceof Refused ? [] : frames(error) };
+  finish(framed({ jsonrpc: '2.0', error: { code, message, data }, id }));
 }
 
 async function serve(request) {

@@ -208,7 +208,7 @@ class BubblewrapCell(CellProcess):
 
     def _argv(self, descriptor: int) -> tuple[str, ...]:
         if self._forks:
-            return (self._python.inside, "-I", "-S", SCRIPT_PLACE, str(descriptor))
+            return (self._python.inside, "-I", "-S", "-u", SCRIPT_PLACE, str(descriptor))
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
         spare = ("spare",) if self._is_spare else ()
         return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare)
@@ -252,7 +252,7 @@ class ContainerCell(CellProcess):
 
     def settings(self) -> Mapping[str, Any]:
         packages = [str(path) for path in self._packages]
-        return {"namespaces": False, "skill": str(self._tree), "packages": packages}
+        return {"namespaces": False, "skill": str(self._skill), "packages": packages}
 
     def start(self, kind: socket.SocketKind) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
@@ -262,8 +262,7 @@ class ContainerCell(CellProcess):
         self._output = CellOutput(reading, lambda: self._stop("output"), max_bytes=limit)
         argv = (
             str(self._python.program),
-            "-I",
-            "-S",
+            *("-I", "-S", "-u"),
             str(CONFINE),
             self._settings_for(theirs.fileno()),
         )

@@ -60,8 +60,7 @@ def main() -> None:
         inner = os.fork()
         if inner:
             control.close()
-            for number in (0, 1, 2):
-                os.close(number)
+            os.closerange(0, 3)
             _, status = os.waitpid(inner, 0)
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     Cell(control, settings).serve()
@@ -203,14 +202,16 @@ def run_call(settings: Any) -> int:
     except CallRefusedError as error:
         answer["error"] = {"code": INVALID_PARAMS, "message": str(error)}
     except BaseException as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
-        answer["error"] = failure(error)
+        answer["error"] = failure(error, settings["skill"])
+        if params["context"]["meta"].get("debug"):
+            sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
     try:
         link.finish(answer)
     except (TypeError, ValueError, RecursionError) as error:
-        refusal = failure(error)
+        refusal = failure(error, settings["skill"])
         refusal["message"] = f"the result is not JSON: {refusal['message']}"
         link.finish({"jsonrpc": "2.0", "id": number, "error": refusal})
     return 0
@@ -220,6 +221,19 @@ class CallRefusedError(Exception):
     pass
 
 
+def frames(error: BaseException, place: str) -> list[Any]:
+    found: list[Any] = []
+    inner = error.exceptions[:1] if isinstance(error, BaseExceptionGroup) else ()
+    for step in (error.__traceback__, *(one.__traceback__ for one in inner)):
+        while step is not None:
+            code = step.tb_frame.f_code
+            found.append([code.co_filename, step.tb_lineno, code.co_name])
+            step = step.tb_next
+    if isinstance(error, SyntaxError):
+        found.append([error.filename, error.lineno, ""])
+    return [one for one in found if str(one[0]).startswith(place + "/")][-16:]
+
+
 def said(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     # A group, as of asyncio.TaskGroup, names none of its errors.
@@ -227,12 +241,13 @@ def said(error: BaseException) -> str:
     return ": ".join([text, *map(said, inner)])
 
 
-def failure(error: BaseException) -> dict[str, Any]:
+def failure(error: BaseException, place: str) -> dict[str, Any]:
     text = said(error)
     text = text.encode("utf-8", "replace").decode()
     # EAGAIN and ENOMEM: no process, no memory.
     is_limit = isinstance(error, MemoryError) or getattr(error, "errno", 0) in (11, 12)
-    return {"code": RESOURCE_LIMIT if is_limit else TOOL_FAILED, "message": text[:8192]}
+    code = RESOURCE_LIMIT if is_limit else TOOL_FAILED
+    return {"code": code, "message": text[:8192], "data": {"frames": frames(error, place)}}
 
 
 def load(settings: Any) -> Any:
@@ -243,8 +258,7 @@ def load(settings: Any) -> Any:
     name, suffix = os.path.splitext(os.path.basename(path))
     if suffix != ".py":
         raise CallRefusedError(f"expected a Python file: {settings['entry']}")
-    module = loaded(name, path)
-    tools = getattr(module, "tools", None)
+    tools = getattr(loaded(name, path), "tools", None)
     if not hasattr(tools, "keys"):
         raise CallRefusedError(f"expected a mapping `tools` in {settings['entry']}")
     return tools

@@ -19,6 +19,7 @@ import anyio
 from skillhouse.cells.call_channel import ASKED_AT_ONCE
 from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
 from skillhouse.cells.cell_context import json_bytes
+from skillhouse.cells.frames import claims_of, own_frames
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
 from skillhouse.floor.call_clock import CallClock
@@ -104,7 +105,10 @@ class InProcessRunner:
                 value = json.loads(packed(json.loads(json_bytes(value))))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the skill's own code.
             message = f"{type(error).__name__}: {error}"
-            return CellResult(kind="error", error=message, seconds=time.monotonic() - began)
+            tree = spec.directory.resolve()
+            frames = own_frames(claims_of(error), place=str(tree), tree=tree)
+            seconds = time.monotonic() - began
+            return CellResult(kind="error", error=message, frames=frames, seconds=seconds)
         seconds = time.monotonic() - began
         if clock.is_over:
             return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)

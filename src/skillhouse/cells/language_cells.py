@@ -32,6 +32,8 @@ from skillhouse.cells.cell import (
 )
 from skillhouse.cells.cell_environment import CellEnvironment
 from skillhouse.cells.cell_process import BubblewrapCell, CellProcess, ContainerCell
+from skillhouse.cells.frames import CodeFrame, own_frames
+from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.bubblewrap import writable
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.process import GRACE_SECONDS
@@ -89,6 +91,12 @@ class LanguageCell:
         )
         channel.begin(method, {**params, "capability": token})
         return channel
+
+    async def _frames(self, claims: object, process: CellProcess) -> tuple[CodeFrame, ...]:
+        if not claims:
+            return ()
+        place = str(process.settings()["skill"])
+        return await in_thread(lambda: own_frames(claims, place=place, tree=self._tree))
 
 
 class PythonCell(LanguageCell):
@@ -187,6 +195,7 @@ class PythonCell(LanguageCell):
                 error=error,
                 kind=kind,
                 stdout_tail=output.tail(TAIL_BYTES).decode("utf-8", "replace"),
+                frames=await self._frames(outcome.frames, self._process),
                 seconds=time.monotonic() - began,
             )
 
@@ -326,6 +335,7 @@ class NodeCell(LanguageCell):
             error=error,
             kind=kind,
             stdout_tail=tail,
+            frames=await self._frames(outcome.frames, worker.process),
             seconds=time.monotonic() - began,
         )
 

@@ -47,9 +47,11 @@ _NO_ID = object()
 
 
 class RpcError(SkillhouseError):
-    def __init__(self, code: int, message: str, *, reason: str = "") -> None:
+    def __init__(self, code: int, message: str, *, reason: str = "", frames: object = None) -> None:
         super().__init__(message)
         self.code = code
+        self.frames = frames
+        """What a cell says of the places in its code; unchecked, and sent to nothing else."""
         self.reason = reason
         """Stable code for programs, for example "stale_capability"; "" for none."""
 
@@ -181,8 +183,11 @@ def _response(value: Mapping[str, Any], number: Any) -> RpcResponse:
     code, text, data = error.get("code"), error.get("message"), error.get("data")
     if isinstance(code, bool) or not isinstance(code, int) or not isinstance(text, str):
         raise RpcError(INVALID_REQUEST, "expected a number and a text in an error")
-    reason = data.get("reason") if isinstance(data, dict) else ""
-    rpc_error = RpcError(code, text, reason=reason if isinstance(reason, str) else "")
+    data = data if isinstance(data, dict) else {}
+    reason = data.get("reason")
+    rpc_error = RpcError(
+        code, text, reason=reason if isinstance(reason, str) else "", frames=data.get("frames")
+    )
     return RpcResponse(id=number, error=rpc_error)
 
 

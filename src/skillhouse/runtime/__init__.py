@@ -5,6 +5,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.runtime.agent_view import AgentView as AgentView
     from skillhouse.runtime.agent_view import Invocable as Invocable
+    from skillhouse.runtime.code_facts import CodeFacts as CodeFacts
+    from skillhouse.runtime.code_facts import facts_at as facts_at
+    from skillhouse.runtime.code_facts import facts_named as facts_named
+    from skillhouse.runtime.code_facts import offered_code as offered_code
+    from skillhouse.runtime.code_facts import project_code as project_code
     from skillhouse.runtime.config import Config as Config
     from skillhouse.runtime.config import ExtensionSettings as ExtensionSettings
     from skillhouse.runtime.config import Locations as Locations

@@ -15,7 +15,7 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.runtime.code_service import SkillCode
 from skillhouse.runtime.house import Skillhouse
-from skillhouse.runtime.reloads import Lacking
+from skillhouse.runtime.reloads import Lacking, failed_load
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
 
@@ -37,7 +37,7 @@ class Loaded:
     tools: tuple[str, ...] = ()
     """Full names of those that are declared; also exported, where the code was loaded."""
     lacking: Lacking | None = None
-    """What is declared and not exported: it is not offered. None where the code was not loaded."""
+    """What is declared and not exported, or why it failed. None where the code was not loaded."""
     error: str = ""
     """Why the code cannot be used at all."""
     is_tried: bool = True
@@ -172,6 +172,9 @@ async def _loaded(
     except SandboxUnavailableError:
         # One answer for all of them.
         raise
+    except SandboxError as error:
+        failed = failed_load(digest, error.code, str(error))
+        return Loaded(skill=name, directory=directory, error=str(error), lacking=failed)
     except (SkillhouseError, OSError, ValueError, RecursionError) as error:
         return Loaded(skill=name, directory=directory, error=str(error))
     full = {f"{name}:{tool}" for tool in exported}

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.approval import Level
 from skillhouse.discovery import Root, git_root
-from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, tree_digest
 from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.code_manifests import (
+    Found,
+    clash,
+    is_of,
+    least_levels,
+    levels_of_unknown_tools,
+    why_absent,
+    without_missing,
+)
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.runtime.container import ContainerExecutor
 from skillhouse.runtime.gates import SandboxProvider
 from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.reloads import Lacking, Reloads
+from skillhouse.runtime.reloads import Lacking, Reloads, failed_load
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
 
 logger = logging.getLogger(__name__)
 
 Call = Callable[..., Awaitable[toolbox.ToolResult]]
 """`Skillhouse.call`."""
-Found = tuple[tuple[str, ManifestResult], ...]
-"""The manifests below the roots, each with the scope of its root."""
 
 
 class SkillCode:
@@ -49,6 +54,8 @@ class SkillCode:
         self._leases = ExitStack()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
+        self.is_debugged = False
+        """Set before the first call where a person debugs one: `skillhouse call --debug`."""
         self.reloads = Reloads(config.state_directory)
         """The reload signal and findings that all processes share."""
         self.steps: list[tuple[Path, str]] = []
@@ -83,7 +90,7 @@ class SkillCode:
             return ()
         lacking, self.steps = self.reloads.lacking(), []
         return tuple(
-            (root.scope, _without_missing(result, lacking(result.directory)))
+            (root.scope, without_missing(result, lacking(result.directory)))
             for root in roots
             if (root.scope != "project" or is_trusted) and root.path.is_dir()
             for result in find_manifests(root.path, on_step=self.take_step)
@@ -97,7 +104,7 @@ class SkillCode:
         `problems` says so.
         """
         in_force = self._in_force(found)
-        self.problems += _levels_of_unknown_tools(
+        self.problems += levels_of_unknown_tools(
             self._config.skill_code.levels, [manifest for _, _, manifest in in_force]
         )
         names, clashing = WireNames(), set()
@@ -107,10 +114,10 @@ class SkillCode:
                     names.add(manifest.name, spec.name)
                 except WireNameError as error:
                     clashing |= {error.pair, error.taken_by}
-                    self.problems.append(_clash(error, result.directory))
+                    self.problems.append(clash(error, result.directory))
         return tuple(
             toolbox.SkillCodeTool(
-                self._skill(manifest, result.directory, scope), spec, self, self._ask_for
+                self.configured(manifest, result.directory, scope), spec, self, self._ask_for
             )
             for scope, result, manifest in in_force
             if not self._is_denied(manifest.name, view.agent)
@@ -128,6 +135,10 @@ class SkillCode:
             if result.manifest is not None:
                 in_force.setdefault(result.manifest.name, (scope, result, result.manifest))
         return list(in_force.values())
+
+    def why_absent(self, name: str, found: Found) -> str:
+        """Return why no tool has this name although its skill is there; "" where it is not."""
+        return why_absent(name, found)
 
     def take_step(self, directory: Path, step: str) -> None:
         logger.debug("%s: %s", directory, step)
@@ -160,8 +171,12 @@ class SkillCode:
             if tools:
                 news = {skill.directory: Lacking(digest=spec.digest, tools=tools)}
                 await in_thread(lambda: self.reloads.note(news))
-        except (sandbox.SandboxError, cells.RpcError, OSError) as error:
-            # The call has its answer; a reload reports what is wrong with the code.
+        except sandbox.SandboxError as error:
+            # The call has its answer; `show`, `list` and `doctor` say it from now on.
+            failed = failed_load(spec.digest, error.code, str(error))
+            if failed is not None:
+                await in_thread(lambda: self.reloads.note({skill.directory: failed}))
+        except (cells.RpcError, OSError) as error:
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
     async def executor(self, language: cells.Language | None = None) -> toolbox.Runner:
@@ -263,10 +278,21 @@ class SkillCode:
             variables=cells.installer_variables(variables),
         )
 
-    def _skill(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:
+    def handed(self, manifest: SkillManifest) -> tuple[str, ...]:
+        """Return the names of the variables that the operator gives to this skill."""
+        return self._config.skill_code.env.get(manifest.name, ())
+
+    def load_failure(self, directory: Path) -> str:
+        """Return why this very code did not load when it was last tried; "" where it did."""
+        lacking = self.reloads.lacking()(directory)
+        is_known = lacking is not None and lacking.error and is_of(lacking, directory)
+        return lacking.error if lacking is not None and is_known else ""
+
+    def configured(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:
+        """Return a skill as this configuration has it."""
         # INVARIANT: a variable is handed over only if the skill declares it and the operator
         # names it for this skill.
-        handed = self._config.skill_code.env.get(manifest.name, ())
+        handed = self.handed(manifest)
         environment = self._config.places.environment
         settings = self._config.skill_code
         is_python = manifest.language == "python"
@@ -282,7 +308,9 @@ class SkillCode:
                 if name in handed and name in environment
             },
             shared=tuple(map(Path, shared)),
-            least=_least_levels(settings.levels, manifest.name),
+            least=least_levels(settings.levels, manifest.name),
+            frames_for_models=settings.frames_for_models,
+            is_debugged=self.is_debugged,
         )
 
     def _default(self, scope: str) -> Effect:
@@ -311,75 +339,3 @@ class SkillCode:
             )
 
         return ask
-
-
-def _clash(error: WireNameError, directory: Path) -> Diagnostic:
-    return Diagnostic(
-        code="tool-name-taken",
-        severity=Severity.ERROR,
-        message=str(error),
-        path=directory,
-    )
-
-
-def _without_missing(result: ManifestResult, lacking: Lacking | None) -> ManifestResult:
-    """Return a result without tools that this very code lacks (S002-40)."""
-    manifest = result.manifest
-    if manifest is None or lacking is None or not lacking.tools:
-        return result
-    if not _is_of(lacking, result.directory):
-        return result
-    warnings = tuple(
-        Diagnostic(
-            code="tool-not-exported",
-            severity=Severity.WARNING,
-            message=f"the manifest declares `{tool.name}`, and `{manifest.entry}` does not export "
-            "it; it is not offered",
-            path=result.directory / manifest.entry,
-        )
-        for tool in manifest.tools
-        if tool.name in lacking.tools
-    )
-    tools = tuple(tool for tool in manifest.tools if tool.name not in lacking.tools)
-    return replace(
-        result,
-        manifest=replace(manifest, tools=tools),
-        diagnostics=result.diagnostics + warnings,
-    )
-
-
-def _is_of(lacking: Lacking, directory: Path) -> bool:
-    try:
-        return tree_digest(directory) == lacking.digest
-    except (TreeError, OSError):
-        return False
-
-
-def _least_levels(levels: Mapping[str, Level], skill: str) -> Mapping[str, Level]:
-    """Return the operator's least levels of one skill's tools, by their names; "" is all of them.
-
-    >>> _least_levels({"dex:swap": "sign", "dex": "write", "other": "write"}, "dex")
-    {'swap': 'sign', '': 'write'}
-    """
-    pairs = ((*key.partition(":"), level) for key, level in levels.items())
-    return {tool: level for name, _, tool, level in pairs if name == skill}
-
-
-def _levels_of_unknown_tools(
-    levels: Mapping[str, Level], manifests: Iterable[SkillManifest]
-) -> list[Diagnostic]:
-    """Return a warning for each level that names no tool, such as a typing error."""
-    known = {
-        name
-        for manifest in manifests
-        for name in (manifest.name, *(f"{manifest.name}:{tool.name}" for tool in manifest.tools))
-    }
-    return [
-        Diagnostic(
-            code="level-of-nothing",
-            severity=Severity.WARNING,
-            message=f"`levels` below `[skill_code]` names `{name}`, and there is no such tool",
-        )
-        for name in levels
-        if name not in known
-    ]

@@ -124,8 +124,12 @@ class ConfigReload:
         state = commit_stamp(self._state)
         if state == self._trust:
             return False
-        if is_trusted(source.loaded) != source.is_trusted:
-            return True
+        try:
+            if is_trusted(source.loaded) != source.is_trusted:
+                return True
+        except SkillhouseError:
+            # A state that cannot be read trusts nothing more, and the gate refuses every effect.
+            return False
         self._trust = state
         return False
 

@@ -49,8 +49,15 @@ class GateFactory:
         self._results = results
         self._own_tools = own_tools
 
-    def for_agent(self, view: AgentView, code: Iterable[toolbox.Tool] = ()) -> toolbox.Gate:
+    def for_agent(
+        self,
+        view: AgentView,
+        code: Iterable[toolbox.Tool] = (),
+        absent: Callable[[str], str] = lambda _: "",
+    ) -> toolbox.Gate:
         """Return the gate to the agent's tools, and to those that skills bring (`code`).
+
+        `absent` says why a tool of a skill is not there.
 
         INVARIANT: no two have one name: see `check_own_tools` and `SkillCode.tools`.
         """
@@ -60,6 +67,7 @@ class GateFactory:
             conceal=self._network.conceal,
             results=self._results,
             offer=view.offer,
+            absent=absent,
             decide=self._decide,
             approvals=enforcement.approvals,
             audit=enforcement.audit_log,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from skillhouse import tools as toolbox
     from skillhouse.runtime.agent_search import Signature
-    from skillhouse.runtime.code_service import Found
+    from skillhouse.runtime.code_manifests import Found
     from skillhouse.runtime.composition import Composition
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.policy import Policy
@@ -224,7 +224,11 @@ def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
         composition.policy,
         services.settings_store,
         lambda: services.trust_store.is_trusted(services.project),
-        lambda view, code: composition.gates.for_agent(view, services.skill_code.tools(code, view)),
+        lambda view, code: composition.gates.for_agent(
+            view,
+            services.skill_code.tools(code, view),
+            lambda name: services.skill_code.why_absent(name, code),
+        ),
         lambda *looked: services.skill_code.found(*looked),  # noqa: PLW0108 made late
         services.touched,
         services.recent,

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -219,9 +219,18 @@ class Management:
         return path
 
     def create(
-        self, name: str, description: str, instructions: str, *, scope: str = "user"
+        self,
+        name: str,
+        description: str,
+        instructions: str,
+        *,
+        scope: str = "user",
+        files: Mapping[str, str] | None = None,
     ) -> SkillDefinition:
         """Make a skill and return it; what is there already is never overwritten.
+
+        Args:
+            files: More files to write beside the SKILL.md, by their paths in the skill.
 
         Raises:
             SkillError: the name or description breaks the specification, the place is taken, or
@@ -238,6 +247,9 @@ class Management:
             except FileExistsError as error:
                 raise SkillError("skill-exists", directory, "there is a skill already") from error
             try:
+                for relative, content in (files or {}).items():
+                    (directory / relative).parent.mkdir(parents=True, exist_ok=True)
+                    _write_new(directory / relative, content)
                 _write_new(directory / SKILL_FILE, text)
             except BaseException:
                 shutil.rmtree(directory)

@@ -23,7 +23,9 @@ class Lacking:
     digest: str
     """Of the tree: other code may have it."""
     tools: tuple[str, ...]
-    """Empty: it was looked at, and exports all that is declared."""
+    """Empty: it was looked at, and exports all that is declared, where it loads."""
+    error: str = ""
+    """Why it did not load; empty where it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,26 @@ class _Kept:
     count: int = 0
     lacking: Mapping[str, Lacking] = field(default_factory=dict)
     """By the skill's directory, see `_key`."""
+
+
+ERROR_MAX = 1_000
+"""Characters of an error that is kept: it is the skill's own text."""
+
+
+_OF_THE_SKILL = frozenset(
+    "skill-failed dependencies-lock dependencies-unhashed dependencies-source "
+    "dependencies-line dependencies-many dependencies-overrides".split()
+)
+"""Codes of errors that the same bytes give again; others are of the machine or the moment."""
+
+
+def failed_load(digest: str, code: str, message: str) -> Lacking | None:
+    """Return what is remembered of code that did not load; None where the skill is not to blame."""
+    if code not in _OF_THE_SKILL:
+        return None
+    text = " ".join(message.split())
+    text = "".join(c if c.isprintable() else "?" for c in text)[:ERROR_MAX]
+    return Lacking(digest=digest, tools=(), error=text)
 
 
 class Reloads:
@@ -59,7 +81,8 @@ class Reloads:
     def signal_all(self) -> None:
         """Signal each process to reload, and forget missing tools; complete skills are kept."""
         with self._locked() as kept:
-            whole = {place: one for place, one in kept.lacking.items() if not one.tools}
+            is_whole = {place: not (one.tools or one.error) for place, one in kept.lacking.items()}
+            whole = {place: one for place, one in kept.lacking.items() if is_whole[place]}
             self._write(_Kept(count=kept.count + 1, lacking=whole))
 
     def note(self, lacking: Mapping[Path, Lacking]) -> None:

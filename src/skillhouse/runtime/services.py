@@ -227,6 +227,12 @@ class Services:
         profile = self.policy.profile
         return SkillCode(self.config, profile, self.policy, self.sandbox, self._call)
 
+    @property
+    def runs_code(self) -> bool:
+        """Whether skills' own code is on; asking does not import what runs it."""
+        told = self.config.skill_code.enabled
+        return self.policy.profile.runs_code if told is None else told
+
     @once
     def results(self) -> toolbox.ResultFiles:
         """The files of long results; those of processes that were killed are removed."""

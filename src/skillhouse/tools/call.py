@@ -89,13 +89,14 @@ LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
 
 class UnknownToolError(SkillhouseError):
-    """No tool has this name; `suggestion` is the nearest that has."""
+    """No tool has this name; `suggestion` is the nearest that has, `why` the reason if known."""
 
-    def __init__(self, name: str, suggestion: str, known: Sequence[str]) -> None:
+    def __init__(self, name: str, suggestion: str, known: Sequence[str], *, why: str = "") -> None:
         hint = f"did you mean `{suggestion}`" if suggestion else f"known are {', '.join(known)}"
-        super().__init__(f"unknown tool `{name}`; {hint}")
+        super().__init__(f"unknown tool `{name}`; {why or hint}")
         self.name = name
         self.suggestion = suggestion
+        self.why = why
 
 
 class ToolNotOfferedError(UnknownToolError):
@@ -108,6 +109,7 @@ class ToolNotOfferedError(UnknownToolError):
         )
         self.name = name
         self.suggestion = ""
+        self.why = ""
 
 
 class RefusedError(Exception):

@@ -75,10 +75,12 @@ class Gate:
         conceal: Callable[[str], str] | None = None,
         results: ResultFiles | None = None,
         offer: ToolOffer = ToolOffer(),  # noqa: B008 - a frozen value.
+        absent: Callable[[str], str] = lambda _: "",
     ) -> None:
         """`workspace` keeps other calls from changing the workspace; None where no tool does.
         `offer` says which of the tools a model may call, and which of these are listed.
 
+        `absent` says why a tool is not there, where that is known.
         `conceal` takes secrets out of a text. None is for gates whose results no model gets as they
         are: they are neither concealed nor escaped. `results` keeps what is too long for a model.
         Raises TypeError for a tool that does not derive from `Tool`.
@@ -87,6 +89,7 @@ class Gate:
             if not isinstance(tool, Tool):
                 raise TypeError(f"expected an object of a subclass of `Tool`, got {tool!r}")
         self._offer = offer
+        self._absent = absent
         self.tools = {tool.name: tool for tool in tools if offer.shows(tool)}
         """The tools that a model is shown."""
         self._by_name = {tool.name: tool for tool in tools}
@@ -328,7 +331,8 @@ class Gate:
         tool = self._by_name.get(call.name) or self._by_full_name.get(call.name)
         if tool is None:
             known = sorted(self.tools)
-            raise UnknownToolError(call.name, next(iter(nearest(call.name, known)), ""), known)
+            close = next(iter(nearest(call.name, known)), "")
+            raise UnknownToolError(call.name, close, known, why=self._absent(call.name))
         return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
 
     def _is_offered(self, tool: Tool, session: Session) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from skillhouse.approval import Level
+from skillhouse.audit import KnownSecrets
 from skillhouse.cells import (
     TOOL_SECONDS,
     CellResult,
@@ -35,6 +36,7 @@ from skillhouse.tools.call import (
     ToolResult,
     UnknownToolError,
 )
+from skillhouse.tools.code_report import DEBUG_SECONDS, LOG_LINES, call_detail, error_text
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
 
@@ -42,8 +44,6 @@ ACTION = "skill_tool"
 """The action of calling a skill's own tool; the resource is `skill:tool`."""
 DENIED_BY_GATE = -32_001
 """JSON-RPC code of what the gate refused to a skill (server error, implementation-defined)."""
-LOG_LINES = 100
-"""Lines of a call's own log that are kept."""
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool for the skill; the call is decided, asked about and recorded by itself."""
@@ -62,6 +62,10 @@ class CodeSkill:
     """The operator's directories of packages, nearest first."""
     least: Mapping[str, Level] = field(default_factory=dict)
     """The operator's least level of a tool, by its name, or of all by ""."""
+    frames_for_models: bool = False
+    """Whether a model gets the places in the code that an exception passed through."""
+    is_debugged: bool = False
+    """Whether a call has `DEBUG_SECONDS` and prints the whole traceback of an exception."""
 
     def level_of(self, spec: ToolSpec) -> Level:
         said = (spec.level, self.least.get(spec.name), self.least.get(""))
@@ -171,20 +175,21 @@ class SkillCodeTool(Tool):
         async def run(say: ReportProgress = _unheard) -> Output:
             host = _Host(self._ask(replace(session, origin_digest=digest)), say)
             result = await self._result(digest, arguments, session, host)
-            wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
+            secrets = KnownSecrets(self.skill.env.values())
+            detail = call_detail(self.full_name, result, host.lines, secrets)
+            if result.kind == "ok":
+                wrapped = wrap_result(result.value)
+            else:
+                frames = result.frames if self.skill.frames_for_models else ()
+                why = error_text(result, secrets, frames=frames)
+                wrapped = wrap_failure(replace(result, error=why))
             failed = wrapped.get("success") is False
             is_ended = result.kind in ("ok", "error")
             waits_for = host.waits_for if failed and is_ended else ""
-            text = f"`{self.full_name}` {host.waiting}" if waits_for else _text(wrapped)
-            detail = {
-                "skill": self.full_name,
-                "kind": result.kind,
-                "milliseconds": round(result.seconds * 1_000),
-                "log": "\n".join(host.lines),
-                **({"waits_for": waits_for} if waits_for else {}),
-            }
+            if waits_for:
+                detail = {**detail, "waits_for": waits_for}
             return Output(
-                text=text,
+                text=f"`{self.full_name}` {host.waiting}" if waits_for else _text(wrapped),
                 data=wrapped,
                 failed=failed,
                 detail=detail,
@@ -242,7 +247,7 @@ class SkillCodeTool(Tool):
                 user=session.user,
                 python=self.python(),
             )
-            meta = {
+            meta: dict[str, Any] = {
                 "skillName": manifest.name,
                 "toolName": self._spec.name,
                 "callId": secrets.token_hex(8),
@@ -251,6 +256,9 @@ class SkillCodeTool(Tool):
             }
             milliseconds = self._spec.timeout_ms
             seconds = TOOL_SECONDS if milliseconds is None else milliseconds / 1_000
+            if self.skill.is_debugged:
+                meta["debug"] = True
+                seconds = max(seconds, DEBUG_SECONDS)
             result = await code_inside(
                 runner.execute(
                     spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host

@@ -31,6 +31,7 @@ from skillhouse.frontends.cli.options import (
     house_of,
     positive,
 )
+from skillhouse.frontends.presentation.call_values import code_lists
 from skillhouse.frontends.presentation.json_values import entry_value, verification_value
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 
@@ -216,8 +217,16 @@ def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:
             continue
         terminal.heading(part)
         for key, item in value[part].items():
+            if key == "detail" and isinstance(item, dict):
+                # What a skill's code logged and printed has lines of its own, below.
+                lists = code_lists(item)
+                item = {name: one for name, one in item.items() if name not in lists}
             if item not in ("", [], {}, None):
                 terminal.pair(f"  {key}", one_line(str(item)), label_width=20)
+        for name, lines in code_lists(value[part]["detail"]).items():
+            terminal.line(f"  {name}")
+            for line in lines:
+                terminal.line(f"    | {shown(line)}")
     terminal.line()
     terminal.line(f"status: {entry.status}")
 

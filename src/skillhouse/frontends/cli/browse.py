@@ -1,15 +1,13 @@
-"""The verbs that read skills: `list`, `catalog`, `show`, `search`, `load` and `files`."""
+"""The verbs that read skills: `list`, `catalog`, `search` and `load`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from skillhouse import discovery, runtime
 from skillhouse import skill as skill_package
-from skillhouse.floor import TreeError, tree_digest
 from skillhouse.frontends.cli.options import (
     Verb,
     add_common,
@@ -24,7 +22,7 @@ from skillhouse.frontends.presentation.json_values import (
     catalog_report,
     catalog_value,
     content_value,
-    explanation_value,
+    facts_value,
     index_value,
     skill_value,
 )
@@ -32,8 +30,8 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Explanation, Skillhouse
-    from skillhouse.skill import Skill, SkillContent
+    from skillhouse.runtime import Skillhouse
+    from skillhouse.skill import Skill
 
 _LIST_EXAMPLES = """examples:
   skillhouse list
@@ -59,17 +57,21 @@ def _configure_list(parser: argparse.ArgumentParser) -> None:
 def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     index = house.index
+    code = runtime.offered_code(house) if house.services.runs_code else ()
     if options.json:
         hidden = [skill_value(skill) for skill in house.view().hidden]
         value = index_value(index)
         value["skills"] = [skill_value(skill) for skill in _sorted(house, options.sort)]
         catalog = catalog_report(house.view())
-        terminal.json({**value, "hidden": hidden, "catalog": catalog})
+        value |= {"hidden": hidden, "catalog": catalog}
+        terminal.json({**value, "code": [facts_value(facts) for facts in code]})
         return 0
+    code_findings = [found for facts in code for found in facts.problems]
     if options.findings:
-        for found in index.diagnostics:
+        every = (*index.diagnostics, *code_findings)
+        for found in every:
             terminal.line(finding_line(found, terminal))
-        terminal.note(counted(len(index.diagnostics), "finding"))
+        terminal.note(counted(len(every), "finding"))
         return 0
     skills = _sorted(house, options.sort)
     if options.sort == "name":
@@ -78,13 +80,17 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         for scope, group in groupby(skills, key=lambda skill: skill.scope):
             terminal.heading(scope)
             _print_rows([(skill.name, skill) for skill in group], terminal)
+    if code:
+        terminal.heading("with tools of their own")
+        terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in code])
+        terminal.line()
     terminal.line(_summary(house))
     for note in catalog_notes(catalog_report(house.view()), house.view()):
         terminal.line(note)
     untrusted = [found for found in index.diagnostics if found.code == "project-untrusted"]
     for found in untrusted:
         terminal.note(f"{shown(str(found.path))}: {found.message}")
-    others = len(index.diagnostics) - len(untrusted)
+    others = len(index.diagnostics) - len(untrusted) + len(code_findings)
     if others:
         terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
     return 0
@@ -161,84 +167,6 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-_SHOW_EXAMPLES = """examples:
-  skillhouse show weather
-  skillhouse show builtin:weather --json
-  skillhouse show weather --open      its directory in the file manager
-"""
-
-
-def _configure_show(parser: argparse.ArgumentParser) -> None:
-    add_skill(parser)
-    parser.add_argument(
-        "--open", action="store_true", help="show its directory in the file manager"
-    )
-    add_common(parser)
-
-
-def _show(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print everything that is known of one skill, but its body."""
-    house = house_of(options)
-    if options.open:
-        path = house.management.open_directory(options.skill)
-        terminal.note(f"opened {shown(str(path))}")
-    content = house.load(options.skill)
-    skill = content.skill
-    explained = runtime.explain_loading(house, skill, content=content)
-    if options.json:
-        plain = content_value(content)
-        del plain["body"]
-        plain["frontmatter"] = dict(skill.frontmatter.fields)
-        terminal.json(
-            {**plain, "tree_digest": _digest(skill), "decision": explanation_value(explained)}
-        )
-        return 0
-    terminal.heading(shown(skill.name))
-    terminal.line()
-    for label, value in _facts(skill, content, explained):
-        terminal.pair(label, value, label_width=15)
-    if content.diagnostics:
-        terminal.line()
-        for found in content.diagnostics:
-            terminal.line(finding_line(found, terminal))
-    return 0
-
-
-def _facts(skill: Skill, content: SkillContent, explained: Explanation) -> list[tuple[str, str]]:
-    front = skill.frontmatter
-    facts = [
-        ("description", one_line(skill.description)),
-        ("id", shown(skill.id)),
-        ("location", shown(skill.file)),
-        ("permission", f"{explained.decision.effect}: {shown(explained.reason)}"),
-        ("version", front.version or ""),
-        ("license", front.license or ""),
-        ("needs", front.compatibility or ""),
-        ("allowed-tools", " ".join(front.allowed_tools)),
-        ("digest", _digest(skill) or "none: the directory cannot be bound to its content"),
-    ]
-    known = {"name", "description", "license", "compatibility", "allowed-tools", "version"}
-    facts += [(key, _field_text(value)) for key, value in front.fields.items() if key not in known]
-    shown_files = content.resources[:10]
-    left = len(content.resources) - len(shown_files) + content.resources_omitted
-    facts.append(("files", ", ".join(shown_files) + (f" and {left} more" if left else "")))
-    return [(shown(label), one_line(value)) for label, value in facts if value]
-
-
-def _field_text(value: object) -> str:
-    """Return a frontmatter value in one line: a map as `key: value` pairs, else as JSON."""
-    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
-        return ", ".join(f"{key}: {item}" for key, item in value.items())
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _digest(skill: Skill) -> str | None:
-    try:
-        return tree_digest(skill.directory)
-    except TreeError:
-        return None
-
-
 _SEARCH_EXAMPLES = """examples:
   skillhouse search "merge two PDFs"
   skillhouse search 天气 --limit 3 --json
@@ -297,39 +225,9 @@ def _load(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-_FILES_EXAMPLES = """examples:
-  skillhouse files pdf
-  skillhouse files pdf --json
-"""
-
-
-def _configure_files(parser: argparse.ArgumentParser) -> None:
-    add_skill(parser)
-    add_common(parser)
-
-
-def _files(options: argparse.Namespace, terminal: Terminal) -> int:
-    content = house_of(options).load(options.skill)
-    if options.json:
-        value = content_value(content)
-        kept = {key: value[key] for key in ("directory", "resources", "resources_omitted")}
-        types = {name: runtime.file_kind(name) for name in content.resources}
-        terminal.json({**kept, "types": types})
-        return 0
-    for relative in content.resources:
-        terminal.rows([(shown(relative), runtime.file_kind(relative))], most=60)
-    if content.resources_omitted:
-        terminal.note(f"and {content.resources_omitted} more")
-    elif not content.resources:
-        terminal.note("no other files")
-    return 0
-
-
 VERBS = {
     "list": Verb(_LIST_EXAMPLES, _configure_list, _list),
     "catalog": Verb(_CATALOG_EXAMPLES, _configure_catalog, _catalog),
-    "show": Verb(_SHOW_EXAMPLES, _configure_show, _show),
     "search": Verb(_SEARCH_EXAMPLES, _configure_search, _search),
     "load": Verb(_LOAD_EXAMPLES, _configure_load, _load),
-    "files": Verb(_FILES_EXAMPLES, _configure_files, _files),
 }

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import secrets
 import shlex
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -29,19 +28,23 @@ from skillhouse.frontends.cli.sandbox_status import (
     configure_sandbox,
     print_sandbox,
 )
-from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.cli.waiting import WaitingChannel, add_wait
+from skillhouse.frontends.presentation.call_values import (
+    PARTS,
+    code_lists,
+    code_value,
+    detail_of,
+    recorded_call,
+)
 from skillhouse.frontends.presentation.json_values import (
-    interpreter_value,
+    python_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.sandbox import SandboxError
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
-    from skillhouse.runtime.code_reload import Loaded, Reloaded
     from skillhouse.tools import Progress, Tool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
@@ -100,15 +103,6 @@ def tool_value(tool: Tool) -> dict[str, Any]:
     }
 
 
-def python_value(tool: SkillCodeTool) -> dict[str, str] | None:
-    """Return the interpreter that runs a tool and why, or the problem; None but for Python."""
-    try:
-        python = tool.python()
-    except SandboxError as error:
-        return {"problem": str(error)}
-    return None if python is None else interpreter_value(python)
-
-
 def _described(tool: SkillCodeTool) -> str:
     return f"{tool.level}: {one_line(tool.description)}"
 
@@ -118,12 +112,17 @@ _CALL_EXAMPLES = """examples:
   skillhouse call exec --args '{"command": "git", "params": ["status"]}'
   skillhouse call skill --args '{"name": "weather"}' --json
   skillhouse call dex-swap:swap --args @swap.json --wait-seconds 600
+  skillhouse call crypto-price:get_price --args '{"coin": "bitcoin"}' --verbose
+  skillhouse call crypto-price:get_price --args '{"coin": "bitcoin"}' --debug
 
 A call that needs approval asks on the terminal: y once, s for this session, p in this
 project, a always; anything else denies it. Without a terminal the request stays open:
 answer it with `skillhouse approvals` and repeat the call, or wait for it with --wait.
 What signs is decided on the page of `skillhouse up` or a paired device; --wait waits for
 both questions of a tool that signs, and its code runs once. Ctrl-C withdraws what is open.
+An exception of a skill's code comes with the files and lines of the skill, on stderr.
+`--verbose` adds what the code logged and printed; `skillhouse audit show` has both later.
+`--debug` also gives one call an hour and prints the whole traceback.
 """
 
 
@@ -138,12 +137,21 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"
     )
     add_wait(parser)
+    parser.add_argument(
+        "--verbose", action="store_true", help="also show what a skill's code logged and printed"
+    )
+    parser.add_argument(
+        "--debug", action="store_true", help="the same, with an hour's time and a full traceback"
+    )
     add_common(parser)
 
 
 def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     """Make one gated call; 1 when it was refused or failed."""
     arguments = _parse_arguments(options.args)
+    request = secrets.token_hex(8)
+    is_shown = options.verbose or options.debug
+    entry = None
     at_terminal = TerminalChannel(sys.stdin, terminal)
     waits = options.wait or options.wait_seconds is not None
     waiting = WaitingChannel(at_terminal, terminal, options.wait_seconds) if waits else None
@@ -151,19 +159,61 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
         note_changes(house.approvals, terminal)
         if waiting:
             waiting.attach(house.approvals)
+        if options.debug:
+            house.services.skill_code.is_debugged = True
         try:
-            result = anyio.run(_make_call, house, options, arguments, terminal)
+            result = anyio.run(_make_call, house, options, arguments, terminal, request)
         except UnknownToolError as error:
             raise UsageError(str(error)) from error
         except KeyboardInterrupt:
             if waiting:
                 waiting.withdraw(house.approvals)
             raise
-    return _print_result(result, terminal, as_json=options.json)
+        if is_shown or (result.status == "error" and _may_be_of_skill(options.tool)):
+            entry = recorded_call(house.audit_log, request)
+    if options.json:
+        terminal.json({**_result_value(result), **code_value(entry)})
+        return 1 if result.is_error else 0
+    code = _print_result(result, terminal, as_json=False)
+    _print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
+    if is_shown and entry is not None:
+        terminal.note(f"record: {entry.record.id}")
+    return code
+
+
+def _print_code(
+    detail: Mapping[str, object], terminal: Terminal, *, names: Sequence[str] = ()
+) -> None:
+    """Write the lists to stderr, each line behind a mark that no text of a skill can write.
+
+    Args:
+        names: Only these; all without.
+    """
+    found = code_lists(detail)
+    for name in PARTS:
+        lines = found.get(name)
+        if not lines or (names and name not in names):
+            continue
+        if name == "frames":
+            # The innermost first, as a person looks for it.
+            for line in reversed(lines):
+                terminal.note(f"  at {shown(line)}")
+            continue
+        terminal.note(f"{name}:")
+        for line in lines:
+            terminal.note(f"  | {shown(line)}")
+
+
+def _may_be_of_skill(name: str) -> bool:
+    return ":" in name or "__" in name
 
 
 async def _make_call(
-    house: Skillhouse, options: argparse.Namespace, arguments: dict[str, Any], terminal: Terminal
+    house: Skillhouse,
+    options: argparse.Namespace,
+    arguments: dict[str, Any],
+    terminal: Terminal,
+    request: str,
 ) -> ToolResult:
     async def tell(progress: Progress) -> None:
         share = progress.progress / progress.total if progress.total else 0.0
@@ -177,6 +227,7 @@ async def _make_call(
             channel="cli",
             approval_id=options.approval,
             listener=tell,
+            message_id=request,
         )
     finally:
         await house.services.release_loop()
@@ -246,16 +297,18 @@ def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Te
     return 0
 
 
+def _result_value(result: ToolResult) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "content": result.content,
+        "data": result.data,
+        "approval_id": result.approval_id,
+    }
+
+
 def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> int:
     if as_json:
-        terminal.json(
-            {
-                "status": result.status,
-                "content": result.content,
-                "data": result.data,
-                "approval_id": result.approval_id,
-            }
-        )
+        terminal.json(_result_value(result))
     elif result.is_error:
         terminal.error(result.content)
     else:
@@ -263,100 +316,9 @@ def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> i
     return 1 if result.is_error else 0
 
 
-_RELOAD_EXAMPLES = """examples:
-  skillhouse reload
-  skillhouse reload --json
-
-Reads every manifest again and loads the code of each skill in a cell, without calling a tool. Code
-that needs approval before it runs is not loaded. A tool that the manifest declares and the code
-does not export is no longer offered. Running `up`, `mcp` and `chat` processes reload before their
-next call; calls in progress finish with the code that they began with.
-"""
-
-_PROGRESS_SECONDS = 1.0
-
-
-def _configure_reload(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", default="default", metavar="NAME", help="as this agent")
-    add_common(parser)
-
-
-def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Say which tools of skills can be used; 1 when something cannot."""
-    with house_of(options) as house:
-        done = anyio.run(_reloaded, house, options.agent, _reload_progress(terminal))
-    found = done.loaded
-    problems = house.services.skill_code.problems
-    failed = _failed(found) + [
-        (str(problem.path or ""), problem.message)
-        for problem in problems
-        if problem.severity is Severity.ERROR
-    ]
-    if options.json:
-        terminal.json(
-            {
-                "loaded": [name for skill in found for name in skill.tools],
-                "not_tried": [skill.skill for skill in found if not skill.is_tried],
-                "failed": [{"name": name, "error": error} for name, error in failed],
-                "steps": [
-                    {"directory": str(directory), "step": step} for directory, step in done.steps
-                ],
-            }
-        )
-        return 1 if failed else 0
-    if not house.services.skill_code.is_enabled:
-        terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
-    for skill in found:
-        for name in skill.tools:
-            terminal.line(shown(name) + ("" if skill.is_tried else " (asked about, not loaded)"))
-    for name, error in _failed(found):
-        terminal.line(f"{shown(name)}: {terminal.style('failed', 'red')}: {shown(error)}")
-    for problem in problems:
-        terminal.line(finding_line(problem, terminal))
-    loaded = sum(len(skill.tools) for skill in found)
-    terminal.note(f"{counted(loaded, 'tool')} of skills, {len(failed)} failed")
-    return 1 if failed else 0
-
-
-async def _reloaded(
-    house: Skillhouse, agent: str, progress: Callable[[int, int], None]
-) -> Reloaded:
-    from skillhouse.runtime.code_reload import reload_code
-
-    try:
-        return await reload_code(house, agent=agent, progress=progress)
-    finally:
-        await house.services.release_loop()
-
-
-def _reload_progress(terminal: Terminal) -> Callable[[int, int], None]:
-    said_at = time.monotonic()
-
-    def tell(done: int, of: int) -> None:
-        nonlocal said_at
-        now = time.monotonic()
-        if now >= said_at + _PROGRESS_SECONDS and sys.stderr.isatty():
-            said_at = now
-            terminal.note(f"loaded {done} of {counted(of, 'skill')}")
-
-    return tell
-
-
-def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:
-    whole = [(skill.skill, skill.error) for skill in found if skill.error]
-    single = [
-        (f"{skill.skill}:{tool}", "the manifest declares it, and the code does not export it")
-        for skill in found
-        if skill.lacking is not None
-        for tool in skill.lacking.tools
-    ]
-    return whole + single
-
-
 VERBS = {
     "tools": Verb(_TOOLS_EXAMPLES, _configure_tools, _tools),
     "call": Verb(_CALL_EXAMPLES, _configure_call, _call),
     "invoke": Verb(_INVOKE_EXAMPLES, _configure_invoke, _invoke),
-    "reload": Verb(_RELOAD_EXAMPLES, _configure_reload, _reload),
     "sandbox": Verb(SANDBOX_EXAMPLES, configure_sandbox, print_sandbox),
 }

@@ -16,13 +16,14 @@ from skillhouse.frontends.presentation.json_values import (
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import rehearse
-from skillhouse.skill import SKILL_FILE, validate
+from skillhouse.skill import SKILL_FILE, find_manifests, has_manifest, read_manifest, validate
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import MentionVerdict, Rehearsal
+    from skillhouse.skill import ManifestResult
 
 _VALIDATE_EXAMPLES = """examples:
   skillhouse validate ./my-skill
@@ -44,21 +45,54 @@ def _configure_validate(parser: argparse.ArgumentParser) -> None:
 def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print all findings; 1 when one of them is an error."""
     directories = [place for path in options.paths for place in _skills_below(Path(path))]
+    manifests = {place: read_manifest(place) for place in directories}
     findings = [
-        found for place in directories for found in validate(place, strict=not options.lenient)
+        found
+        for place, manifest in manifests.items()
+        for found in _findings(place, manifest, strict=not options.lenient)
     ]
+    tools = [one for result in manifests.values() for one in _declared(result)]
     if options.json:
-        terminal.json({"skills": len(directories), "diagnostics": diagnostic_values(findings)})
+        value = {"skills": len(directories), "diagnostics": diagnostic_values(findings)}
+        terminal.json({**value, "tools": tools})
     else:
         for found in findings:
             terminal.line(finding_line(found, terminal))
+        for tool in tools:
+            terminal.note(f"tool {shown(tool['full_name'])} ({tool['level']}), {tool['language']}")
         terminal.note(_findings_summary(len(directories), findings))
     return 1 if any(found.severity is Severity.ERROR for found in findings) else 0
 
 
+def _findings(place: Path, manifest: ManifestResult, *, strict: bool) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a skill: with its SKILL.md, its manifest, or both."""
+    is_code = manifest.manifest is not None or any(
+        found.code != "manifest-missing" for found in manifest.diagnostics
+    )
+    if not is_code:
+        return validate(place, strict=strict)
+    # A skill of code alone needs no SKILL.md.
+    text = validate(place, strict=strict) if (place / SKILL_FILE).exists() else ()
+    return (*text, *manifest.diagnostics)
+
+
+def _declared(result: ManifestResult) -> list[dict[str, str]]:
+    manifest = result.manifest
+    if manifest is None:
+        return []
+    return [
+        {
+            "full_name": f"{manifest.name}:{tool.name}",
+            "level": tool.level,
+            "language": manifest.language,
+        }
+        for tool in manifest.tools
+    ]
+
+
 def _skills_below(path: Path) -> list[Path]:
     """Return the directory itself when it holds a skill or nothing does, else all skills below."""
-    if not path.is_dir() or (path / SKILL_FILE).exists():
+    if not path.is_dir() or (path / SKILL_FILE).exists() or has_manifest(path):
         return [path]
     index = discover([path])
     places = {skill.directory for skill in index.skills + index.shadowed}
@@ -67,6 +101,7 @@ def _skills_below(path: Path) -> list[Path]:
         for found in index.diagnostics
         if found.path is not None and found.path.name == SKILL_FILE
     }
+    places |= {found.directory for found in find_manifests(path)}
     return sorted(places) or [path]
 
 

@@ -23,7 +23,7 @@ from skillhouse.frontends.presentation.client_report import (
     report,
     table,
 )
-from skillhouse.frontends.presentation.json_values import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.json_values import catalog_notes, catalog_report, facts_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.runtime import (
     Locations,
@@ -32,6 +32,7 @@ from skillhouse.runtime import (
     audit_troubles,
     configured,
     file_troubles,
+    offered_code,
 )
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
@@ -39,7 +40,7 @@ from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 if TYPE_CHECKING:
     from skillhouse.clients import Change, Lens, LensSkill
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Config
+    from skillhouse.runtime import CodeFacts, Config
     from skillhouse.skill import Profile
 
 _DOCTOR_EXAMPLES = """examples:
@@ -77,13 +78,15 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     config = configured(places)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
-    catalog, watches, notes = _own_place(config)
+    catalog, watches, code, notes = _own_place(config)
+    broken = [facts for facts in code if facts.is_broken]
     if options.json:
         audit = [dataclasses.asdict(one) for one in stuck]
         files = [dataclasses.asdict(one) for one in open_files]
         entries = [{"client": one.client, "name": one.name, "fault": one.fault} for one in unsafe]
         value = {**lens_value(lens, found), "audit": audit, "files": files}
         value |= {"entries": entries, "catalog": catalog, "watches": watches}
+        value |= {"code": [facts_value(facts) for facts in code]}
         terminal.json({"machine": machine(), **value})
     else:
         for line in report(lens, found, machine=machine(), everything=options.all):
@@ -93,6 +96,11 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.line(line)
         messages = [f"{one.message} [{one.code}]" for one in (*stuck, *open_files)]
         messages += [
+            f"skill with code `{shown(facts.name)}`: {shown(one.message)} [{one.code}]"
+            for facts in code
+            for one in facts.problems
+        ]
+        messages += [
             f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely; "
             "`skillhouse mcp status` says why"
             for entry in unsafe
@@ -101,23 +109,25 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line()
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
-    return 1 if found or stuck or open_files or unsafe else 0
+    return 1 if found or stuck or open_files or unsafe or broken else 0
 
 
 def _own_place(
     config: Config,
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None, list[str]]:
-    """Return what the catalog's bounds leave out, how changes are noticed, and notes about both;
-    nothing where a file keeps us from starting."""
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None, tuple[CodeFacts, ...], list[str]]:
+    """Return what the catalog's bounds leave out, how changes are noticed, the skills with code,
+    and notes about them; nothing where a file keeps us from starting."""
     try:
         with Skillhouse(config) as house:
             view = house.view()
             found, use = catalog_report(view), watch_use(house.snapshot.roots)
             notes = list(catalog_notes(found, view))
+            code = offered_code(house)
     except SkillhouseError as error:
-        return None, None, [f"the catalog cannot be made: {error}"]
+        return None, None, (), [f"the catalog cannot be made: {error}"]
+    notes += [f"skill with code {one_line(f'{one.name}: {one.summary()}')}" for one in code]
     if use is None:
-        return found, None, notes
+        return found, None, code, notes
     if use.polls:
         notes.append(
             f"a program that watches these {use.needed:,} directories polls them: at most "
@@ -125,7 +135,7 @@ def _own_place(
             "are free (fs.inotify.max_user_watches)"
         )
     watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
-    return found, watches, notes
+    return found, watches, code, notes
 
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,20 +14,30 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.json_values import trust_value
+from skillhouse.frontends.cli.templates import (
+    TEMPLATES,
+    template_body,
+    template_files,
+    template_hint,
+)
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.json_values import facts_value, trust_value
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import EnforcementServices, TrustReport
+    from skillhouse.runtime import CodeFacts, EnforcementServices, TrustReport
     from skillhouse.tiers import StopReport
 
 _NEW_EXAMPLES = """examples:
   skillhouse new meeting-notes --description "Writes up meetings. Use it after a call."
   skillhouse new deploy --project --description "Deploys this site." --body steps.md
+  skillhouse new prices --template python --description "Gets prices."
 
-The body is read from the file, or from stdin with `--body -`.
+The body is read from the file, or from stdin with `--body -`. A template is a whole skill
+that runs: with a tool in Python or JavaScript, or with a script.
 """
 
 BODY = """# {name}
@@ -49,19 +59,30 @@ def _configure_new(parser: argparse.ArgumentParser) -> None:
         "--description", required=True, metavar="TEXT", help="what it does and when to use it"
     )
     parser.add_argument("--body", metavar="FILE", help="the instructions (default: an outline)")
+    parser.add_argument(
+        "--template", choices=TEMPLATES, help="begin with a tool in code, or with a script"
+    )
     parser.add_argument("--project", action="store_true", help="make it in this project")
     add_common(parser)
 
 
 def _new(options: argparse.Namespace, terminal: Terminal) -> int:
-    body = BODY.format(name=options.name) if options.body is None else _read_body(options.body)
+    name, template = options.name, options.template
+    body = BODY.format(name=name) if template is None else template_body(template, name)
+    if options.body is not None:
+        body = _read_body(options.body)
     scope = "project" if options.project else "user"
-    management = house_of(options).management
-    made = management.create(options.name, options.description, body, scope=scope)
+    files = template_files(template, name, options.description) if template else {}
+    house = house_of(options)
+    made = house.management.create(name, options.description, body, scope=scope, files=files)
     if options.json:
         terminal.json(definition_value(made))
         return 0
     terminal.line(f"{shown(made.id)} is at {shown(made.path)}")
+    if template:
+        if template != "script" and not house.services.skill_code.is_enabled:
+            terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
+        terminal.note(template_hint(template, name, shown(str(Path(made.directory_path).parent))))
     if options.project:
         terminal.note("no agent loads it without asking until you run `skillhouse trust`")
     return 0
@@ -178,14 +199,15 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
     if not options.show:
         refuse_agents("trust")
     report = house.project_trust.report() if options.show else house.project_trust.trust()
+    code = runtime.project_code(house)
     if options.json:
-        terminal.json(trust_value(report))
+        terminal.json({**trust_value(report), "code": [facts_value(facts) for facts in code]})
     else:
-        _print_trust(report, terminal)
+        _print_trust(report, code, terminal)
     return 0
 
 
-def _print_trust(report: TrustReport, terminal: Terminal) -> None:
+def _print_trust(report: TrustReport, code: Sequence[CodeFacts], terminal: Terminal) -> None:
     word = "trusted" if report.is_trusted else "not trusted"
     terminal.line(f"{shown(str(report.project))}: {word}, {counted(len(report.skills), 'skill')}")
     if report.skills:
@@ -193,6 +215,16 @@ def _print_trust(report: TrustReport, terminal: Terminal) -> None:
     for found in report.skills:
         state = found.state if not found.problem else f"{found.state} ({one_line(found.problem)})"
         terminal.rows([(f"{shown(found.skill.name)}", f"{state}  {shown(found.directory)}")])
+    if not code:
+        return
+    terminal.line()
+    terminal.heading("with tools of their own, each asked about until a rule allows it")
+    for facts in code:
+        terminal.heading(f"  {shown(facts.name)}")
+        for label, text in facts_rows(facts):
+            terminal.pair(f"    {label}", text, label_width=18)
+        for finding in facts.problems:
+            terminal.line(f"    {finding_line(finding, terminal)}")
 
 
 _STOP_EXAMPLES = """examples:

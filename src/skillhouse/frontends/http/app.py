@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import skillhouse
 from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
+from skillhouse.frontends.http.call_page import CallPage
 from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
 from skillhouse.frontends.http.inbox import (
     DEVICE_PATH,
@@ -43,6 +44,7 @@ from skillhouse.frontends.http.status import (
     status_value,
 )
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
+from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 from skillhouse.runtime import EnforcementServices, Skillhouse
 
@@ -80,6 +82,7 @@ def make_app(
         Route("/api/skills", site.api_skills),
         Route("/api/skills/{reference:path}", site.api_skill),
         *site.stopping.routes(),
+        *CallPage(house.audit_log, site.page).routes(),
         *inbox.routes(),
         Route(MCP_PATH, mcp),
         *(Route(path, site.static) for path in _STATIC_TYPES),
@@ -131,7 +134,8 @@ class _Site:
 
     def skill(self, request: Request) -> Response:
         detail = self._reader.detail(request.path_params["reference"])
-        return self.page("skill.html", detail=detail, skill=detail.skill)
+        rows = facts_rows(detail.code) if detail.code else []
+        return self.page("skill.html", detail=detail, skill=detail.skill, code_rows=rows)
 
     def api_status(self, _: Request) -> Response:
         return json_response(status_value(self._reader.status()))

@@ -19,12 +19,21 @@ from skillhouse.frontends.presentation.json_values import (
     content_value,
     diagnostic_values,
     explanation_value,
+    facts_value,
     index_value,
     skill_value,
 )
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.permission import Effect, Permission
-from skillhouse.runtime import AgentView, Explanation, Skillhouse, explain_loading
+from skillhouse.runtime import (
+    AgentView,
+    CodeFacts,
+    Explanation,
+    Skillhouse,
+    explain_loading,
+    facts_at,
+    offered_code,
+)
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 PAGE_SKILLS = 200
@@ -63,6 +72,8 @@ class SkillScan:
     is_trusted: bool
     catalog: dict[str, Any]
     """The bounds of the catalogs and what they leave out, from `catalog_report`."""
+    code: tuple[CodeFacts, ...]
+    """The skills with tools of their own; empty where skills' code is off."""
     catalog_notes: tuple[str, ...]
     """The same as text; empty if nothing is left out."""
 
@@ -118,6 +129,8 @@ class SkillDetail:
     digest_problem: str
     shadowed_by: Skill | None
     findings: tuple[Diagnostic, ...]
+    code: CodeFacts | None
+    """None for a skill without tools of its own."""
 
 
 class StatusReader:
@@ -185,6 +198,7 @@ class StatusReader:
             problem = str(error)
         with self._lock:
             explanation = explain_loading(self._house, skill, content=content)
+            code = facts_at(self._house, skill.directory, skill.scope)
         digest, digest_problem = "", ""
         try:
             digest = tree_digest(skill.directory)
@@ -200,7 +214,16 @@ class StatusReader:
             tree_digest=digest,
             digest_problem=digest_problem,
             shadowed_by=None if winner is skill else winner,
-            findings=tuple(dict.fromkeys([*(content.diagnostics if content else ()), *listed])),
+            findings=tuple(
+                dict.fromkeys(
+                    [
+                        *(content.diagnostics if content else ()),
+                        *listed,
+                        *(code.problems if code else ()),
+                    ]
+                )
+            ),
+            code=code,
         )
 
     def scan(self) -> SkillScan:
@@ -251,6 +274,7 @@ def _scan(house: Skillhouse) -> SkillScan:
         roots=_roots(house, index),
         is_trusted=house.services.trust_store.is_trusted(house.services.project),
         catalog=catalog,
+        code=offered_code(house),
         catalog_notes=tuple(catalog_notes(catalog, view)),
     )
 
@@ -301,6 +325,7 @@ def skills_value(scan: SkillScan) -> dict[str, Any]:
         "skills": [skill_value(skill) for skill in scan.view.visible.skills],
         "hidden": [skill_value(skill) for skill in scan.view.hidden],
         "catalog": scan.catalog,
+        "code": [facts_value(facts) for facts in scan.code],
     }
 
 
@@ -317,6 +342,7 @@ def detail_value(detail: SkillDetail) -> dict[str, Any]:
         "tree_digest": detail.tree_digest or None,
         "decision": explanation_value(detail.explanation),
         "shadowed_by": None if detail.shadowed_by is None else detail.shadowed_by.id,
+        "code": facts_value(detail.code),
     }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.permission import CommandReading, MatchedRule
     from skillhouse.runtime import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
+    from skillhouse.runtime.code_facts import CodeFacts
     from skillhouse.sandbox import Python, PythonPlaces, SandboxStatus
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
@@ -205,6 +206,15 @@ def interpreter_value(python: Python) -> dict[str, str]:
     return {"program": str(python.program), "version": python.release, "why": python.why}
 
 
+def python_value(tool: toolbox.SkillCodeTool) -> dict[str, str] | None:
+    """Return the interpreter that runs a tool and why, or the problem; None but for Python."""
+    try:
+        python = tool.python()
+    except sandbox.SandboxError as error:
+        return {"problem": str(error)}
+    return None if python is None else interpreter_value(python)
+
+
 def pythons_value(places: PythonPlaces) -> dict[str, Any]:
     """Return the interpreters that cells can run, the default first, and why not the others."""
     found = (sandbox.default_python(), *sandbox.installed_pythons(places))
@@ -300,3 +310,39 @@ def catalog_notes(report: dict[str, Any], view: AgentView) -> list[str]:
 
 def _counts(catalog: Catalog) -> dict[str, int]:
     return {"listed": len(catalog.included), "omitted": len(catalog.omitted)}
+
+
+def facts_value(facts: CodeFacts | None) -> dict[str, Any] | None:
+    """Return the facts of a skill's code as plain values; null for a skill that has none."""
+    if facts is None:
+        return None
+    manifest = facts.manifest
+    value: dict[str, Any] = {
+        "name": facts.name,
+        "directory": str(facts.directory),
+        "scope": facts.scope,
+        "enabled": facts.is_on,
+        "problems": diagnostic_values(facts.problems),
+    }
+    if manifest is None:
+        return value
+    return value | {
+        "version": manifest.version,
+        "description": manifest.description,
+        "author": manifest.author,
+        "license": manifest.license,
+        "language": manifest.language,
+        "entry": manifest.entry,
+        "tools": [
+            {
+                "name": tool.name,
+                "full_name": f"{facts.name}:{tool.name}",
+                "level": facts.levels[tool.name],
+                "description": tool.description,
+            }
+            for tool in manifest.tools
+        ],
+        "env": dict(facts.env),
+        "dependencies": list(manifest.dependencies),
+        "lock": facts.lock or None,
+    }

@@ -74,6 +74,9 @@ class SkillCodeSettings:
     levels: Mapping[str, Literal["read", "write", "sign"]] = field(default_factory=dict)
     """The least level of a skill's tools, by SKILL, or of one tool, by SKILL:TOOL: what a manifest
     says of itself counts only where it is stricter (S002-98)."""
+    frames_for_models: bool = False
+    """Whether a model gets the files and lines of a skill's code that an exception passed through;
+    the audit log and `skillhouse call` have them in any case."""
     in_process: tuple[str, ...] = ()
     """Digests of the trees of skills in Python that run in this process, without a sandbox."""
 

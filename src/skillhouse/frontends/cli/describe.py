@@ -1,0 +1,192 @@
+"""The verbs that describe one skill, with or without a SKILL.md: `show` and `files`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse import runtime
+from skillhouse.floor import TreeError, UnknownSkillError, tree_digest
+from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.json_values import (
+    content_value,
+    explanation_value,
+    facts_value,
+)
+from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.runtime.code_facts import LOCKS
+from skillhouse.skill import JAVASCRIPT_FILE, PYTHON_FILE, list_resources, read_manifest
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Diagnostic
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import CodeFacts, Explanation
+    from skillhouse.skill import Skill, SkillContent
+
+_SHOW_EXAMPLES = """examples:
+  skillhouse show weather
+  skillhouse show builtin:weather --json
+  skillhouse show weather --open      its directory in the file manager
+"""
+
+
+def _configure_show(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    parser.add_argument(
+        "--open", action="store_true", help="show its directory in the file manager"
+    )
+    add_common(parser)
+
+
+def _show(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print everything that is known of one skill, but its body."""
+    house = house_of(options)
+    if options.open:
+        path = house.management.open_directory(options.skill)
+        terminal.note(f"opened {shown(str(path))}")
+    try:
+        content = house.load(options.skill)
+    except UnknownSkillError:
+        # A skill of code alone has no SKILL.md; the error then names the nearest of both kinds.
+        return _show_code(runtime.facts_named(house, options.skill), terminal, options)
+    skill = content.skill
+    explained = runtime.explain_loading(house, skill, content=content)
+    code = runtime.facts_at(house, skill.directory, skill.scope)
+    if options.json:
+        plain = content_value(content)
+        del plain["body"]
+        plain["frontmatter"] = dict(skill.frontmatter.fields)
+        plain |= {"tree_digest": _digest(skill.directory), "code": facts_value(code)}
+        terminal.json({**plain, "decision": explanation_value(explained)})
+        return 0
+    terminal.heading(shown(skill.name))
+    terminal.line()
+    rows = _facts(skill, content, explained) + (facts_rows(code) if code else [])
+    _print_facts(rows, (*content.diagnostics, *(code.problems if code else ())), terminal)
+    return 0
+
+
+def _show_code(facts: CodeFacts, terminal: Terminal, options: argparse.Namespace) -> int:
+    digest = _digest(facts.directory)
+    if options.json:
+        terminal.json({"tree_digest": digest, "code": facts_value(facts)})
+        return 0
+    terminal.heading(shown(facts.name))
+    terminal.line()
+    about = facts.manifest
+    rows = [
+        ("description", one_line(about.description if about else "")),
+        ("location", shown(str(facts.directory))),
+        ("version", shown(about.version if about else "")),
+        ("digest", digest or NO_DIGEST),
+        *facts_rows(facts),
+        ("files", ", ".join(map(one_line, list_resources(facts.directory)[0][:10]))),
+    ]
+    _print_facts([(label, value) for label, value in rows if value], facts.problems, terminal)
+    return 0
+
+
+def _print_facts(
+    rows: list[tuple[str, str]], findings: Sequence[Diagnostic], terminal: Terminal
+) -> None:
+    for label, value in rows:
+        terminal.pair(label, value, label_width=15)
+    if findings:
+        terminal.line()
+        for found in findings:
+            terminal.line(finding_line(found, terminal))
+
+
+def _facts(skill: Skill, content: SkillContent, explained: Explanation) -> list[tuple[str, str]]:
+    front = skill.frontmatter
+    facts = [
+        ("description", one_line(skill.description)),
+        ("id", shown(skill.id)),
+        ("location", shown(skill.file)),
+        ("permission", f"{explained.decision.effect}: {shown(explained.reason)}"),
+        ("version", front.version or ""),
+        ("license", front.license or ""),
+        ("needs", front.compatibility or ""),
+        ("allowed-tools", " ".join(front.allowed_tools)),
+        ("digest", _digest(skill.directory) or NO_DIGEST),
+    ]
+    known = {"name", "description", "license", "compatibility", "allowed-tools", "version"}
+    facts += [(key, _field_text(value)) for key, value in front.fields.items() if key not in known]
+    shown_files = content.resources[:10]
+    left = len(content.resources) - len(shown_files) + content.resources_omitted
+    facts.append(("files", ", ".join(shown_files) + (f" and {left} more" if left else "")))
+    return [(shown(label), one_line(value)) for label, value in facts if value]
+
+
+def _field_text(value: object) -> str:
+    """Return a frontmatter value in one line: a map as `key: value` pairs, else as JSON."""
+    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+        return ", ".join(f"{key}: {item}" for key, item in value.items())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+NO_DIGEST = "none: the directory cannot be bound to its content"
+
+
+def _digest(directory: Path) -> str | None:
+    try:
+        return tree_digest(directory)
+    except TreeError:
+        return None
+
+
+_FILES_EXAMPLES = """examples:
+  skillhouse files pdf
+  skillhouse files pdf --json
+"""
+
+
+def _configure_files(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    add_common(parser)
+
+
+def _files(options: argparse.Namespace, terminal: Terminal) -> int:
+    house = house_of(options)
+    try:
+        content = house.load(options.skill)
+        directory, names, omitted = content.directory, content.resources, content.resources_omitted
+    except UnknownSkillError:
+        directory = runtime.facts_named(house, options.skill).directory
+        names, omitted = list_resources(directory)
+    types = {name: _file_type(directory, name) for name in names}
+    if options.json:
+        value = {"directory": str(directory), "resources": list(names)}
+        terminal.json({**value, "resources_omitted": omitted, "types": types})
+        return 0
+    for relative in names:
+        terminal.rows([(shown(relative), types[relative])], most=60)
+    if omitted:
+        terminal.note(f"and {omitted} more")
+    elif not names:
+        terminal.note("no other files")
+    return 0
+
+
+def _file_type(directory: Path, name: str) -> str:
+    """Return the type of a file; of a skill with code, also which are its manifest and module."""
+    manifest = read_manifest(directory).manifest
+    if manifest is not None:
+        if name == manifest.entry:
+            return "code"
+        if name == (PYTHON_FILE if manifest.language == "python" else JAVASCRIPT_FILE):
+            return "manifest"
+        if name in LOCKS[manifest.language]:
+            return "lock"
+    return runtime.file_kind(name)
+
+
+VERBS = {
+    "show": Verb(_SHOW_EXAMPLES, _configure_show, _show),
+    "files": Verb(_FILES_EXAMPLES, _configure_files, _files),
+}

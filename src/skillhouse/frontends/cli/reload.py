@@ -1,0 +1,113 @@
+"""`skillhouse reload`: loads the code of skills and says what cannot be used."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from skillhouse.floor import Severity
+from skillhouse.frontends.cli.options import Verb, add_common, house_of
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.text import counted, shown
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+    from skillhouse.runtime.code_reload import Loaded, Reloaded
+
+_RELOAD_EXAMPLES = """examples:
+  skillhouse reload
+  skillhouse reload --json
+
+Reads every manifest again and loads the code of each skill in a cell, without calling a tool. Code
+that needs approval before it runs is not loaded. A tool that the manifest declares and the code
+does not export is no longer offered. Running `up`, `mcp` and `chat` processes reload before their
+next call; calls in progress finish with the code that they began with.
+"""
+
+_PROGRESS_SECONDS = 1.0
+
+
+def _configure_reload(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", default="default", metavar="NAME", help="as this agent")
+    add_common(parser)
+
+
+def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Say which tools of skills can be used; 1 when something cannot."""
+    with house_of(options) as house:
+        done = anyio.run(_reloaded, house, options.agent, _reload_progress(terminal))
+    found = done.loaded
+    problems = house.services.skill_code.problems
+    failed = _failed(found) + [
+        (str(problem.path or ""), problem.message)
+        for problem in problems
+        if problem.severity is Severity.ERROR
+    ]
+    if options.json:
+        terminal.json(
+            {
+                "loaded": [name for skill in found for name in skill.tools],
+                "not_tried": [skill.skill for skill in found if not skill.is_tried],
+                "failed": [{"name": name, "error": error} for name, error in failed],
+                "steps": [
+                    {"directory": str(directory), "step": step} for directory, step in done.steps
+                ],
+            }
+        )
+        return 1 if failed else 0
+    if not house.services.skill_code.is_enabled:
+        terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
+    for skill in found:
+        for name in skill.tools:
+            terminal.line(shown(name) + ("" if skill.is_tried else " (asked about, not loaded)"))
+    for name, error in _failed(found):
+        terminal.line(f"{shown(name)}: {terminal.style('failed', 'red')}: {shown(error)}")
+    for problem in problems:
+        terminal.line(finding_line(problem, terminal))
+    loaded = sum(len(skill.tools) for skill in found)
+    terminal.note(f"{counted(loaded, 'tool')} of skills, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+async def _reloaded(
+    house: Skillhouse, agent: str, progress: Callable[[int, int], None]
+) -> Reloaded:
+    from skillhouse.runtime.code_reload import reload_code
+
+    try:
+        return await reload_code(house, agent=agent, progress=progress)
+    finally:
+        await house.services.release_loop()
+
+
+def _reload_progress(terminal: Terminal) -> Callable[[int, int], None]:
+    said_at = time.monotonic()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal said_at
+        now = time.monotonic()
+        if now >= said_at + _PROGRESS_SECONDS and sys.stderr.isatty():
+            said_at = now
+            terminal.note(f"loaded {done} of {counted(of, 'skill')}")
+
+    return tell
+
+
+def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:
+    whole = [(skill.skill, skill.error) for skill in found if skill.error]
+    single = [
+        (f"{skill.skill}:{tool}", "the manifest declares it, and the code does not export it")
+        for skill in found
+        if skill.lacking is not None
+        for tool in skill.lacking.tools
+    ]
+    return whole + single
+
+
+VERBS = {"reload": Verb(_RELOAD_EXAMPLES, _configure_reload, _reload)}

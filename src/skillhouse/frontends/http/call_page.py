@@ -1,0 +1,62 @@
+"""The page of one call of a skill's code: where it failed, and what the code logged and printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from skillhouse.audit import AuditEntry, AuditLog, find_record
+from skillhouse.frontends.http.inbox import json_response
+from skillhouse.frontends.presentation.call_values import code_calls, code_value
+from skillhouse.frontends.presentation.json_values import entry_value
+
+CALLS_SHOWN = 20
+"""Calls of skills' code that the first page links, newest first."""
+ID_MAX = 64
+"""Characters of a record's id."""
+
+
+class CallPage:
+    """Shows records as the log has them; it changes nothing."""
+
+    def __init__(self, log: AuditLog, page: Callable[..., Response]) -> None:
+        self._log = log
+        self._page = page
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/calls", self.calls),
+            Route("/calls/{id}", self.call),
+            Route("/api/calls", self.api_calls),
+            Route("/api/calls/{id}", self.api_call),
+        ]
+
+    def calls(self, _: Request) -> Response:
+        return self._page("calls.html", entries=code_calls(self._log, most=CALLS_SHOWN))
+
+    def call(self, request: Request) -> Response:
+        entry = self._entry(request)
+        return self._page("call.html", entry=entry, kept=code_value(entry))
+
+    def api_calls(self, _: Request) -> Response:
+        return json_response([_value(one) for one in code_calls(self._log, most=CALLS_SHOWN)])
+
+    def api_call(self, request: Request) -> Response:
+        return json_response(_value(self._entry(request)))
+
+    def _entry(self, request: Request) -> AuditEntry:
+        wanted = request.path_params["id"]
+        is_id = len(wanted) <= ID_MAX and wanted.isascii() and wanted.isalnum()
+        entry = find_record(self._log.path, wanted, key=self._log.key) if is_id else None
+        if entry is None:
+            raise HTTPException(404)
+        return entry
+
+
+def _value(entry: AuditEntry) -> dict[str, Any]:
+    return {**entry_value(entry), "code": code_value(entry)}

@@ -1,0 +1,78 @@
+"""What the audit log keeps of a call of a skill's code, as plain values for terminal and page.
+
+It is read back from the log: what a person sees is what the log says, without secrets, and no
+result for a model carries any of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.audit import AuditError, Query, entries_of
+from skillhouse.tools.skill_code import ACTION
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditEntry, AuditLog
+
+_LOOKED_AT = 500
+"""Records, from the newest, among which a call that has just ended is looked for."""
+PARTS = ("frames", "log", "output")
+"""The lists of a record's detail."""
+
+
+def recorded_call(log: AuditLog, request: str) -> AuditEntry | None:
+    """Return the newest entry of the call with that request id; None where none can be read."""
+    try:
+        entries = entries_of(log.path, Query(), key=log.key)
+        newest = itertools.islice(entries, _LOOKED_AT)
+        return next((entry for entry in newest if entry.record.request == request), None)
+    except AuditError:
+        # The call has its result, and `audit verify` says what is wrong with the log.
+        return None
+
+
+def detail_of(entry: AuditEntry | None) -> Mapping[str, object]:
+    if entry is None:
+        return {}
+    return entry.record.detail if entry.outcome is None else entry.outcome.detail
+
+
+def code_lists(detail: Mapping[str, object]) -> dict[str, list[str]]:
+    """Return the frames, the log and the output of a call, each if there is any.
+
+    >>> code_lists({"log": [], "output": ["hello"], "kind": "ok"})
+    {'output': ['hello']}
+    """
+    found = {name: _texts(detail.get(name)) for name in PARTS}
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def code_value(entry: AuditEntry | None) -> dict[str, Any]:
+    """Return the same with the id of the record, for `--json`."""
+    found = code_lists(detail_of(entry))
+    record = None if entry is None else entry.record.id
+    return {"record": record, **{name: found.get(name, []) for name in PARTS}}
+
+
+def code_calls(log: AuditLog, *, most: int) -> tuple[AuditEntry, ...]:
+    """Return the newest calls of skills' code among the last records; none if none can be read."""
+    try:
+        newest = itertools.islice(entries_of(log.path, Query(), key=log.key), _LOOKED_AT)
+        found = (entry for entry in newest if is_of_code(entry))
+        return tuple(itertools.islice(found, most))
+    except AuditError:
+        return ()
+
+
+def is_of_code(entry: AuditEntry) -> bool:
+    """Whether the call ran a skill's code, by the action that it needed."""
+    return any(one.action == ACTION for one in entry.record.permissions)
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        # Records of earlier versions have the log as one text.
+        return value.splitlines()
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
