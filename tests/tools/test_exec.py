@@ -85,7 +85,9 @@ def test_a_command_that_takes_too_long_is_stopped(house: Skillhouse) -> None:
 def test_output_without_end_is_cut(house: Skillhouse) -> None:
     result = house.call_sync("exec", {"command": "yes"})
     assert result.status == "error"
-    assert result.content.startswith("stopped: the limit on output was reached\ny\n")
+    notice, _, said = result.content.partition("\n")
+    assert notice.startswith("[cut: the whole result is in `")
+    assert said.startswith("stopped: the limit on output was reached\ny\n")
 
 
 def test_the_workspace_is_where_it_runs_and_writes(house: Skillhouse, tmp_path: Path) -> None:
