@@ -8,6 +8,7 @@ import pty
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,6 +46,15 @@ class Seat:
 
     def type(self, text: str) -> None:
         os.write(self.handle, text.encode())
+
+    def interrupt(self, typed: str = "") -> None:
+        """Press Ctrl-C at a prompt. Python's readline notices no signal between its prompt and its
+        wait for a key, so this gives it a moment."""
+        if typed:
+            self.type(typed)
+            self.until(typed)
+        time.sleep(0.2)
+        self.type("\x03")
 
     def exit_code(self) -> int:
         """Read to the end, and return the exit code."""
@@ -133,23 +143,23 @@ def test_a_sign_of_life_goes_away_and_ctrl_c_ends_the_answer_then_the_prompt(
         before = seat.until("stopped; the conversation goes on")
         assert before.endswith("\r\x1b[K")
         seat.until("> ")
-        seat.type("\x03")
+        seat.interrupt()
         assert seat.exit_code() == 0
 
 
 def test_one_ctrl_c_at_the_prompt_ends_nothing(sit: Callable[..., Seat]) -> None:
     seat = sit("--model", "m", "--base-url", "http://127.0.0.1:9/v1")
     seat.until("> ")
-    seat.type("half a line\x03")
+    seat.interrupt("half a line")
     seat.until("Ctrl-C again, `/quit` or Ctrl-D ends the chat")
     seat.until("> ")
     seat.type("/help\n")
     seat.until("start a skill yourself")
     seat.until("> ")
-    seat.type("\x03")
+    seat.interrupt()
     seat.until("Ctrl-C again")
     seat.until("> ")
-    seat.type("\x03")
+    seat.interrupt()
     assert seat.exit_code() == 0
 
 
