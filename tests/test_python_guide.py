@@ -75,13 +75,15 @@ def test_mypy_finds_no_fault_in_the_program_and_every_slip(tmp_path: Path, chang
 
 
 def test_the_keywords_of_a_house_are_the_fields_of_its_configuration():
-    assert set(ConfigFields.__annotations__) == {field.name for field in dataclasses.fields(Config)}
+    # `source` is where a configuration was read from, and no part of it.
+    fields = {field.name for field in dataclasses.fields(Config) if field.compare}
+    assert set(ConfigFields.__annotations__) == fields
 
 
 HANDED = ("Skillhouse", "Tool", "Channel", "Reply", "Forecast", "ToolCall", "ToolResult", "Caller")
 CLASSES = (*HANDED, "ApprovalRequest", "Config", "Layer", "Rule", "PermissionRequest", "Catalog")
-PARTS = {"AgentView", "HouseSnapshot", "Policy"}
-"""What frontends take from a `Skillhouse`; no program needs one to call it."""
+PARTS = {"AgentView", "ConfigSource", "HouseSnapshot", "Policy"}
+"""What frontends take from a `Skillhouse`, or keep in it; no program needs one to call it."""
 
 
 def functions() -> Iterator[tuple[str, Callable[..., object]]]:
