@@ -72,8 +72,8 @@ class SkillCode:
 
     @property
     def is_enabled(self) -> bool:
-        told = self._config.skill_code.enabled
-        return self._profile.runs_code if told is None else told
+        chosen = self._config.skill_code.enabled
+        return self._profile.runs_code if chosen is None else chosen
 
     @property
     def is_elsewhere(self) -> bool:

@@ -193,15 +193,15 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
     canary = place / f"canary-{secrets.token_hex(8)}"
     canary.write_text("secret")
     outside = place / "outside"
-    with _listeners(workspace) as (told, datagrams):
-        told |= {"canary": str(canary), "canary_name": canary.name, "outside": str(outside)}
-        told |= {"process": os.getpid(), "has_namespaces": launcher.level in BUBBLEWRAP}
+    with _listeners(workspace) as (given, datagrams):
+        given |= {"canary": str(canary), "canary_name": canary.name, "outside": str(outside)}
+        given |= {"process": os.getpid(), "has_namespaces": launcher.level in BUBBLEWRAP}
         script = Path(__file__).with_name("probe_script.py").read_text(encoding="utf-8")
         output = await _python(
             launcher,
             workspace,
             script,
-            json.dumps(told),
+            json.dumps(given),
             environment={"SKILLHOUSE_PROBE": "declared"},
         )
         try:

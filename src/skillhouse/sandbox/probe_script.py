@@ -30,24 +30,24 @@ CAPABILITY_VERSION = 0x20080522
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
+    given = json.loads(sys.argv[1])
     results = {}
     for probe in PROBES:
         try:
-            results[probe.__name__] = probe(told)
+            results[probe.__name__] = probe(given)
         except Exception as error:  # noqa: BLE001 - a probe that cannot be made has not passed.
             results[probe.__name__] = f"{type(error).__name__}: {error}"
     print(json.dumps(results))
 
 
-def outside_unreadable(told: Any) -> str:
-    return _succeeds("could be read", lambda: Path(told["canary"]).read_text())
+def outside_unreadable(given: Any) -> str:
+    return _succeeds("could be read", lambda: Path(given["canary"]).read_text())
 
 
-def outside_unwritable(told: Any) -> str:
+def outside_unwritable(given: Any) -> str:
     # Beside the workspace there may be the sandbox's own /tmp; the host says what arrived.
     with contextlib.suppress(OSError):
-        Path(told["outside"]).touch()
+        Path(given["outside"]).touch()
     for directory in ("/", "/usr", "/etc", "/dev", "/proc/sys/kernel"):
         if said := _succeeds("could be written", lambda: Path(directory, "probe").touch()):  # noqa: B023
             return f"{directory} {said}"
@@ -57,38 +57,38 @@ def outside_unwritable(told: Any) -> str:
     return _succeeds(f"{kernel} could be opened", lambda: kernel.open("r+b", buffering=0).close())
 
 
-def existence_hidden(told: Any) -> str:
-    return _succeeds("could be seen", lambda: os.stat(told["canary"]))
+def existence_hidden(given: Any) -> str:
+    return _succeeds("could be seen", lambda: os.stat(given["canary"]))
 
 
-def workspace_writable(told: Any) -> str:
+def workspace_writable(given: Any) -> str:
     Path("directory", "written").write_text("written")
     os.rename("directory/written", "directory/renamed")
     return ""
 
 
-def workspace_top_writable(told: Any) -> str:
+def workspace_top_writable(given: Any) -> str:
     Path("written").write_text("written")
     return ""
 
 
-def modes_settable(told: Any) -> str:
+def modes_settable(given: Any) -> str:
     os.chmod("directory/program", 0o700)
     return ""
 
 
-def tmp_writable(told: Any) -> str:
+def tmp_writable(given: Any) -> str:
     Path("/tmp/skillhouse-probe-own").write_text("own")  # noqa: S108 - the sandbox's own.
     return ""
 
 
-def loopback_usable(told: Any) -> str:
+def loopback_usable(given: Any) -> str:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
     return ""
 
 
-def protected_unwritable(told: Any) -> str:
+def protected_unwritable(given: Any) -> str:
     for name in (".git/hooks/probe", ".git/config", ".bashrc", ".mcp.json", ".env"):
         if said := _succeeds("could be written", lambda: Path(name).write_text("probe")):  # noqa: B023
             return f"{name} {said}"
@@ -97,28 +97,28 @@ def protected_unwritable(told: Any) -> str:
     return _succeeds("could be read", lambda: Path(".env").read_text())
 
 
-def tcp_refused(told: Any) -> str:
+def tcp_refused(given: Any) -> str:
     return _succeeds(
-        "reached the host", lambda: socket.create_connection(("127.0.0.1", told["tcp"]), 1).close()
+        "reached the host", lambda: socket.create_connection(("127.0.0.1", given["tcp"]), 1).close()
     )
 
 
-def udp_refused(told: Any) -> str:
+def udp_refused(given: Any) -> str:
     # The sender of a datagram gets no error; the host checks whether one arrived.
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"probe", ("127.0.0.1", told["udp"]))
+        sender.sendto(b"probe", ("127.0.0.1", given["udp"]))
     return ""
 
 
-def unix_refused(told: Any) -> str:
-    for address in (told["unix"], "\0" + told["abstract"]):
+def unix_refused(given: Any) -> str:
+    for address in (given["unix"], "\0" + given["abstract"]):
         if said := _succeeds("reached the host", lambda: _connect(address)):  # noqa: B023
             return said
     return ""
 
 
-def processes_hidden(told: Any) -> str:
-    process = told["process"]
+def processes_hidden(given: Any) -> str:
+    process = given["process"]
     with contextlib.suppress(OSError):
         seen = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         if len(seen) > 4:
@@ -127,40 +127,40 @@ def processes_hidden(told: Any) -> str:
         place = f"/proc/{process}/{name}"
         action = lambda: os.readlink(place) if name == "cwd" else Path(place).read_bytes()  # noqa: B023, E731
         # In a process namespace of its own the number may be a process of this run.
-        if not told["has_namespaces"] and (said := _succeeds("of the host could be read", action)):
+        if not given["has_namespaces"] and (said := _succeeds("of the host could be read", action)):
             return f"{name} {said}"
     return ""
 
 
-def signals_refused(told: Any) -> str:
-    if told["has_namespaces"]:
+def signals_refused(given: Any) -> str:
+    if given["has_namespaces"]:
         return ""
-    return _succeeds("the host's process could be signalled", lambda: os.kill(told["process"], 0))
+    return _succeeds("the host's process could be signalled", lambda: os.kill(given["process"], 0))
 
 
-def limits_unchanged(told: Any) -> str:
-    if told["has_namespaces"]:
+def limits_unchanged(given: Any) -> str:
+    if given["has_namespaces"]:
         return ""
     # Where they succeed, they change nothing of account.
     limits = (resource.RLIMIT_CORE, (0, 0))
     for action in (
-        lambda: resource.prlimit(told["process"], *limits),
-        lambda: os.setpriority(os.PRIO_PROCESS, told["process"], os.getpriority(0, 0)),
-        lambda: os.sched_setaffinity(told["process"], os.sched_getaffinity(0)),
+        lambda: resource.prlimit(given["process"], *limits),
+        lambda: os.setpriority(os.PRIO_PROCESS, given["process"], os.getpriority(0, 0)),
+        lambda: os.sched_setaffinity(given["process"], os.sched_getaffinity(0)),
     ):
         if said := _succeeds("a limit or priority of the host's process could be set", action):
             return said
     return ""
 
 
-def outside_unchanged(told: Any) -> str:
+def outside_unchanged(given: Any) -> str:
     """Owners, modes and times: what needs no right to write."""
     for action in (
-        lambda: os.chmod(told["canary"], 0o644),
-        lambda: os.utime(told["canary"], (1, 1)),
-        lambda: os.utime(told["canary"]),
-        lambda: os.setxattr(told["canary"], "user.probe", b"x"),
-        lambda: os.truncate(told["canary"], 0),
+        lambda: os.chmod(given["canary"], 0o644),
+        lambda: os.utime(given["canary"], (1, 1)),
+        lambda: os.utime(given["canary"]),
+        lambda: os.setxattr(given["canary"], "user.probe", b"x"),
+        lambda: os.truncate(given["canary"], 0),
         lambda: os.chmod(".git/config", 0o700),
     ):
         if said := _succeeds("a file's mode, times or attributes could be changed", action):
@@ -168,8 +168,8 @@ def outside_unchanged(told: Any) -> str:
     return ""
 
 
-def shared_memory_refused(told: Any) -> str:
-    if told["has_namespaces"]:
+def shared_memory_refused(given: Any) -> str:
+    if given["has_namespaces"]:
         return ""
     library = ctypes.CDLL(None, use_errno=True)
     made = library.shmget(0, 4096, 0o1600)  # IPC_PRIVATE, IPC_CREAT.
@@ -179,23 +179,23 @@ def shared_memory_refused(told: Any) -> str:
     return "System V memory of the host could be made"
 
 
-def environment_clean(told: Any) -> str:
-    allowed = NAMES if told["has_namespaces"] else NAMES | MORE_NAMES
+def environment_clean(given: Any) -> str:
+    allowed = NAMES if given["has_namespaces"] else NAMES | MORE_NAMES
     if extra := set(os.environ) - allowed:
         return f"unexpected variables: {len(extra)}"
     if os.environ.get("SKILLHOUSE_PROBE") != "declared":
         return "a declared variable is missing"
-    if not told["has_namespaces"]:
+    if not given["has_namespaces"]:
         return _succeeds("the first process reveals the host", Path("/proc/1/environ").read_bytes)
     leaked = Path("/proc/1/environ").read_bytes() + Path("/proc/1/cmdline").read_bytes()
-    if told["canary_name"].encode() in leaked.split(b"\0")[0] or b"=" in leaked.split(b"--")[0]:
+    if given["canary_name"].encode() in leaked.split(b"\0")[0] or b"=" in leaked.split(b"--")[0]:
         return "the first process reveals the host"
     if Path("/proc/1/environ").read_bytes():
         return "the first process has an environment"
     return ""
 
 
-def descriptors_closed(told: Any) -> str:
+def descriptors_closed(given: Any) -> str:
     open_ = []
     for number in range(1024):
         with contextlib.suppress(OSError):
@@ -204,12 +204,12 @@ def descriptors_closed(told: Any) -> str:
     return "" if open_ == [0, 1, 2] else f"open descriptors: {open_}"
 
 
-def namespaces_refused(told: Any) -> str:
+def namespaces_refused(given: Any) -> str:
     library = ctypes.CDLL(None, use_errno=True)
     return "a user namespace could be made" if library.unshare(CLONE_NEWUSER) == 0 else ""
 
 
-def calls_refused(told: Any) -> str:
+def calls_refused(given: Any) -> str:
     library = ctypes.CDLL(None, use_errno=True)
     if library.syscall(PTRACE_NUMBER[os.uname().machine], 0, 0, 0, 0) == 0:
         return "ptrace is allowed"

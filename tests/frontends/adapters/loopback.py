@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.loopback_http import served
 
 Json = dict[str, Any]
 Call = tuple[str, Mapping[str, Any]]
@@ -51,17 +52,8 @@ def listening(model: Loopback) -> Iterator[Loopback]:
     class Bound(_Handler):
         held = model
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Bound)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    model.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with served(Bound) as model.url:
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -8,14 +8,14 @@ not offer the tool of the next step, as those for a title, gets a word and no ca
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.interop.agents.protocols import Call, Json, Say, Speech, Turn, is_streamed, speech_of
+from tests.loopback_http import served
 
 HELD_SECONDS = 60.0
 """How long a step waits for its `after`."""
@@ -81,17 +81,8 @@ def serving(model: FakeModel) -> Iterator[FakeModel]:
     class Bound(_Handler):
         held = model
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Bound)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    model.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with served(Bound) as model.url:
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
