@@ -54,7 +54,7 @@ def test_awareness_calls_a_scope_as_the_design_does(tmp_path: Path) -> None:
     profile = replace(DEFAULT_PROFILE, scopes=scopes, resources_listed=1)
     text = catalog_under(profile, index, style="awareness").text
     assert "- **weather** (yours)\n" in text
-    assert "  Files: scripts/get.py, and 1 more\n" in text
+    assert "  Files: SKILL.md, and 2 more\n" in text
 
 
 def direct_body(tmp_path: Path, body: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skillhouse.permission import Layer
-from skillhouse.runtime import Skillhouse, configured, register_tools
+from skillhouse.runtime import Skillhouse, SkillsManager, configured, register_tools
 from skillhouse.skill import load_profile
 from tests.profiles.houses import house_under, rule
 from tests.runtime.places import make_places, write_skill
@@ -181,6 +181,55 @@ def test_the_tools_are_registered_by_a_decorator_and_never_raise(
         assert "wrong argument `skill_name`" in load_skill(3)
         # They go through the gate: the log has them.
         assert '"tool":"load_skill"' in house.audit_log.path.read_text().replace(" ", "")
+
+
+@pytest.mark.req("S003-71", "S003-75", "S003-76", "S003-77", "S003-78", "S003-79")
+def test_each_tool_answers_as_the_manager_does(
+    house: Skillhouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = tmp_path / "documents/skills/file-diff"
+    (skill / "references/b/c").mkdir(parents=True)
+    for name in ("references/b/c/deep.md", "references/Z.md", "assets/a.txt", "notes.md"):
+        (skill / name).write_text(name)
+    listed = [
+        "assets/a.txt",
+        "assets/template.md",
+        "references/SPEC.md",
+        "references/Z.md",
+        "references/b/c/deep.md",
+        "scripts/compare.py",
+    ]
+    monkeypatch.setenv("DOCUMENT_ROOT", str(tmp_path / "documents"))
+    published, tools = SkillsManager(), ToolManager()
+    calls: list[tuple[str, str, tuple[Any, ...]]] = [
+        ("load_skill", "get_skill_content", ("FILE-diff",)),
+        ("load_skill", "get_skill_content", ("pdf",)),
+        ("search_skills", "search_skills", ("比对", 3)),
+        ("load_skill_asset", "get_skill_asset", ("file-diff", "references/b/c/deep.md")),
+        ("load_skill_asset", "get_skill_asset", ("file-diff", "notes.md")),
+        ("get_skill_script_path", "get_skill_script_path", ("file-diff", "compare.py")),
+        ("get_skill_script_path", "get_skill_script_path", ("file-diff", "../compare.py")),
+        ("list_skill_assets", "list_skill_assets", ("file-diff",)),
+    ]
+    with house:
+        register_tools(house, tools.register)
+        for tool_name, method, arguments in calls:
+            expected = getattr(published, method)(*arguments)
+            assert expected
+            assert tools.functions[tool_name](*arguments) == expected, (tool_name, arguments)
+        result = house.call_sync("list_skill_assets", {"skill_name": "file-diff"})
+    assert published.list_skill_assets("file-diff") == listed
+    assert result.content == "\n".join(listed)
+
+
+@pytest.mark.req("S003-40", "S003-41", "S003-48")
+def test_a_search_for_nothing_finds_nothing(house: Skillhouse) -> None:
+    with house:
+        for arguments in ({"query": "比对", "n": 0}, {"query": "比对", "n": -3}, {"query": ""}):
+            result = house.call_sync("search_skills", arguments)
+            assert (result.status, result.data) == ("ok", {"skills": []}), arguments
+        found = house.call_sync("search_skills", {"query": "slides", "n": 1_000})
+        assert [hit["name"] for hit in (found.data or {})["skills"]] == ["slides"]
 
 
 def test_a_registered_function_cannot_load_what_is_denied(tmp_path: Path) -> None:

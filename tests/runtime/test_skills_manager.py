@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import ConfigError
 from skillhouse.runtime import SkillsManager
 from skillhouse.tools import AssetError
 from tests.profiles.houses import house_under, opened_files, rule
@@ -36,6 +37,19 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.req("S003-20", "S003-21", "S003-22", "S003-23", "S003-24")
 def test_the_names_of_usable_skills_are_listed(root: Path) -> None:
     assert SkillsManager.at(root).list_skills() == ["file-diff", "slides"]
+
+
+@pytest.mark.req("S003-14", "S003-15")
+def test_without_a_directory_the_skills_are_below_document_root(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCUMENT_ROOT", str(root.parent))
+    assert SkillsManager().list_skills() == ["file-diff", "slides"]
+    monkeypatch.setenv("DOCUMENT_ROOT", str(root.parent / "elsewhere"))
+    assert SkillsManager().list_skills() == []
+    monkeypatch.delenv("DOCUMENT_ROOT")
+    with pytest.raises(ConfigError, match="set DOCUMENT_ROOT"):
+        SkillsManager()
 
 
 @pytest.mark.req("S003-18", "S003-19", "S003-30", "S003-43")
@@ -69,7 +83,7 @@ def test_a_skill_whose_frontmatter_is_invalid_says_why_when_it_is_loaded(root: P
 
 def test_a_skill_that_goes_away_meanwhile_says_so(root: Path) -> None:
     index = SkillsManager.at(root)._index()  # noqa: SLF001 - the moment between look and load
-    manager = SkillsManager(lambda: index, SkillsManager.at(root)._profile, root)  # noqa: SLF001
+    manager = SkillsManager(root, index=lambda: index)
     (root / "slides/SKILL.md").unlink()
     assert "it may have been removed since" in manager.get_skill_content("slides")
 
@@ -106,7 +120,7 @@ def test_a_search_neither_looks_at_bodies_nor_reads_them(root: Path) -> None:
     with body.open("a") as file:
         file.write("zebra " * 20_000)
     index = manager._index()  # noqa: SLF001 - so that only the search itself is watched
-    held = SkillsManager(lambda: index, manager._profile, root)  # noqa: SLF001
+    held = SkillsManager(root, index=lambda: index)
     with opened_files() as names:
         assert held.search_skills("compares")
     assert not [name for name in names if "SKILL.md" in name]

@@ -186,11 +186,10 @@ def _awareness(profile: Profile) -> Style:
     def entry(skill: Skill, chars: int | None) -> CatalogEntry:
         """Return the lines of S004-35."""
         about, is_cut = describe(skill, chars)
-        listed, omitted = skill_package.list_resources(skill.directory)
+        listed = skill_package.list_top(skill.directory)
         files = list(listed[: profile.resources_listed])
-        omitted += len(listed) - len(files)
-        if omitted:
-            files.append(f"and {omitted} more")
+        if len(listed) > len(files):
+            files.append(f"and {len(listed) - len(files)} more")
         source = sources.get(skill.scope, skill.scope)
         text = f"- **{_bold(skill.name)}** ({one_line(source)})\n"
         if chars != 0:

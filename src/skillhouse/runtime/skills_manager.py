@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, discover
-from skillhouse.floor import SkillError, SkillhouseError
+from skillhouse.floor import ConfigError, SkillError, SkillhouseError
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import handed_over, load, load_profile
 
@@ -43,28 +44,41 @@ class SkillsManager:
     names, which go through the gate (`register_tools`).
     """
 
-    def __init__(self, index: Callable[[], SkillIndex], profile: Profile, root: Path) -> None:
-        self._index = index
-        self._profile = profile
-        self.root = root
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        profile: str | Profile = "openseed",
+        index: Callable[[], SkillIndex] | None = None,
+    ) -> None:
+        """Manage the skills of one directory, which is read at each call (S003-14).
+
+        Args:
+            root: The directory of skills; by default `skills` below the environment's
+                `DOCUMENT_ROOT`, as the design publishes it.
+            profile: Whose rules and words hold.
+            index: Gives the skills instead of a look into `root`.
+
+        Raises:
+            ConfigError: no profile has that name, or there is neither `root` nor `DOCUMENT_ROOT`.
+        """
+        self._profile = load_profile(profile)
+        self.root = root or _document_root() / "skills"
+        place = Root(path=self.root, scope="explicit")
+        self._index = index or (lambda: discover([place], profile=self._profile))
 
     @classmethod
     def at(cls, root: Path, *, profile: str | Profile = "openseed") -> Self:
-        """Return a manager of one directory's skills, read at each call (S003-14).
-
-        Raises:
-            ConfigError: no profile has that name.
-        """
-        values = load_profile(profile)
-        scope = "explicit"
-        place = Root(path=root, scope=scope)
-        return cls(lambda: discover([place], profile=values), values, root)
+        """Return a manager of one directory's skills; ConfigError for an unknown profile."""
+        return cls(root, profile=profile)
 
     @classmethod
     def of(cls, house: Skillhouse, *, agent: str = "default") -> Self:
         """Return a manager of the skills that an agent sees; denied skills are unknown to it."""
         return cls(
-            lambda: house.view(agent).visible, house.policy.profile, house.config.places.start
+            house.config.places.start,
+            profile=house.policy.profile,
+            index=lambda: house.view(agent).visible,
         )
 
     def list_skills(self) -> list[str]:
@@ -127,6 +141,14 @@ class SkillsManager:
 
     def _find(self, name: str) -> Skill:
         return toolbox.find_skill(self._index(), name, self._profile.messages)
+
+
+def _document_root() -> Path:
+    value = os.environ.get("DOCUMENT_ROOT", "")
+    if not value:
+        message = "set DOCUMENT_ROOT to the directory that holds `skills`, or name a directory"
+        raise ConfigError(message, key="DOCUMENT_ROOT")
+    return Path(value).expanduser().absolute()
 
 
 def register_tools(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.body import substitute as substitute
     from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
     from skillhouse.skill.content import list_resources as list_resources
+    from skillhouse.skill.content import list_top as list_top
     from skillhouse.skill.content import load as load
     from skillhouse.skill.content import load_body as load_body
     from skillhouse.skill.content import load_listing as load_listing

@@ -91,6 +91,27 @@ def _open(root: Path, relative: str) -> int:
     return open_beneath(real_root, target.relative_to(real_root).as_posix())
 
 
+def list_top(directory: Path) -> tuple[str, ...]:
+    """Return what is directly in `directory`: SKILL.md, then the rest sorted, directories with `/`.
+
+    Links, names that are not printable and what discovery skips (`.git`) are left out.
+    """
+    names: list[str] = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in itertools.islice(entries, RESOURCES_SCANNED_MAX):
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in DEFAULT_PROFILE.skipped_directories:
+                        names.append(entry.name + "/")
+                elif entry.is_file(follow_symlinks=False):
+                    names.append(entry.name)
+    except OSError:
+        return ()
+    return tuple(
+        sorted(filter(str.isprintable, names), key=lambda name: (name != SKILL_FILE, name))
+    )
+
+
 def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tuple[str, ...], int]:
     """Return the first `limit` files below `directory`, and how many more there are.
 

@@ -188,6 +188,8 @@ class ToolRule:
     enum: Literal["names", "ids", "none"] = "names"
     """What the schema of the skill tool lists: names (an id where two skills share a name), ids,
     or nothing."""
+    bounds: Literal["refuse", "empty"] = "refuse"
+    """An empty query, or a number of results below one, is refused or finds nothing (S003-41)."""
 
 
 DEFAULT_TOOLS = (

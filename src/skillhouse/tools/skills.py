@@ -265,19 +265,13 @@ class SearchTool(Tool):
         self._limit = rule.parameters.get("limit", "limit")
         self._messages = shown.profile.messages
         self._index = index
+        refuses = rule.bounds == "refuse"
+        text = {"minLength": 1} if refuses else {}
+        number = {"minimum": 1, "maximum": SEARCH_MAX} if refuses else {}
         self.schema: Mapping[str, Any] = object_schema(
             {
-                self._query: {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "what is to be done",
-                },
-                self._limit: {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": SEARCH_MAX,
-                    "default": SEARCH_LIMIT,
-                },
+                self._query: {"type": "string", **text, "description": "what is to be done"},
+                self._limit: {"type": "integer", **number, "default": SEARCH_LIMIT},
             },
             required=(self._query,),
         )
@@ -312,9 +306,9 @@ class SearchTool(Tool):
 def search_skills(
     visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
 ) -> list[dict[str, str]]:
-    """Best first (S003-36)."""
+    """Best first (S003-36); nothing for an empty query or a `limit` below one (S003-41, S003-48)."""
     skills = []
-    hits = index.search(query, limit=min(limit, SEARCH_MAX))
+    hits = index.search(query, limit=max(0, min(limit, SEARCH_MAX)))
     for skill in skills_of(visible, hits):
         name = " ".join(skill.name.split())
         skills.append({"name": name, "description": " ".join(skill.description.split())})
