@@ -15,6 +15,7 @@ import pytest
 from mcp.client import Client
 
 from skillhouse.audit import AuditEntry, read_records, verify_log
+from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
 from tests.runtime.places import write_skill
 
@@ -138,6 +139,46 @@ def _seen(entry: AuditEntry) -> tuple[str, str, list[tuple[str, str, str]], str]
     assert record.kind == "intent"
     decided = [(each.action, each.resource, str(each.effect)) for each in record.permissions]
     return record.tool, record.channel, decided, entry.status
+
+
+OWLIABOT = """
+profile = "owliabot"
+
+[net]
+private = ["127.0.0.2"]
+"""
+
+
+@pytest.mark.req("S000-49")
+def test_under_design_000_the_walk_needs_one_yes_for_command_and_network(
+    peer: Peer, forecast: tuple[str, list[str]], need: Callable[[object, str], None]
+) -> None:
+    """As published: the prompt has both skills, `read` gives the one, `curl` needs one yes."""
+    need(shutil.which("curl"), "curl")
+    need(has_sandbox(), "bubblewrap that can make namespaces")
+    address, asked = forecast
+    url = f"{address}/Tokyo?format=3"
+    skills = peer.home / ".owliabot/skills"
+    text = write_skill(skills / "weather", "weather in Tokyo.", f"```bash\ncurl -s '{url}'\n```\n")
+    write_skill(skills / "github", "Works with pull requests.")
+    peer.configure(OWLIABOT)
+    prompt = peer.skillhouse("catalog")
+    names = re.findall(r"<name>(.+)</name>", prompt)
+    found = dict(zip(names, re.findall(r"<location>(.+)</location>", prompt), strict=True))
+    assert {"github", "weather"} <= set(found)
+    person = Person(YES)
+
+    async def main() -> str:
+        async with peer.client(elicitation_callback=person) as client:
+            body = text_of(await client.call_tool("read", {"path": found["weather"]}))
+            assert body == (text / "SKILL.md").read_text()
+            [command] = re.findall(r"```bash\n(.*?)\n```", body)
+            return text_of(await client.call_tool("exec", {"command": command}))
+
+    assert anyio.run(main) == WEATHER
+    assert asked == ["/Tokyo?format=3"]
+    [question] = person.shown
+    assert f"only GET {address}" in question.message
 
 
 @pytest.mark.req("S000-48")

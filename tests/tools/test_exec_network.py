@@ -19,6 +19,7 @@ from skillhouse.net import Route
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import NetSettings, Network, SecretSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
+from tests.frontends.mcp_peer import has_sandbox
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
@@ -49,6 +50,12 @@ class Page(http.server.BaseHTTPRequestHandler):
         server = self.server
         assert isinstance(server, Pages)
         server.asked.append(self.path)
+        if self.path.startswith("/to="):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to="))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         body = f"you asked for {self.path}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -104,7 +111,7 @@ def net_house(
 
     async def resolve(host: str, _: int) -> list[str]:
         await anyio.lowlevel.checkpoint()
-        return {"shop.test": ["127.0.0.1"]}.get(host, [])
+        return {"shop.test": ["127.0.0.1"], "b.test": ["127.0.0.1"]}.get(host, [])
 
     settings = {"hosts": (f"http://shop.test:{port}",), "private": ("127.0.0.1/32",)} | net
     house = Skillhouse(
@@ -225,3 +232,82 @@ def test_what_an_unbound_rule_covers_has_no_network(
         said = "[no network: `make` runs whatever code the workspace holds]"
         assert result.content == f".\n\n{said}"
         assert newest_detail(house)["network"] == "none"
+
+
+CURL = "curl -sS --max-time 5"
+
+
+@pytest.fixture
+def curl(need: Any) -> str:
+    """The program with its options."""
+    need(shutil.which("curl", path="/usr/bin:/bin"), "no curl")
+    need(has_sandbox(), "bubblewrap that can make namespaces")
+    return CURL
+
+
+@pytest.mark.req("S000-49")
+def test_one_yes_lets_a_command_reach_the_host_that_it_names(
+    tmp_path: Path, pages: Pages, curl: str
+) -> None:
+    (tmp_path / "project").mkdir()
+    port, person = pages.server_port, Person([Answer.ONCE])
+    other = Rule(effect=Effect.ALLOW, action="exec", pattern="true")
+    with net_house(tmp_path, port, allowing=other, person=person, hosts=()) as house:
+        result = house.call_sync("exec", {"command": f"{curl} http://shop.test:{port}/a | cat"})
+        assert (result.status, result.content) == ("ok", "you asked for /a")
+        assert newest_detail(house)["network"] == "proxy"
+    (question,) = person.asked
+    assert ("network", f"only GET http://shop.test:{port}") in question.facts
+    assert [asked.action for asked in question.asked] == ["exec", "exec", "fetch"]
+    assert pages.asked == ["/a"]
+
+
+def test_a_yes_reaches_no_other_host_method_or_port(
+    tmp_path: Path, pages: Pages, curl: str
+) -> None:
+    """A redirect to a host that is listed, or to another port: only what the question named."""
+    (tmp_path / "project").mkdir()
+    port = pages.server_port
+    listed = (f"GET http://b.test:{port}",)
+    lines = {
+        f"{curl} -L http://shop.test:{port}/to=http://b.test:{port}/stolen": ["/to"],
+        f"{curl} -L http://shop.test:{port}/to=http://shop.test:1/x": ["/to"],
+    }
+    for line, expected in lines.items():
+        pages.asked.clear()
+        with net_house(tmp_path, port, person=Person([Answer.ONCE]), hosts=listed) as house:
+            house.call_sync("exec", {"command": line})
+        assert [path[:3] for path in pages.asked] == expected, line
+        shutil.rmtree(tmp_path / "home", ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        network_rule("curl *", Effect.DENY),
+        Rule(effect=Effect.DENY, action="fetch", pattern="*"),
+    ],
+)
+def test_a_rule_against_it_is_not_asked_about(
+    tmp_path: Path, pages: Pages, curl: str, rule: Rule
+) -> None:
+    (tmp_path / "project").mkdir()
+    person = Person([Answer.ONCE])
+    port = pages.server_port
+    with net_house(tmp_path, port, rule, person=person) as house:
+        result = house.call_sync("exec", {"command": f"{curl} http://shop.test:{port}/a"})
+        assert result.status in ("denied", "error")
+    assert person.asked == []
+    assert pages.asked == []
+
+
+def test_what_no_yes_could_reach_is_not_asked_about(
+    tmp_path: Path, pages: Pages, curl: str
+) -> None:
+    (tmp_path / "project").mkdir()
+    person = Person([Answer.ONCE])
+    with net_house(tmp_path, pages.server_port, person=person, private=()) as house:
+        for host in ("127.0.0.1", "localhost", "169.254.169.254", "[::1]", "10.0.0.1"):
+            house.call_sync("exec", {"command": f"{curl} 'http://{host}/a'"})
+            assert newest_detail(house)["network"] == "none"
+    assert person.asked == []

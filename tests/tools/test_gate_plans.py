@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from skillhouse.approval import Answer, ApprovalBroker, ScriptStore
 from skillhouse.audit import AuditLog
+from skillhouse.net import NetPolicy
 from skillhouse.permission import Decision, Effect, Layer, Rule, decide
 from skillhouse.sandbox import Completed, SandboxProfile
 from skillhouse.skill import SkillIndex
@@ -98,7 +99,8 @@ class Desk:
             Workspace(self.place),
             launcher,
             layers=layers,
-            network=lambda *_: self.network,
+            grants=lambda *_: Effect.ALLOW if self.network else Effect.DENY,
+            net_policy=NetPolicy,
             way_out=lambda *_: pytest.fail("nothing runs with a network that nobody saw"),
             environment={},
             decide=decided,

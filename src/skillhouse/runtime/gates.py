@@ -140,7 +140,8 @@ class GateFactory:
                 workspace,
                 self._sandbox.launcher,
                 layers=self._layers,
-                network=self._grants_network,
+                grants=self._network_grant,
+                net_policy=lambda: self._network.policy,
                 way_out=self._way_out,
                 environment={
                     name: environment[name]
@@ -192,9 +193,12 @@ class GateFactory:
             toolbox.MemoryWriteTool(workspace),
         ]
 
-    def _way_out(self, session: toolbox.Session, command: str) -> AbstractAsyncContextManager[Path]:
+    def _way_out(
+        self, session: toolbox.Session, command: str, named: tuple[toolbox.NamedRequest, ...]
+    ) -> AbstractAsyncContextManager[Path]:
         audit = self._enforcement.audit_log
-        return self._network.way_out(EgressReport(command, session, self._decide, audit))
+        report = EgressReport(command, session, self._decide, audit, named)
+        return self._network.way_out(report, named)
 
     def _telemetry(self) -> toolbox.CallTelemetry:
         audit = self._enforcement.audit_log
@@ -237,11 +241,10 @@ class GateFactory:
     def _effect(self, request: toolbox.PermissionRequest, session: toolbox.Session) -> str:
         return self._decide(request, session)[0].effect.value
 
-    def _grants_network(self, agent: str, resource: str) -> bool:
-        """Whether a rule grants a command the network; no person is asked about it."""
+    def _network_grant(self, agent: str, resource: str) -> Effect:
+        """What the rules say of a command's network; `ASK` where none is about it."""
         wanted = Permission(action="network", resource=resource)
-        explanation = self._policy.explain(wanted, agent=agent, default=Effect.DENY)
-        return explanation.decision.effect is Effect.ALLOW
+        return self._policy.explain(wanted, agent=agent, default=Effect.ASK).decision.effect
 
 
 _STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from skillhouse.tools import PermissionRequest
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
     from skillhouse.runtime.config import Config
-    from skillhouse.tools import Session
+    from skillhouse.tools import NamedRequest, Session
 
 SYNC_SECONDS = 120.0
 """Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""
@@ -105,10 +106,18 @@ class Network:
         return net.masked(text, secrets)
 
     def way_out(
-        self, report: Callable[[net.EgressDecision], None]
+        self,
+        report: Callable[[net.EgressDecision], None],
+        named: Sequence[NamedRequest] = (),
     ) -> AbstractAsyncContextManager[Path]:
-        """Open a proxy and give its socket; what `report` raises refuses the request."""
-        return net.EgressProxy(self.policy, report=report, route=self.route).listening()
+        """Open a proxy and give its socket; what `report` raises refuses the request.
+
+        With requests it lets through these alone, otherwise what the list of hosts allows.
+        """
+        policy = replace(self.policy, hosts=()) if named else self.policy
+        for request in named:
+            policy = policy.granted(request.target, request.method)
+        return net.EgressProxy(policy, report=report, route=self.route).listening()
 
     def fetch_for(
         self, source: remote.RemoteSource, report: Callable[[str], None] = lambda _: None
@@ -197,7 +206,10 @@ class EgressReport:
         session: Session,
         decide: Callable[[PermissionRequest, Session], tuple[Decision, str]],
         audit: AuditLog,
+        named: Sequence[NamedRequest] = (),
     ) -> None:
+        """Take the command and its conversation; a person said yes to the requests `named`."""
+        self._approved = frozenset(request.resource for request in named)
         self._command = command
         self._session = session
         self._decide = decide
@@ -222,6 +234,8 @@ class EgressReport:
         )
         if decision.allowed:
             found, why = self._decide(need, self._session)
+            if found.effect is Effect.ASK and need.permission.resource in self._approved:
+                found, why = Decision(effect=Effect.ALLOW, layer="approval"), "approved"
         else:
             found, why = Decision(effect=Effect.DENY, layer="default"), decision.reason
         allowed = found.effect is Effect.ALLOW

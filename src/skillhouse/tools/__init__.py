@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
     from skillhouse.tools.call_context import Forecast as Forecast
     from skillhouse.tools.command import ExecTool as ExecTool
+    from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
     from skillhouse.tools.excerpt import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.files import EditTool as EditTool

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.approval import ScriptStore
 from skillhouse.floor import PROTECTED_NAMES, digest, encode
@@ -55,10 +54,10 @@ from skillhouse.tools.command_inputs import (
     inputs_of_plan,
     sealed_copies,
 )
+from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
 from skillhouse.tools.command_output import (
     NOT_BOUND,
     checked_binding,
-    network_of,
     output_of,
     titled,
     with_changes,
@@ -78,15 +77,12 @@ from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
 
+if TYPE_CHECKING:
+    from skillhouse.net import NetPolicy
+
 EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
-_NETWORK = {False: "none", True: "proxy"}
-"""A command's network, as a person sees it and the log keeps it; there is no other."""
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-WayOut = Callable[[Session, str], AbstractAsyncContextManager[Path]]
-"""Opens a filtering proxy for one command of a conversation and gives the socket; the text is the
-command, for the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +109,8 @@ class ExecTool(Tool):
     name = "exec"
     description = (
         "Run a command in the workspace, inside a sandbox without network unless the user's rules "
-        "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. Give a "
+        "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. For curl "
+        "and wget the user can say yes to the hosts that are named. Give a "
         "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
         "patterns and known variables work; substitutions, loops and `&` need a person's yes each "
         "time. Or give a program's name as `command` and its arguments as `params`, which no shell "
@@ -144,7 +141,8 @@ class ExecTool(Tool):
         launcher: Callable[[], Awaitable[Launcher]],
         *,
         layers: Callable[[str], Sequence[Layer]],
-        network: Callable[[str, str], bool],
+        grants: Callable[[str, str], Effect],
+        net_policy: Callable[[], NetPolicy],
         way_out: WayOut,
         environment: Mapping[str, str],
         decide: Decide,
@@ -156,7 +154,8 @@ class ExecTool(Tool):
         self._scripts = scripts
         self._launcher = launcher
         self._layers = layers
-        self._network = network
+        self._grants = grants
+        self._net_policy = net_policy
         self._way_out = way_out
         self._environment = environment
         self._decide = decide
@@ -182,7 +181,7 @@ class ExecTool(Tool):
         else:
             verdict = judge_argv(_checked((command, *params), rules), rules, places)
         work = self._work(command, verdict, rules, session, paths)
-        network, withheld = self._network_of(work, verdict, session)
+        network = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
             workspace=self._workspace.root,
@@ -212,7 +211,8 @@ class ExecTool(Tool):
                 )
             )
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
-            way = self._way_out(session, command_line) if network else nullcontext()
+            named = network.named
+            way = self._way_out(session, command_line, named) if network.is_open else nullcontext()
             try:
                 launcher = checked_binding(
                     await self._launcher(), {*(sealed or {}), *scripts}, is_said=NOT_BOUND in facts
@@ -230,8 +230,8 @@ class ExecTool(Tool):
                     done = await command_inside(running, str(launcher.level))
             except (SandboxError, SandboxUnavailableError) as error:
                 raise RefusedError(str(error)) from error
-            output = output_of(done, launcher.level, network=_NETWORK[network])
-            text = f"{output.text}\n[{withheld}]" if withheld else output.text
+            output = output_of(done, launcher.level, network=network.word)
+            text = f"{output.text}\n[{network.withheld}]" if network.withheld else output.text
             return replace(output, text=text, span_attributes=_traits(work, done))
 
         root = str(self._workspace.root)
@@ -253,15 +253,14 @@ class ExecTool(Tool):
             return await in_thread(lambda: with_changes(output, approved, root))
 
         kept = kept_files(verdict.structure, work.writes.opened)
-        reach = ("network", withheld or _NETWORK[network])
         facts = (
-            *(*work.writes.facts, *work.scripts.facts, *kept, reach),
+            *(*work.writes.facts, *work.scripts.facts, *kept, network.fact),
             *(() if self._has_namespaces() else (NOT_BOUND,)),
             *work.facts,
         )
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
-            needs=(*work.needs, *session.active_remote_requests.values()),
+            needs=(*work.needs, *network.needs(), *session.active_remote_requests.values()),
             run=run,
             run_sealed=run_sealed,
             inputs=inputs,
@@ -345,13 +344,10 @@ class ExecTool(Tool):
         )
         return script_runs(verdict, verdict.structure, rules, places)
 
-    def _network_of(
-        self, work: _Work, verdict: CommandVerdict, session: Session
-    ) -> tuple[bool, str]:
-        """Return whether a command has network, and what is said where it is withheld."""
-        granted = [self._network(session.agent, command_resource(p)) for p in work.programs]
+    def _network_of(self, work: _Work, verdict: CommandVerdict, session: Session) -> CommandNetwork:
+        grants = [self._grants(session.agent, command_resource(p)) for p in work.programs]
         has_own = self._has_namespaces()
-        return network_of(work.programs, granted, verdict, has_namespaces=has_own)
+        return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=has_own)
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
         """Whether a rule denies a command as written, so that the record names the rule."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from skillhouse.permission import CommandVerdict, command_resource
+from skillhouse.permission import command_resource
 from skillhouse.sandbox import OUTPUT_BYTES, Completed, Launcher, SandboxLevel
 from skillhouse.tools.call import Output, RefusedError
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
@@ -24,7 +24,6 @@ NOT_BOUND = (
     ),
 )
 """What a question says where nothing can be mounted over an approved file."""
-NO_NETWORK_HERE = "no network: without bubblewrap nothing bounds where a command reaches"
 _LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat '")
 """What git says of a file that it could not write, whatever its exit code (git 2.39, entry.c)."""
 
@@ -37,47 +36,6 @@ def titled(programs: Sequence[tuple[str, ...]]) -> str:
             return f"{' ; '.join(shown)} ; and {len(programs) - at} more commands"
         shown.append(text if len(text) <= TITLE_MAX else f"{text[:TITLE_MAX]}…")
     return " ; ".join(shown)
-
-
-def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool]) -> str:
-    if all(granted) or not any(granted):
-        return ""
-    named: dict[bool, list[str]] = {True: [], False: []}
-    for argv, may in zip(programs, granted, strict=True):
-        if (name := f"`{argv[0]}`") not in named[may]:
-            named[may].append(name)
-    yes, no = ", ".join(named[True]), ", ".join(named[False])
-    return f"network withheld: rules grant it to {yes} and not to {no}; run each by itself"
-
-
-def unbound_programs(verdict: CommandVerdict) -> str:
-    """Return that programs which run any code of the workspace have no network, or ""."""
-    names = dict.fromkeys(f"`{judged.argv[0]}`" for judged in verdict.commands if judged.unbound)
-    if not names:
-        return ""
-    return f"no network: {', '.join(names)} runs whatever code the workspace holds"
-
-
-def network_of(
-    programs: Sequence[tuple[str, ...]],
-    granted: Sequence[bool],
-    verdict: CommandVerdict,
-    *,
-    has_namespaces: bool,
-) -> tuple[bool, str]:
-    """Return whether a command has network, and what is said where it is withheld.
-
-    Args:
-        programs: The argv of each program of the command.
-        granted: Whether the rules grant it the network.
-        verdict: Of the whole command.
-        has_namespaces: Whether the sandbox gives it a network of its own.
-    """
-    if any(granted) and not has_namespaces:
-        return False, NO_NETWORK_HERE
-    unbound = unbound_programs(verdict)
-    withheld = unbound or withheld_network(programs, granted)
-    return all(granted) and not unbound, withheld
 
 
 def checked_binding(launcher: Launcher, sealed: Collection[str], *, is_said: bool) -> Launcher:

@@ -306,7 +306,7 @@ class SearchTool(Tool):
 def search_skills(
     visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
 ) -> list[dict[str, str]]:
-    """Best first (S003-36); nothing for an empty query or a `limit` below one (S003-41, S003-48)."""
+    """Best first (S003-36); none for an empty query or a `limit` below one (S003-41, S003-48)."""
     skills = []
     hits = index.search(query, limit=max(0, min(limit, SEARCH_MAX)))
     for skill in skills_of(visible, hits):
