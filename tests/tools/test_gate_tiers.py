@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,22 @@ def test_silence_for_the_policys_time_is_a_denial_and_told_as_a_timeout(tmp_path
         told = house.call_sync(*WRITE)
         assert (told.status, "no answer came within 1 seconds" in told.content) == ("denied", True)
         assert records(house)[-1][1] == "timeout"
+
+
+@pytest.mark.req("S000-77", "S000-102")
+def test_under_design_000_silence_is_a_denial_without_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    short = ApprovalSettings(wait_seconds=0.05)
+    with unattended(tmp_path, approvals=short, profile="owliabot") as house:
+        said = house.call_sync(*WRITE)
+        assert (said.status, "no answer came within" in said.content) == ("denied", True)
+        assert records(house)[-1][1] == "timeout"
+        assert house.approvals.pending() == ()
+    with unattended(tmp_path, approvals=short) as house:
+        assert house.call_sync(*WRITE).status == "pending"
+    chosen = replace(short, unattended="pending")
+    with unattended(tmp_path, approvals=chosen, profile="owliabot") as house:
+        assert house.call_sync(*WRITE).status == "pending"
 
 
 @pytest.mark.req("S000-104", "S000-105")

@@ -19,9 +19,9 @@ class ApprovalSettings:
     """How long a call waits for an answer (seeds.md C25); without one it is denied."""
     expires_seconds: int = 3_600
     """How long after it was asked a question can be answered and its approval be used."""
-    unattended: Literal["pending", "deny"] = "pending"
+    unattended: Literal["profile", "pending", "deny"] = "profile"
     """When no channel can ask, the question stays open, or the call waits `wait_seconds` and is
-    refused."""
+    refused; else as the profile says, `pending` without one."""
     reject_all: bool = False
     """Whether a denial also answers the other open questions of that conversation (opencode)."""
     grant_days: int = 30

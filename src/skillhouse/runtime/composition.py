@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
@@ -48,14 +49,14 @@ class Composition:
         Raises:
             ConfigError: the profile or a server of the configuration cannot be used.
         """
-        self.config = config
+        profile = profile_of(config)
+        self.config = config = _with_defaults(config, profile)
         self._enforcement = enforcement
         self._sandbox = sandbox
         self._results = results
         self._own_tools = own_tools
         self._newest = newest
         self._network_before: Network | None = None
-        profile = profile_of(config)
         _check_tools(config, profile, own_tools)
         self.mcp_host: remote.McpHost | None
         if before is not None and before.config.mcp_servers == config.mcp_servers:
@@ -97,6 +98,14 @@ class Composition:
             newest=lambda: (self._newest().policy, self._newest().config.write_gate),
             own_tools=self._own_tools,
         )
+
+
+def _with_defaults(config: Config, profile: Profile) -> Config:
+    """Return the configuration with what the profile says where it says nothing."""
+    if config.approvals.unattended != "profile":
+        return config
+    approvals = replace(config.approvals, unattended=profile.unattended)
+    return replace(config, approvals=approvals)
 
 
 def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
