@@ -34,6 +34,11 @@ from skillhouse.frontends.http.inbox import (
     StopPage,
     json_response,
 )
+from skillhouse.frontends.http.operations_api import (
+    OPERATIONS_METHODS,
+    OPERATIONS_PATH,
+    OperationsApi,
+)
 from skillhouse.frontends.http.status import (
     PAGE_SKILLS,
     SkillVerdict,
@@ -81,6 +86,7 @@ def make_app(
         Route("/api/status", site.api_status),
         Route("/api/skills", site.api_skills),
         Route("/api/skills/{reference:path}", site.api_skill),
+        *OperationsApi(house, read_only=read_only).routes(),
         *site.stopping.routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *inbox.routes(),
@@ -107,7 +113,7 @@ def make_app(
             {*_STATIC_TYPES, DEVICE_PATH, DEVICE_TOKEN_PATH, *((MCP_PATH,) if open_mcp else ())}
         ),
         post_below=INBOX_PATH,
-        methods_at={MCP_PATH: MCP_METHODS},
+        methods_at={MCP_PATH: MCP_METHODS, OPERATIONS_PATH: OPERATIONS_METHODS},
     )
 
 

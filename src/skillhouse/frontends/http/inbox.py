@@ -199,12 +199,12 @@ class ApprovalInbox:
         return hmac.digest(self._key, bound, "sha256").hex()
 
 
-async def body_of(request: Request) -> bytes:
-    """Return the body; raises HTTPException beyond `BODY_MAX`."""
+async def body_of(request: Request, *, limit: int = BODY_MAX) -> bytes:
+    """Return the body; raises HTTPException beyond `limit` bytes."""
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > BODY_MAX:
+        if len(body) > limit:
             raise HTTPException(413)
     return body
 

@@ -124,3 +124,5 @@ OPERATIONS = {
     "SKILLS_TOGGLE_ENABLED": _Operation(_toggle, {**_SKILL, "enabled": ("enabled", bool)}),
 }
 """The published channels."""
+READS = ("SKILLS_GET_ALL", "SKILLS_REFRESH", "SKILLS_READ_FILE")
+"""Those that change nothing and open nothing."""
