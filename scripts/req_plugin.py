@@ -1,16 +1,41 @@
-"""Pytest plugin: writes which requirements each test claims, and how the test ended.
+"""Pytest plugin: writes which requirements each test claims, by which entry points it came, and how it ended.
 
-Load it with `-p req_plugin` and give a path in the environment variable `REQ_REPORT`. At the end of the session
-that file holds JSON: `{node id: {"ids": ["S003-25"], "outcome": "passed" | "skipped" | "failed"}}`.
+Load it with `-p req_plugin` and give a path in the environment variable `REQ_REPORT`. At the end of the session that
+file holds JSON: `{node id: {"ids": ["S003-25"], "entries": ["library"], "outcome": "passed" | "skipped" | "failed"}}`.
+
+An entry point is what a user has: a function of the package's face or a method of its classes ("library"), or the
+start of a frontend. Every call during a test that claims a line is watched, also in its threads; a process that is
+started counts by its command line.
 """
 
+import functools
+import importlib
+import inspect
 import json
 import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
 
 import pytest
 
 PROPERTY = "req"
+ENTRY = "entry"
+FACES = ("skillhouse", "skillhouse.runtime")
+FRONTENDS = {
+    "command line": ("skillhouse.frontends.cli", "main"),
+    "MCP": ("skillhouse.frontends.mcp.server", "SkillhouseServer.__init__"),
+    "HTTP": ("skillhouse.frontends.http.app", "make_app"),
+    "chat": ("skillhouse.frontends.chat.conversation", "ChatConversation.__init__"),
+    "executor": ("skillhouse.frontends.executor", "run_executor"),
+    "adapter": ("skillhouse.frontends.adapters.framework_bridge", "FrameworkBridge.prompt"),
+}
+VERBS = {"mcp": "MCP", "up": "HTTP", "chat": "chat", "executor": "executor"}
 # A test is as good as the worst of its phases; an outcome not named here (a rerun) is not final and is left out.
 WORST_LAST = ("passed", "skipped", "failed")
 
@@ -22,6 +47,7 @@ class ReqReport:
         self.path = path
         self.ids: dict[str, list[str]] = {}
         self.outcomes: dict[str, str] = {}
+        self.entries: dict[str, list[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # An expected failure proves nothing, whether it came or not.
@@ -33,9 +59,13 @@ class ReqReport:
         ids = [str(value) for name, value in report.user_properties if name == PROPERTY]
         if ids or report.nodeid not in self.ids:
             self.ids[report.nodeid] = ids
+        self.entries[report.nodeid] = [str(value) for name, value in report.user_properties if name == ENTRY]
 
     def pytest_sessionfinish(self) -> None:
-        found = {node: {"ids": self.ids[node], "outcome": outcome} for node, outcome in sorted(self.outcomes.items())}
+        found = {
+            node: {"ids": self.ids[node], "entries": self.entries[node], "outcome": outcome}
+            for node, outcome in sorted(self.outcomes.items())
+        }
         self.path.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
@@ -53,3 +83,75 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         ids = dict.fromkeys(str(value) for marker in item.iter_markers("req") for value in marker.args)
         item.user_properties.extend((PROPERTY, value) for value in ids)
+
+
+@functools.cache
+def entry_codes() -> Mapping[CodeType, str]:
+    """Return the code of every entry point with its name."""
+    found: dict[CodeType, str] = {}
+    for face in FACES:
+        module = importlib.import_module(face)
+        for name in module.__all__:
+            for function in _functions(getattr(module, name)):
+                found[function.__code__] = "library"
+    for label, (place, path) in FRONTENDS.items():
+        value: Any = importlib.import_module(place)
+        for part in path.split("."):
+            value = getattr(value, part)
+        found[value.__code__] = label
+    return found
+
+
+def _functions(value: Any) -> Iterator[Any]:
+    """Yield a function, or the public methods of a class that is more than a value."""
+    if inspect.isfunction(value):
+        yield value
+    elif inspect.isclass(value) and not is_dataclass(value) and not issubclass(value, BaseException):
+        for name, member in vars(value).items():
+            function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+            if not name.startswith("_") and inspect.isfunction(function):
+                yield function
+
+
+class EntryWatch:
+    """Notes which entry points are called while it is on, and which programs of ours are started."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self._codes = entry_codes()
+        self._popen = subprocess.Popen.__init__
+
+    def __enter__(self) -> "EntryWatch":
+        watch, popen = self, self._popen
+
+        def started(process: Any, args: Any, *rest: Any, **more: Any) -> None:
+            words = [str(word) for word in args] if isinstance(args, list | tuple) else str(args).split()
+            for at, word in enumerate(words):
+                if word == "skillhouse" or word.endswith("/skillhouse"):
+                    watch.found.add(next((VERBS[w] for w in words[at + 1 :] if w in VERBS), "command line"))
+            popen(process, args, *rest, **more)
+
+        subprocess.Popen.__init__ = started  # type: ignore[assignment, method-assign]
+        threading.setprofile(self._called)
+        sys.setprofile(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+        subprocess.Popen.__init__ = self._popen  # type: ignore[method-assign]
+
+    def _called(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (label := self._codes.get(frame.f_code)):
+            self.found.add(label)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    if item.get_closest_marker("req") is None:
+        return (yield)
+    with EntryWatch() as watch:
+        try:
+            return (yield)
+        finally:
+            item.user_properties.extend((ENTRY, label) for label in sorted(watch.found))

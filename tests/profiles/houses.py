@@ -40,18 +40,22 @@ def rule(effect: str, pattern: str, action: str = "skill") -> Rule:
     return Rule(effect=Effect(effect), action=action, pattern=pattern)
 
 
+_LOOKS = ("open", "os.scandir", "os.listdir")
 _OPENED: list[list[str]] = []
 _HOOKED: list[bool] = []
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if _OPENED and event == "open":
+    if _OPENED and event in _LOOKS:
         _OPENED[-1].append(str(arguments[0]))
 
 
 @contextlib.contextmanager
 def opened_files() -> Iterator[list[str]]:
-    """Collect what this process opens by name; the hook stays, for hooks cannot be removed."""
+    """Collect the files and directories that are opened, by name or descriptor.
+
+    The hook stays: hooks cannot be removed.
+    """
     if not _HOOKED:
         sys.addaudithook(_hook)
         _HOOKED.append(True)

@@ -9,6 +9,7 @@ import pytest
 from skillhouse.approval import Answer
 from tests.golden.places import golden, in_place, two_skills
 from tests.profiles.houses import house_under, opened_files, rule
+from tests.runtime.places import write_skill
 from tests.tools.houses import Person
 from tests.tools.test_skills import tool
 
@@ -101,3 +102,43 @@ def test_a_skill_to_ask_about_is_listed_and_asked_about(tmp_path: Path, place: P
         assert (refused.status, "Ask the service" in refused.content) == ("denied", False)
         assert house.call_sync("skill", {"name": "weather"}).status == "ok"
     assert len(person.asked) == 2
+
+
+@pytest.mark.req("S001-34", "S001-37")
+def test_a_second_listing_opens_no_file_and_no_directory(tmp_path: Path) -> None:
+    root = tmp_path / "skills"
+    for number in range(5):
+        write_skill(root / f"skill-{number}")
+    with house_under(tmp_path, "opencode", roots=[root], cache_directory=None) as house:
+        with opened_files() as first:
+            listed = [skill.name for skill in house.view().visible.skills]
+        with opened_files() as second:
+            assert [skill.name for skill in house.view().visible.skills] == listed
+            assert house.catalog().text
+        assert len([name for name in first if name.endswith("SKILL.md")]) >= 5
+        assert [name for name in second if "state.sqlite3" not in name] == []
+        write_skill(root / "late")
+        assert "late" not in [skill.name for skill in house.view().visible.skills]
+        house.refresh()
+        assert "late" in [skill.name for skill in house.view().visible.skills]
+
+
+@pytest.mark.req("S001-54")
+def test_the_body_is_read_from_the_location_in_the_index_at_that_moment(tmp_path: Path) -> None:
+    weak, strong = tmp_path / "weak", tmp_path / "strong"
+    write_skill(weak / "pdf", body="WEAK\n")
+    file = write_skill(strong / "pdf", body="FIRST\n") / "SKILL.md"
+    with house_under(tmp_path, "opencode", ALLOW, roots=[weak, strong]) as house:
+        assert house.view().visible.get("pdf").location == file
+        file.write_text(file.read_text().replace("FIRST", "SECOND"))
+        with opened_files() as names:
+            content = house.call_sync("skill", {"name": "pdf"}).content
+        assert "SECOND" in content
+        assert "FIRST" not in content
+        assert not [name for name in names if str(weak) in name]
+        # What is strong now is not what the index has.
+        moved = write_skill(tmp_path / "strong/other/pdf", body="MOVED\n")
+        file.rename(file.with_name("gone.md"))
+        result = house.call_sync("skill", {"name": "pdf"})
+        assert (result.status, "MOVED" in result.content) == ("error", False)
+        assert moved.exists()
