@@ -23,7 +23,8 @@ from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, Rli
 from skillhouse.sandbox.inner_scripts import variables
 from skillhouse.sandbox.interpreters import interpreter
 from skillhouse.sandbox.landlock_grants import Grants, grants_for
-from skillhouse.sandbox.landlock_inside import CHANGE, READ, WRITE
+from skillhouse.sandbox.landlock_inside import CHANGE, WRITE
+from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, Limits, SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield

@@ -18,7 +18,7 @@ from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
-from skillhouse.sandbox.landlock_inside import NAME
+from skillhouse.sandbox.landlock_rules import NAME
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
