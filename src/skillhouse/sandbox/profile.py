@@ -135,8 +135,9 @@ class SurveyHit:
 class Directory:
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]
-    changed_ns: int
-    """Its change time from before it was read, which no program can set; 0 when it is gone."""
+    state: tuple[int, ...]
+    """Its device, inode and change time from before it was read; () when it is gone. No program
+    can set that time, but two directories may have the same."""
     hits: tuple[SurveyHit, ...] = ()
     below: tuple[str, ...] = ()
     key: Hashable = None
