@@ -138,6 +138,7 @@ class LandlockLauncher:
                         hidden=profile.hidden,
                         census=census,
                         below=profile.below,
+                        read_only=profile.read_only,
                     )
                     found = await shielded.enter_async_context(mounts)
                     granted.append(await in_thread(lambda: _grants(profile, found)))

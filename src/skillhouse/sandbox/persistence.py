@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 POINTER_BYTES = 8_192
 """How much of a `.git` file is read: more than a path can have."""
+SHOWN_MAX = 5
+"""Names that one note has."""
 WITHHELD = "withheld"
 """Suffix of the new name of a file that a run made without approval."""
 
@@ -70,6 +72,7 @@ class Census:
     _repositories: dict[str, frozenset[str]] = field(default_factory=dict)
     _inodes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Device and inode of each of the repositories."""
+    _emptied: list[str] = field(default_factory=list)
     _may_end: Callable[[str], bool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +112,9 @@ class Census:
                 self.changes.append(relative)
         for place, names in self._repositories.items():
             self._check_obeyed(place, names)
+        if self.opened.top_repository and ".git" not in self._present:
+            self._disarm(".git")
+        self._note_emptied()
         self.changes = sorted(set(self.changes))
 
     def _absolute(self, relative: str) -> str:
@@ -131,6 +137,9 @@ class Census:
                 yield relative, entry.name
                 continue
             path = self._absolute(relative)
+            if spelled(entry.name) == ".git" and _is_empty_directory(path):
+                # What is put into it is a new repository.
+                continue
             is_held = not (is_free or entry.is_link)
             self._present[relative] = _Known(_identity(path), is_held)
             if spelled(entry.name) == ".git":
@@ -229,11 +238,31 @@ class Census:
     def _check_new(self, relative: str, *, tree: str) -> None:
         if self.opened.frees(relative):
             self.changes.append(relative)
+        elif self._is_removed_empty(relative):
+            return
         elif tree and self.opened.trees and self._is_wholly_in(tree, relative):
             self.notes.append(f"came with it: `{relative}`, which other programs obey")
         else:
             group = self.paths.group(relative)
             self._withhold(relative, group.why if group else "it leads to names that count")
+
+    def _is_removed_empty(self, relative: str) -> bool:
+        """Remove a directory with nothing in it, such as a copy of a placeholder."""
+        path = self._absolute(relative)
+        try:
+            os.rmdir(path)
+        except OSError:
+            return False
+        self._emptied.append(relative)
+        return True
+
+    def _note_emptied(self) -> None:
+        if not self._emptied:
+            return
+        shown = ", ".join(f"`{name}`" for name in self._emptied[:SHOWN_MAX])
+        left = len(self._emptied) - SHOWN_MAX
+        more = f" and {left} more" if left > 0 else ""
+        self.notes.append(f"removed, as empty directories with protected names: {shown}{more}")
 
     def _is_wholly_in(self, tree: str, relative: str) -> bool:
         """Whether a path acts later also where its tree has another name and place."""
@@ -243,7 +272,8 @@ class Census:
     def _check_git(self, relative: str, entry: SurveyEntry) -> None:
         """Disarm a new `.git`; a link, or a file that leads out of the workspace, is renamed."""
         if entry.is_directory:
-            self._disarm(relative)
+            if not self._is_removed_empty(relative):
+                self._disarm(relative)
             return
         if not entry.is_link and self._leads_inside(relative):
             return
@@ -287,6 +317,13 @@ def read_pointer(path: str) -> tuple[bool, str]:
     relative = text.removeprefix("gitdir:").strip()
     target = os.path.realpath(os.path.join(os.path.dirname(path), relative))
     return text.startswith("gitdir:"), target
+
+
+def _is_empty_directory(path: str) -> bool:
+    try:
+        return not os.path.islink(path) and not os.listdir(path)
+    except OSError:
+        return False
 
 
 def _state(path: str) -> tuple[int, ...]:

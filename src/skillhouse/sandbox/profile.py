@@ -96,6 +96,8 @@ class Opened:
     """Whether the run brings directories of others' files, which may hold such names."""
     repositories: bool = False
     """Whether it makes git repositories."""
+    top_repository: bool = False
+    """Whether it is git alone, which makes the workspace one that was none."""
 
     def is_below(self, relative: str) -> bool:
         if not self.patterns:

@@ -71,6 +71,8 @@ class ProtectedMounts:
     covers: dict[str, MountCover] = field(default_factory=dict)
     """A pinned parent comes before its content."""
     missing: list[str] = field(default_factory=list)
+    placeholders: list[str] = field(default_factory=list)
+    """Those of the missing paths that the run sees."""
     links: dict[str, str] = field(default_factory=dict)
     undone: list[str] = field(default_factory=list)
     bare: bool = False
@@ -86,6 +88,7 @@ async def shield(
     hidden: Iterable[str] = (),
     census: Census | None = None,
     below: CoveredPaths | None = None,
+    read_only: bool = False,
 ) -> AsyncIterator[ProtectedMounts]:
     """Yield what to mount over the protected paths, with placeholders where there is nothing.
 
@@ -96,6 +99,7 @@ async def shield(
         hidden: More of them, that cannot be read either.
         census: What acts later there, as it was before the run; checked after it.
         below: What `covered_paths` found further down; without it, it is asked.
+        read_only: The run can make nothing, so that it needs no placeholders.
 
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
@@ -113,9 +117,12 @@ async def shield(
                 if census is not None:
                     _take_in(mounts, census, frozenset(hidden))
                 _drop_covered(mounts)
-                if stash is not None:
+                if read_only:
+                    _leave_missing(mounts)
+                elif stash is not None:
                     stash.record(workspace, mounts.missing)
                     _place(mounts.missing, stash)
+                    mounts.placeholders = mounts.missing
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
                 raise SandboxError("protect-failed", message) from error
@@ -316,6 +323,13 @@ def _look_through(mounts: ProtectedMounts, path: str, *, secret: bool) -> None:
     target = os.path.realpath(path)
     if target.startswith(f"{mounts.workspace}/") and os.path.exists(target):
         _cover(mounts, target, os.stat(target).st_mode, secret=secret)
+
+
+def _leave_missing(mounts: ProtectedMounts) -> None:
+    for path in mounts.missing:
+        mounts.covers.pop(path, None)
+    # Those of a run that goes on at the same time.
+    mounts.placeholders = [path for path in mounts.missing if os.path.lexists(path)]
 
 
 def _place(missing: Iterable[str], stash: Stash) -> None:
