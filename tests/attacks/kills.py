@@ -172,7 +172,7 @@ class Scene:
             yield f"temporary {path.name}"
         for path in (self.base / "project").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                if is_placeholder(path.lstat()):
+                if is_placeholder(str(path)):
                     yield f"placeholder {path.name}"
         for path in (self.base / "home/.local/state/skillhouse").glob("*/*"):
             if path.name.startswith(("placeholders-", "running-")):

@@ -38,7 +38,7 @@ reading, writing = os.pipe()
 file = os.open(sys.argv[4], os.O_RDONLY)
 if data:
     inside.checked(inside.libc.prctl(38, 1, 0, 0, 0), "prctl")
-    inside.load_filter(data)
+    inside.load_own_filter(data)
 
 def attempt(action):
     try:

@@ -33,6 +33,7 @@ def test_what_lies_deeper_is_found_and_what_lies_in_it_is_not_looked_at(tmp_path
         ("a", ".git/config", False),
         ("a", ".git/modules", False),
         ("a", ".git/worktrees", False),
+        ("a", ".git/commondir", False),
         ("a/b", ".env", True),
         ("a/b", ".ssh", True),
         ("a/b", ".vscode", False),
@@ -44,8 +45,8 @@ def test_the_nearest_are_found_where_there_are_too_many(tmp_path: Path) -> None:
     make(tmp_path, *(f"r{n:03}/.git" for n in range(PATHS_MAX)), "a/b/c/.git")
     found = covered_paths(str(tmp_path), PROTECTED_NAMES)
     assert (len(found.paths), found.is_all) == (PATHS_MAX, False)
-    assert {place for place, _, _ in found.paths} == {f"r{n:03}" for n in range(PATHS_MAX // 4)}
-    assert found.left == PATHS_MAX * 3 + 4
+    assert {place for place, _, _ in found.paths} == {f"r{n:03}" for n in range(PATHS_MAX // 5)}
+    assert found.left == PATHS_MAX * 4 + 5
 
 
 def test_looking_ends_in_a_large_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

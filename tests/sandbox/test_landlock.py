@@ -11,7 +11,8 @@ import pytest
 from skillhouse.floor import PersistentPaths
 from skillhouse.sandbox import Launcher, SandboxError, SandboxLevel
 from skillhouse.sandbox.landlock_grants import GRANTS_MAX, grants_for
-from skillhouse.sandbox.landlock_inside import CHANGE, LIST, READ, WRITE
+from skillhouse.sandbox.landlock_inside import CHANGE, LIST, WRITE
+from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.protected_mounts import MountCover
 from tests.sandbox.places import launcher_at, listing, run, sh, workspace
 

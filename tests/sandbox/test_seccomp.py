@@ -51,7 +51,13 @@ def answer(code: bytes, architecture: int, number: int, *arguments: int) -> int:
         ("x86_64", X86, (41, 1), EAFNOSUPPORT),  # AF_UNIX
         ("x86_64", X86, (41, 2), ALLOW),
         ("x86_64", X86, (41, 10), ALLOW),
-        ("x86_64", X86, (41, 16), ALLOW),
+        ("x86_64", X86, (41, 16), ALLOW),  # AF_NETLINK, NETLINK_ROUTE
+        ("x86_64", X86, (41, 16, 3, 9), EAFNOSUPPORT),  # NETLINK_AUDIT
+        ("x86_64", X86, (41, 2, 1, 9), ALLOW),
+        ("x86_64", X86, (135, 0xFFFFFFFF), ALLOW),  # personality, to ask
+        ("x86_64", X86, (135, 0x20008), ALLOW),
+        ("x86_64", X86, (135, 0x40000), EPERM),  # ADDR_NO_RANDOMIZE
+        ("x86_64", X86, (135, 0x1_0040_0008), EPERM),  # READ_IMPLIES_EXEC, and more above
         ("x86_64", X86, (41, 40), EAFNOSUPPORT),  # AF_VSOCK
         ("x86_64", X86, (53, 1, 1), ALLOW),  # socketpair: AF_UNIX, SOCK_STREAM
         ("x86_64", X86, (53, 1, 0o2000001), ALLOW),  # and SOCK_CLOEXEC
@@ -80,6 +86,9 @@ def answer(code: bytes, architecture: int, number: int, *arguments: int) -> int:
         ("aarch64", X86, (63,), KILL),
         ("aarch64", ARM, (220, 0x10000011), EPERM),
         ("aarch64", ARM, (198, 1), EAFNOSUPPORT),
+        ("aarch64", ARM, (198, 16, 3, 15), EAFNOSUPPORT),
+        ("aarch64", ARM, (92, 0x40000), EPERM),  # personality
+        ("aarch64", ARM, (92, 0), ALLOW),
         ("aarch64", ARM, (199, 1, 1), ALLOW),
         ("aarch64", ARM, (199, 1, 2), EPERM),
         ("aarch64", ARM, (29, 0, 0x5412), EPERM),
@@ -91,6 +100,22 @@ def test_the_filter_answers_as_the_tables_say(
     machine: str, architecture: int, call: tuple[int, ...], expected: int
 ):
     assert answer(program(machine), architecture, *call) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ((41, 2), ALLOW),
+        ((41, 16), EAFNOSUPPORT),
+        ((41, 16, 3, 15), EAFNOSUPPORT),
+        ((135, 0xFFFFFFFF), ALLOW),
+        ((135, 0), ALLOW),
+        ((135, 8), EPERM),
+        ((135, 0x40000), EPERM),
+    ],
+)
+def test_the_code_of_a_skill_gets_less(call: tuple[int, ...], expected: int):
+    assert answer(program("x86_64", is_cell=True), X86, *call) == expected
 
 
 def test_every_machine_has_a_program_that_the_kernel_takes():

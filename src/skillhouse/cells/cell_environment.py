@@ -86,8 +86,8 @@ def cell_environment_for(status: SandboxStatus, limits: Limits) -> CellEnvironme
         program=program,
         place=place,
         limits=dataclasses.replace(limits, seconds=float("inf")),
-        call_filter=filter_program(around.machine, shared_objects=False),
-        cell_filter=filter_program(around.machine, namespaces=True),
+        call_filter=filter_program(around.machine, shared_objects=False, is_cell=True),
+        cell_filter=filter_program(around.machine, namespaces=True, is_cell=True),
     )
 
 
@@ -103,7 +103,7 @@ def _contained(limits: Limits) -> CellEnvironment:
             memory_bytes=min(limits.memory_bytes, CONTAINED_BYTES),
             file_bytes=min(limits.file_bytes, CONTAINED_FILE_BYTES),
         ),
-        call_filter=filter_program(machine, shared_objects=False),
+        call_filter=filter_program(machine, shared_objects=False, is_cell=True),
         cell_filter=alone_program(machine),
         is_contained=True,
     )
@@ -119,7 +119,7 @@ def _behind_landlock(limits: Limits) -> CellEnvironment:
         program=Path(interpreter()[0]),
         place=None,
         limits=dataclasses.replace(limits, seconds=float("inf")),
-        call_filter=filter_program(machine, shared_objects=False),
+        call_filter=filter_program(machine, shared_objects=False, is_cell=True),
         cell_filter=alone_program(machine),
         is_contained=True,
     )

@@ -8,7 +8,6 @@ one process, no socket, its own directory to write, which scratch.py removes.
 from __future__ import annotations
 
 import _socket
-import ctypes
 import json
 import os
 import resource
@@ -21,41 +20,51 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # The same on all architectures.
-RULE_PATH_BENEATH = 1
+if __name__ == "__main__":
+    # A script that runs isolated has no packages to import from.
+    _shared = os.path.join(
+        os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "sandbox/landlock_rules.py"
+    )
+    with open(_shared, encoding="utf-8") as _file:
+        exec(compile(_file.read(), _shared, "exec"))  # noqa: S102
+else:
+    from skillhouse.sandbox.landlock_rules import (
+        ALL_SCOPES,
+        ALL_TCP,
+        MAKE_DIR,
+        MAKE_LINK,
+        MAKE_REGULAR,
+        NAME,
+        ON_FILES,
+        PR_SET_DUMPABLE,
+        PR_SET_NAME,
+        PR_SET_NO_NEW_PRIVS,
+        PR_SET_PDEATHSIG,
+        READ,
+        REFER,
+        REMOVE_DIR,
+        REMOVE_FILE,
+        TRUNCATE,
+        WRITE_FILE,
+        abi,
+        allow_beneath,
+        checked,
+        drop_capabilities,
+        enforce,
+        libc,
+        load_filter,
+        made_ruleset,
+    )
+
 ABI_MIN = 3
 """Linux 6.2: before it, what may be read can be truncated."""
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = 1, 2, 4, 8, 16, 32
-MAKE_DIR, MAKE_REGULAR, MAKE_LINK, REFER, TRUNCATE = 128, 256, 4096, 8192, 16384
-READ = EXECUTE | READ_FILE | READ_DIR
 WRITE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REGULAR | MAKE_LINK
 WRITE |= REFER | TRUNCATE
-ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 HANDLED = ((3, 0x7FFF), (5, 0xFFFF))
 """The rights over files that exist from each version on; all are denied without a rule."""
-TCP, SCOPES = 3, 3  # Bind and connect; abstract sockets and signals.
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME = 1, 4, 15
-PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
-SECCOMP_MODE_FILTER = 2
-PR_CAPBSET_DROP, LAST_CAPABILITY, CAPABILITY_VERSION = 24, 63, 0x20080522
 OWN_PID = 0x7FFFFFF1  # As in shared_filter.py.
-NAME = b"skillhouse-run"  # As in landlock_inside.py.
 OOM_SCORE = 800
 """When the container's memory is full, a cell goes before what runs it."""
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
-
-
-def checked(result: int, what: str) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
-
-
-def abi() -> int:
-    return max(0, int(libc.syscall(CREATE_RULESET, None, 0, 1)))
 
 
 def restrict(readable: list[str], writable: list[str]) -> None:
@@ -64,17 +73,13 @@ def restrict(readable: list[str], writable: list[str]) -> None:
     if version < ABI_MIN:
         raise OSError(f"expected Landlock {ABI_MIN} (Linux 6.2) or later, got {version}")
     handled = max(rights for since, rights in HANDLED if since <= version)
-    values = [handled, TCP if version >= 4 else 0, SCOPES if version >= 6 else 0]
+    tcp, scopes = ALL_TCP if version >= 4 else 0, ALL_SCOPES if version >= 6 else 0
     size = 8 if version < 4 else 16 if version < 6 else 24
-    attributes = struct.pack("QQQ", *values)
-    ruleset = checked(libc.syscall(CREATE_RULESET, attributes, size, 0), "landlock")
-    try:
-        for paths, rights in ((readable, READ), (writable, WRITE)):
-            for path in paths:
-                allow(ruleset, path, rights)
-        checked(libc.syscall(RESTRICT_SELF, ruleset, 0), "landlock")
-    finally:
-        os.close(ruleset)
+    ruleset = made_ruleset(handled, tcp, scopes, size=size)
+    for paths, rights in ((readable, READ), (writable, WRITE)):
+        for path in paths:
+            allow(ruleset, path, rights)
+    enforce(ruleset)
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
@@ -83,19 +88,13 @@ def allow(ruleset: int, path: str, rights: int) -> None:
     except FileNotFoundError:
         return  # This system has no such path.
     try:
-        if not os.path.isdir(path):
-            rights &= ON_FILES
-        rule = struct.pack("=Qi", rights, place)
-        checked(libc.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0), "landlock")
+        allow_beneath(ruleset, place, rights if os.path.isdir(path) else rights & ON_FILES)
     finally:
         os.close(place)
 
 
-def load_filter(data: bytes) -> None:
-    data = data.replace(struct.pack("=I", OWN_PID), struct.pack("=I", os.getpid()))
-    buffer = ctypes.create_string_buffer(data, len(data))
-    program = struct.pack("HxxxxxxQ", len(data) // 8, ctypes.addressof(buffer))
-    checked(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0), "seccomp")
+def load_own_filter(data: bytes) -> None:
+    load_filter(data.replace(struct.pack("=I", OWN_PID), struct.pack("=I", os.getpid())))
 
 
 def die_with(parent: int) -> None:
@@ -109,11 +108,7 @@ def prepare(settings: Any) -> None:
         file.write(str(OOM_SCORE))
     checked(libc.prctl(PR_SET_NAME, NAME, 0, 0, 0), "prctl")
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
-    for number in range(LAST_CAPABILITY + 1):
-        # Fails for those that the kernel does not have, and where we had none to begin with.
-        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
-    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
-    checked(libc.capset(header, bytes(24)), "capset")
+    drop_capabilities()
     # After the capabilities, whose loss clears it.
     die_with(settings["parent"])
     # No process of the same user reads or writes its memory.
@@ -124,7 +119,7 @@ def prepare(settings: Any) -> None:
 
 def become_node(settings: Any) -> NoReturn:
     restrict(settings["readable"], [settings["place"], "/dev/null"])
-    load_filter(bytes.fromhex(settings["alone"]))
+    load_own_filter(bytes.fromhex(settings["alone"]))
     load_filter(bytes.fromhex(settings["seccomp"]))
     argv = settings["argv"]
     environment = {"PATH": settings["path"], "LANG": "C.UTF-8"}
@@ -166,7 +161,7 @@ def serve_python(settings: Any) -> None:
             os.chdir(self.settings["skill"])
             os.environ.update(dict.fromkeys(("HOME", "TMPDIR"), place))
             restrict(readable, [place, "/dev/null"])
-            load_filter(alone)
+            load_own_filter(alone)
             super().confine(order, link, output)
 
         def end(self, descriptor: int) -> None:

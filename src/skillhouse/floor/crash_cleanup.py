@@ -41,7 +41,10 @@ PAUSE_SECONDS = 0.01
 MARKER_BYTES = 1 << 20
 PLACEHOLDER_NS = 1_000_000_007 * 1_000_000_000
 """Modification time of a placeholder, by which one that a crash left behind is recognised: no other
-directory has exactly this second with zero nanoseconds."""
+directory has exactly this second with zero nanoseconds, unless a program set it."""
+PLACEHOLDER_FILES = {"commondir": b".", "config.worktree": b""}
+"""Placeholders that are files, with their content: git fails on a directory there. It reads that
+the repository is the directory itself, as it is without the file (gitrepository-layout(5))."""
 
 _PROC = Path("/proc")
 _OWNER = re.compile(r"([0-9a-f]+)\.([0-9a-f]+)\.([0-9a-f]{8})\.([0-9a-f]{8})(?:-.*)?", re.DOTALL)
@@ -291,13 +294,39 @@ def remove_stashes(state: Path, is_meant: Callable[[str], bool]) -> None:
                     os.rmdir(state / name)
 
 
-def is_placeholder(info: os.stat_result) -> bool:
-    """Whether it is our empty directory; adding a file changes its time."""
-    return info.st_mtime_ns == PLACEHOLDER_NS and stat.S_ISDIR(info.st_mode)
+def is_placeholder(path: str) -> bool:
+    """Whether a path is our empty directory, or our file that says nothing.
+
+    Any program can give its own the same time, so what it holds counts as well.
+    """
+    try:
+        info = os.lstat(path)
+        if info.st_mtime_ns != PLACEHOLDER_NS:
+            return False
+        if stat.S_ISDIR(info.st_mode):
+            return not os.listdir(path)
+        content = PLACEHOLDER_FILES.get(os.path.basename(path))
+        if content is None or not stat.S_ISREG(info.st_mode) or info.st_size != len(content):
+            return False
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            return file.read(len(content) + 1) == content
+    except OSError:
+        return False
+
+
+def remove_placeholder(path: str) -> None:
+    """Remove a placeholder; what a program of the host put there meanwhile stays."""
+    if not is_placeholder(path):
+        return
+    with contextlib.suppress(OSError):
+        if os.path.basename(path) in PLACEHOLDER_FILES and not os.path.isdir(path):
+            os.unlink(path)
+        else:
+            os.rmdir(path)
 
 
 def _remove_placeholders(value: str) -> None:
-    """Remove empty directories of ours from a workspace that no run uses; the last one out does."""
+    """Remove placeholders from a workspace that no run uses; the last one out does."""
     try:
         workspace, *paths = json.loads(value)
         handle = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -306,9 +335,8 @@ def _remove_placeholders(value: str) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for path in paths:
-            with contextlib.suppress(OSError):
-                if path.startswith(f"{workspace}/") and is_placeholder(os.lstat(path)):
-                    os.rmdir(path)
+            if path.startswith(f"{workspace}/"):
+                remove_placeholder(path)
     except OSError:
         return
     finally:

@@ -205,6 +205,14 @@ class PersistentPaths:
             )
         return found
 
+    def leads_to_group(self, relative: str) -> bool:
+        """Whether some path below this one is in a group, though this one is in none.
+
+        >>> PersistentPaths().leads_to_group("sub/.github"), PersistentPaths().leads_to_group("src")
+        (True, False)
+        """
+        return _above_groups().fullmatch(spelled(_EMPTY.sub("/", relative))) is not None
+
     def is_never(self, relative: str) -> bool:
         group = self.group(relative)
         return group is not None and group.path_class is _NEVER
@@ -284,3 +292,14 @@ def _groups() -> tuple[tuple[PathGroup, re.Pattern[str]], ...]:
 
 
 _matcher = functools.cache(path_pattern)
+
+
+@functools.cache
+def _above_groups() -> re.Pattern[str]:
+    above: dict[str, None] = {}
+    for text in (pattern for group in PATH_GROUPS for pattern in group.patterns):
+        parts = text.lstrip("/").casefold().split("/")
+        start = "" if text.startswith("/") else "(?:.*/)?"
+        names = (start + re.escape("/".join(parts[:end])) for end in range(1, len(parts)))
+        above.update(dict.fromkeys(names))
+    return re.compile("|".join(above).replace(r"\*", "[^/]*"), re.DOTALL)

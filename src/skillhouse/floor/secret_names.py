@@ -172,11 +172,14 @@ def is_secret(path: str) -> bool:
 
 PROTECTED_NAMES = (
     # Hooks and configuration of git: on the host, the next `git status` would act on them. Those
-    # of a submodule or linked worktree are below modules and worktrees.
+    # of a submodule or linked worktree are below modules and worktrees. The last two name further
+    # configuration.
     ".git/hooks",
     ".git/config",
     ".git/modules",
     ".git/worktrees",
+    ".git/commondir",
+    ".git/config.worktree",
     ".gitmodules",
     # What shells and tools read when they start (sandbox-runtime, "mandatory deny paths").
     ".bashrc",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.inner_scripts import HOME
 from skillhouse.sandbox.profile import Limits, SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
+from skillhouse.sandbox.run_checks import missing_names
 
 SHARED_MEMORY_BYTES = 64 << 20
 """Size of /dev/shm, as in a container of Docker."""
@@ -41,11 +43,11 @@ _ETC_FILES = {
 _ETC_HOSTS = {"/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
 CELL_FILES: Mapping[str, str] = _ETC_FILES | _ETC_HOSTS
 """The files that a cell gets instead of the host's."""
-_GIT_SETTINGS = {
-    # git-config(1). A directory that looks like a repository is none unless it is named as one;
-    # the index knows the files' owner as it is outside, so by owner all would seem changed.
-    "/etc/gitconfig": "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
-}
+_GIT_SETTINGS = "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
+"""git-config(1). A directory that looks like a repository is none unless it is named as one; the
+index knows the files' owner as it is outside, so by owner all would seem changed."""
+_IGNORED = "/etc/skillhouse-gitignore"
+_IGNORING = "/etc/skillhouse-gitconfig"
 _DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
 _HIDING = (MountCover.EMPTY_FILE, *_DIRECTORIES)
 _SYSTEM = tuple(
@@ -56,13 +58,32 @@ _SYSTEM = tuple(
 
 def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
     """Return the texts of the files that a run gets instead of the host's."""
-    own = _ETC_FILES if profile.paths is None else _ETC_FILES | _GIT_SETTINGS
+    own = _ETC_FILES if profile.paths is None else {**_ETC_FILES, **_git_files(profile)}
     if profile.network:
         return own
     bridged = (
         {inner_scripts.BRIDGE_SCRIPT: inner_scripts.bridge_script()} if profile.proxy_socket else {}
     )
     return own | _ETC_HOSTS | bridged
+
+
+def _git_files(profile: SandboxProfile) -> Mapping[str, str]:
+    """Return git's settings, by which it passes over the placeholders in the workspace's own
+    repository: `git clean` and `git stash -u` would fail on them, as they cannot be removed.
+    """
+    workspace = str(profile.workspace)
+    names = () if profile.read_only else missing_names(profile)
+    if not names or "\n" in workspace:
+        return {"/etc/gitconfig": _GIT_SETTINGS}
+    # Both a pattern and a quoted text.
+    place = re.sub(r"([*?\[\\])", r"\\\1", f"{workspace}/.git")
+    quoted = re.sub(r'(["\\])', r"\\\1", place)
+    condition = f'[includeIf "gitdir:{quoted}"]\n\tpath = {_IGNORING}\n'
+    return {
+        "/etc/gitconfig": _GIT_SETTINGS + condition,
+        _IGNORING: f"[core]\n\texcludesFile = {_IGNORED}\n",
+        _IGNORED: "".join(f"/{re.escape(name)}/\n" for name in names if "\n" not in name),
+    }
 
 
 def check_places(profile: SandboxProfile, cwd: Path) -> None:

@@ -115,7 +115,8 @@ def read_directory(path: str, known: Directory | None = None) -> Directory:
     entries = read_entries(path)
     # INVARIANT: a directory that could still change within the same tick is not cached.
     is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
-    now = Directory(stamp if is_settled else (0,), entries, stamp[3] if stamp else 0)
+    state = (*stamp[:2], stamp[3]) if stamp else ()
+    now = Directory(stamp if is_settled else (0,), entries, state)
     if known is not None and known.entries == entries:
         # A run that puts its placeholders there and away again leaves the same names.
         return replace(now, hits=known.hits, below=known.below, key=known.key, kept=known.kept)
@@ -144,12 +145,13 @@ def read_entries(path: str) -> tuple[SurveyEntry, ...]:
 
 COVERS_MAX = 48
 """Paths that are mounted read-only, nearest first; bubblewrap needs 0.1 ms for each."""
-PATHS_MAX = 160
-"""Most covered paths; for 48, 160 and 500 bubblewrap needs 10, 60 and 500 ms."""
+PATHS_MAX = 200
+"""Most covered paths, those of 40 repositories; for 48, 160 and 500 bubblewrap needs 10, 60 and
+500 ms."""
 HIDDEN_FILES_MAX = 20_000
 """Files in hidden directories that are checked for other hard links: about 40 ms."""
 PERSISTENT = "persistent"
-REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees")
+REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees", "/commondir")
 """Covered in the git directory of a repository in the workspace, also if missing."""
 
 

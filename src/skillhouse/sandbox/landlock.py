@@ -23,7 +23,8 @@ from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, Rli
 from skillhouse.sandbox.inner_scripts import variables
 from skillhouse.sandbox.interpreters import interpreter
 from skillhouse.sandbox.landlock_grants import Grants, grants_for
-from skillhouse.sandbox.landlock_inside import CHANGE, READ, WRITE
+from skillhouse.sandbox.landlock_inside import CHANGE, WRITE
+from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, Limits, SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield
@@ -137,6 +138,7 @@ class LandlockLauncher:
                         hidden=profile.hidden,
                         census=census,
                         below=profile.below,
+                        read_only=profile.read_only,
                     )
                     found = await shielded.enter_async_context(mounts)
                     granted.append(await in_thread(lambda: _grants(profile, found)))

@@ -13,7 +13,8 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from skillhouse.sandbox.landlock_inside import CHANGE, LIST, READ, WRITE
+from skillhouse.sandbox.landlock_inside import CHANGE, LIST, WRITE
+from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.sandbox.protected_mounts import MountCover
 

@@ -13,81 +13,75 @@ killed, the watcher does the same.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
 import select
 import signal
 import stat
-import struct
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # The same on all architectures.
-RULE_PATH_BENEATH = 1
+if __name__ == "__main__":
+    # A script that runs isolated has no packages to import from.
+    _shared = os.path.join(os.path.dirname(os.path.abspath(__file__)), "landlock_rules.py")
+    with open(_shared, encoding="utf-8") as _file:
+        exec(compile(_file.read(), _shared, "exec"))  # noqa: S102
+else:
+    from skillhouse.sandbox.landlock_rules import (
+        ALL_SCOPES,
+        ALL_TCP,
+        MAKE_DIR,
+        MAKE_FIFO,
+        MAKE_LINK,
+        MAKE_REGULAR,
+        NAME,
+        ON_FILES,
+        PR_SET_CHILD_SUBREAPER,
+        PR_SET_NAME,
+        PR_SET_NO_NEW_PRIVS,
+        PR_SET_PDEATHSIG,
+        READ,
+        READ_DIR,
+        REFER,
+        REMOVE_DIR,
+        REMOVE_FILE,
+        TRUNCATE,
+        WRITE_FILE,
+        abi,
+        allow_beneath,
+        checked,
+        drop_capabilities,
+        enforce,
+        libc,
+        load_filter,
+        made_ruleset,
+    )
+
 ABI_MIN = 6
 """Linux 6.12: the first that keeps signals and abstract sockets in the domain."""
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = 1, 2, 4, 8, 16, 32
-MAKE_DIR, MAKE_REGULAR, MAKE_FIFO, MAKE_LINK, REFER, TRUNCATE = 128, 256, 1024, 4096, 8192, 16384
-ALL_FILES, ALL_TCP, ALL_SCOPES = 0xFFFF, 3, 3
-"""Rights over files, those of devices included; TCP; abstract sockets and signals. All are denied
-without a rule."""
-ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
+ALL_FILES = 0xFFFF
+"""Rights over files, those of devices included; all are denied without a rule."""
 LIST = READ_DIR
-READ = EXECUTE | READ_FILE | READ_DIR
 CHANGE = READ | WRITE_FILE | TRUNCATE
 """Of a file: its content."""
 WRITE = CHANGE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REGULAR | MAKE_FIFO | MAKE_LINK | REFER
 """Of a directory: everything below it."""
-
-PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 15, 22, 24
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
-PR_CAP_AMBIENT_CLEAR_ALL, SECCOMP_MODE_FILTER, CAPABILITY_VERSION = 4, 2, 0x20080522
-LAST_CAPABILITY = 63
 NAMESPACES = 0x10000000 | 0x40000000 | 0x08000000  # User, network, IPC.
 NO_LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-NAME = b"skillhouse-run"
-"""By it an emergency stop finds the process (launcher.py)."""
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
 
 
-def checked(result: int, what: str) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
+def ruleset_of(files: int, tcp: int) -> int:
+    version = abi()
+    if version < ABI_MIN:
+        raise OSError(f"expected Landlock {ABI_MIN} (Linux 6.12) or later, got {version}")
+    return made_ruleset(files, tcp, ALL_SCOPES)
 
 
-def abi() -> int:
-    """Return the kernel's version of Landlock, 0 for none."""
-    return max(0, int(libc.syscall(CREATE_RULESET, None, 0, 1)))
-
-
-class Ruleset:
-    def __init__(self, files: int, tcp: int) -> None:
-        version = abi()
-        if version < ABI_MIN:
-            raise OSError(f"expected Landlock {ABI_MIN} (Linux 6.12) or later, got {version}")
-        attributes = struct.pack("QQQ", files, tcp, ALL_SCOPES)
-        made = libc.syscall(CREATE_RULESET, attributes, len(attributes), 0)
-        self.number = checked(made, "landlock")
-
-    def allow(self, place: int, rights: int) -> None:
-        rule = struct.pack("=Qi", rights, place)
-        checked(libc.syscall(ADD_RULE, self.number, RULE_PATH_BENEATH, rule, 0), "landlock")
-
-    def enforce(self) -> None:
-        checked(libc.syscall(RESTRICT_SELF, self.number, 0), "landlock")
-        os.close(self.number)
-
-
-def allow_system(ruleset: Ruleset, path: str, rights: int) -> None:
+def allow_system(ruleset: int, path: str, rights: int) -> None:
     """Allow a path of the system, following its links; one that is not there is passed over."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -95,12 +89,12 @@ def allow_system(ruleset: Ruleset, path: str, rights: int) -> None:
         return
     try:
         is_directory = stat.S_ISDIR(os.fstat(place).st_mode)
-        ruleset.allow(place, rights if is_directory else rights & ON_FILES)
+        allow_beneath(ruleset, place, rights if is_directory else rights & ON_FILES)
     finally:
         os.close(place)
 
 
-def allow_workspace(ruleset: Ruleset, workspace: str, grants: Any) -> None:
+def allow_workspace(ruleset: int, workspace: str, grants: Any) -> None:
     """Allow paths of the workspace, each (relative path, rights, whether it is a directory).
 
     INVARIANT: no link is followed on the way, and what is of another kind by now is passed over:
@@ -119,7 +113,7 @@ def allow_workspace(ruleset: Ruleset, workspace: str, grants: Any) -> None:
             continue
         try:
             if is_directory == stat.S_ISDIR(os.fstat(place).st_mode):
-                ruleset.allow(place, rights)
+                allow_beneath(ruleset, place, rights)
         finally:
             os.close(place)
 
@@ -146,21 +140,6 @@ def opened_below(top: int, relative: str) -> int | None:
             os.close(place)
         place = inner
     return place
-
-
-def load_filter(data: bytes) -> None:
-    buffer = ctypes.create_string_buffer(data, len(data))
-    program = struct.pack("HxxxxxxQ", len(data) // 8, ctypes.addressof(buffer))
-    checked(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0), "seccomp")
-
-
-def drop_capabilities() -> None:
-    for number in range(LAST_CAPABILITY + 1):
-        # Fails for those that the kernel does not have, and where we had none to begin with.
-        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
-    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
-    checked(libc.capset(header, bytes(24)), "capset")
 
 
 def options_at(descriptor: int) -> dict[str, str]:
@@ -200,9 +179,9 @@ def confine_supervisor(parent: int) -> None:
     checked(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
     # Signals only: what is inside must be able to send none to this process, and it none outside.
     # Moving between directories is denied by every ruleset that does not allow it.
-    ruleset = Ruleset(REFER, 0)
+    ruleset = ruleset_of(REFER, 0)
     allow_system(ruleset, "/", REFER)
-    ruleset.enforce()
+    enforce(ruleset)
     # INVARIANT: `kill(-1)` means this domain from here on. Without that it would kill everything of
     # this user, so it is tried on the process that started us.
     try:
@@ -241,7 +220,7 @@ def become(argv: list[str], settings: Any, filters: list[bytes], parent: int) ->
     checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent:
         os._exit(0)
-    ruleset = Ruleset(ALL_FILES, ALL_TCP)
+    ruleset = ruleset_of(ALL_FILES, ALL_TCP)
     for path, rights in settings["system"]:
         allow_system(ruleset, path, rights)
     allow_workspace(ruleset, settings["workspace"], settings["grants"])
@@ -253,7 +232,7 @@ def become(argv: list[str], settings: Any, filters: list[bytes], parent: int) ->
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         # Python ignores these two, and what it starts would too.
         signal.signal(number, signal.SIG_DFL)
-    ruleset.enforce()
+    enforce(ruleset)
     for program in filters:
         load_filter(program)
     os.execvpe(argv[0], argv, settings["variables"])

@@ -18,8 +18,9 @@ from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
-from skillhouse.sandbox.landlock_inside import NAME
+from skillhouse.sandbox.landlock_rules import NAME
 from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.placeholder_notes import placeholder_note
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover, shield
@@ -94,6 +95,7 @@ class BubblewrapLauncher:
         guard = self._guard(profile)
         async with AsyncExitStack() as shielded:
             covers: dict[str, MountCover] = {}
+            placeholders: list[str] = []
 
             async def prepare() -> None:
                 mounts = shield(
@@ -103,8 +105,11 @@ class BubblewrapLauncher:
                     hidden=profile.hidden,
                     census=census,
                     below=profile.below,
+                    read_only=profile.read_only,
                 )
-                covers.update((await shielded.enter_async_context(mounts)).covers)
+                found = await shielded.enter_async_context(mounts)
+                covers.update(found.covers)
+                placeholders.extend(found.placeholders)
 
             try:
                 run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)
@@ -113,7 +118,15 @@ class BubblewrapLauncher:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
         started = None if run.began_at is None else run.began_at - asked_at
-        return with_census(dataclasses.replace(done, start_seconds=started), census)
+        done = with_census(dataclasses.replace(done, start_seconds=started), census)
+        output = done.stdout + b"\n" + done.stderr
+        note = placeholder_note(
+            output,
+            str(profile.workspace),
+            placeholders,
+            directories=profile.below.directories.values() if profile.below else (),
+        )
+        return dataclasses.replace(done, notes=(*done.notes, note)) if note else done
 
     def _guard(self, profile: SandboxProfile) -> ProcessGuard:
         if self._place is None:

@@ -1,4 +1,4 @@
-"""Placeholders: empty directories at protected paths that do not exist, during a run."""
+"""Placeholders at protected paths that do not exist, during a run: empty directories, or a file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from skillhouse.floor.crash_cleanup import (
+    PLACEHOLDER_FILES,
     PLACEHOLDER_NS,
     STASH_NAME,
     is_placeholder,
     owner_name,
+    remove_placeholder,
     sweep_stashes,
 )
 from skillhouse.sandbox.crash_watch import watch_for_crashes
@@ -48,6 +50,10 @@ class Stash:
             watch_for_crashes().record(self._base, workspace, paths)
 
     def place(self, path: str) -> None:
+        content = PLACEHOLDER_FILES.get(os.path.basename(path))
+        if content is not None:
+            _make_file(path, content)
+            return
         if self._directory:
             source = self._free.pop() if self._free else self._new()
             try:
@@ -63,12 +69,12 @@ class Stash:
     def remove(self, path: str) -> None:
         # A program of the host may have put something into it, or removed it: it is not ours then.
         with contextlib.suppress(FileNotFoundError):
-            if not is_placeholder(os.lstat(path)):
+            if not is_placeholder(path):
                 return
-            if self._directory and self._move_back(path):
+            is_file = os.path.basename(path) in PLACEHOLDER_FILES
+            if not is_file and self._directory and self._move_back(path):
                 return
-            with contextlib.suppress(OSError):
-                os.rmdir(path)
+            remove_placeholder(path)
 
     def _move_back(self, path: str) -> bool:
         target = self._unused()
@@ -78,7 +84,7 @@ class Stash:
             if error.errno != errno.EXDEV:
                 raise
             return False
-        if is_placeholder(os.lstat(target)):
+        if is_placeholder(target):
             self._free.append(target)
         else:
             os.rename(target, path)
@@ -96,3 +102,21 @@ class Stash:
 def _make(path: str) -> None:
     os.mkdir(path, 0o755)
     os.utime(path, ns=(PLACEHOLDER_NS, PLACEHOLDER_NS), follow_symlinks=False)
+
+
+def _make_file(path: str, content: bytes) -> None:
+    """Make a file that is whole from its first moment on, as programs of the host may read it."""
+    flags, is_named = os.O_WRONLY | os.O_CLOEXEC, False
+    try:
+        handle = os.open(os.path.dirname(path), flags | os.O_TMPFILE, 0o444)
+    except OSError:
+        # Not every file system has files without a name (open(2)).
+        handle, is_named = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o444), True
+    try:
+        os.write(handle, content)
+        os.utime(handle, ns=(PLACEHOLDER_NS, PLACEHOLDER_NS))
+        if not is_named:
+            # Without a descriptor Python would make a link to the link in /proc.
+            os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle)
+    finally:
+        os.close(handle)

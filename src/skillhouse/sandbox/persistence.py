@@ -2,19 +2,18 @@
 
 Existing ones are mounted read-only. Mounts cannot keep a run from making new ones anywhere, so
 changed directories are checked afterwards: a new persistent file is renamed, and a new repository
-is disarmed: it keeps only configuration that starts no program. A file that was moved stays.
+is disarmed. A file that was moved stays if it has its content and its name.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from skillhouse.floor import (
     DEPENDENCIES,
@@ -24,159 +23,31 @@ from skillhouse.floor import (
     spelled,
 )
 from skillhouse.sandbox.covers import COVERS_MAX, ENTRIES_MAX, read_directory, read_entries
+from skillhouse.sandbox.disarm import BARE, disarm, is_repository, obeyed_names
 from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.profile import Directory, Opened, SurveyEntry
-
-BARE = ("head", "objects", "refs")
-"""Marks of a repository's own directory (gitrepository-layout (5)); `commondir` replaces the last
-two."""
-OBEYED = frozenset({"config", "config.worktree", "hooks", "commondir"})
-"""Names in such a directory that git reads settings or programs from."""
-CONFIG_MAX = 262_144
-"""Bytes of a `config` that is read; a larger one is replaced."""
-DEPTH_MAX = 16
-"""Nesting of submodules."""
-DEFAULT_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = {bare}\n"
-
-_SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)', re.DOTALL)
-_HARMLESS = re.compile(
-    # git-config(1): nothing of it names a program or another file of settings.
-    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks|eol"
-    r"|precomposeunicode|autocrlf|safecrlf|sparsecheckout|sparsecheckoutcone|abbrev|quotepath)"
-    r"|extensions\.(?:objectformat|partialclone|refstorage|noop|preciousobjects)"
-    r"|remote\.(?:url|fetch|push|pushurl|mirror|prune|tagopt|promisor|partialclonefilter)"
-    r"|branch\.(?:remote|merge|rebase|pushremote|autosetupmerge|autosetuprebase)"
-    r"|submodule\.(?:url|active|path|branch|ignore)|user\.(?:name|email)|init\.defaultbranch"
-    r"|lfs\.repositoryformatversion|pull\.(?:rebase|ff)|push\.default|gc\.auto|index\.version"
-    r"|pack\.threads|receive\.deny[a-z]+|maintenance\.(?:auto|strategy)"
-)
-
-
-def is_repository(names: Collection[str]) -> bool:
-    """Whether git takes a directory with these names for a bare repository.
-
-    >>> is_repository({"HEAD", "objects", "refs"}), is_repository({"HEAD", "refs"})
-    (True, False)
-    """
-    # Most directories have no such name, and spelling all of theirs is slow.
-    if not any(name[:4].casefold() == BARE[0] or not name.isascii() for name in names):
-        return False
-    # As a case-insensitive file system compares them.
-    spellings = {spelled(name) for name in names if len(name) < 32}
-    return "head" in spellings and ({"objects", "refs"} <= spellings or "commondir" in spellings)
-
-
-def obeyed_names(directory: str) -> frozenset[str]:
-    try:
-        return frozenset(name for name in os.listdir(directory) if spelled(name) in OBEYED)
-    except OSError:
-        return frozenset()
-
-
-def disarm(directory: str, *, depth: int = 0) -> str:
-    """Remove from a new repository what starts programs; return the removed names, or ""."""
-    removed = []
-    for name in sorted(obeyed_names(directory)):
-        path = os.path.join(directory, name)
-        kind = spelled(name)
-        if kind == "hooks":
-            removed += _without_hooks(path)
-        elif kind == "config":
-            removed += _without_programs(path)
-        else:
-            remove(path)
-            removed.append(name)
-    if depth < DEPTH_MAX:
-        for inner in _repositories_below(os.path.join(directory, "modules")):
-            removed += filter(None, [disarm(inner, depth=depth + 1)])
-    return ", ".join(removed)
-
-
-def _repositories_below(directory: str) -> list[str]:
-    repositories = []
-    for place, directories, files in os.walk(directory):
-        if is_repository({*directories, *files}):
-            repositories.append(place)
-            directories.clear()
-    return repositories
-
-
-def _without_hooks(path: str) -> list[str]:
-    """Remove every hook but git's own samples, which it never runs."""
-    if not stat.S_ISDIR(os.lstat(path).st_mode):
-        remove(path)
-        return ["hooks"]
-    removed = []
-    for name in sorted(os.listdir(path)):
-        if not name.endswith(".sample"):
-            remove(os.path.join(path, name))
-            removed.append(f"hooks/{name}")
-    return removed
-
-
-def _without_programs(path: str) -> list[str]:
-    text = _text(path)
-    kept, removed = _filtered(text) if text is not None else ("", ["config"])
-    if not removed:
-        return []
-    bare = str(os.path.basename(os.path.dirname(path)) != ".git").lower()
-    remove(path)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(kept or DEFAULT_CONFIG.format(bare=bare))
-    return removed
-
-
-def _text(path: str) -> str | None:
-    """Return the text of a regular file; None of anything else, which git must not read."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        return None
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        data = file.read(CONFIG_MAX + 1)
-    return None if len(data) > CONFIG_MAX else data.decode("utf-8", "surrogateescape")
-
-
-def _filtered(text: str) -> tuple[str, list[str]]:
-    """Return the harmless part of a `config`, and the keys of the rest."""
-    kept: list[str] = []
-    removed: list[str] = []
-    section = ""
-    for line in re.sub(r"\\\r?\n", "", text.removeprefix("\ufeff")).splitlines():
-        rest = line
-        while (header := _SECTION.fullmatch(rest)) is not None:
-            section, rest = header[1].casefold(), header[3]
-            heading = f'[{header[1]} "{header[2]}"]' if header[2] is not None else f"[{header[1]}]"
-            if section.count(".") == 0:
-                kept.append(heading)
-        rest = rest.strip()
-        if not rest or rest[0] in "#;":
-            continue
-        key, _, value = rest.partition("=")
-        name = f"{section}.{key.strip().casefold()}"
-        if _HARMLESS.fullmatch(name) and "::" not in value and value.strip()[:1] not in ("!", "-"):
-            kept.append(f"\t{rest}")
-        else:
-            removed.append(name)
-    return "".join(f"{line}\n" for line in kept), list(dict.fromkeys(removed))
-
-
-def remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
 
 logger = logging.getLogger(__name__)
 
 POINTER_BYTES = 8_192
 """How much of a `.git` file is read: more than a path can have."""
+SHOWN_MAX = 5
+"""Names that one note has."""
 WITHHELD = "withheld"
 """Suffix of the new name of a file that a run made without approval."""
 
 
 _Entry = tuple[str, SurveyEntry, PathGroup | None]
 """A relative path, its entry, and its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a path was before the run."""
+
+    identity: tuple[Any, ...]
+    is_held: bool
+    """Whether a mount keeps its content, and its name in its directory."""
 
 
 @dataclass(slots=True)
@@ -194,9 +65,14 @@ class Census:
     """What was written that was opened, relative; known after `check`."""
     notes: list[str] = field(default_factory=list)
     """What was undone, in words; likewise."""
-    _directories: dict[str, int] = field(default_factory=dict)
-    _present: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _directories: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _present: dict[str, _Known] = field(default_factory=dict)
+    _names: dict[tuple[int, ...], list[str]] = field(default_factory=dict)
+    """The relative paths in `_present` of each device and inode."""
     _repositories: dict[str, frozenset[str]] = field(default_factory=dict)
+    _inodes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Device and inode of each of the repositories."""
+    _emptied: list[str] = field(default_factory=list)
     _may_end: Callable[[str], bool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -215,7 +91,7 @@ class Census:
                 # Whoever starts a run knows it before, and asks a person (tools/command.py).
                 logger.info("only a part of `%s` is watched for what acts later", self.workspace)
                 return
-            self._directories[place] = known.changed_ns
+            self._directories[place] = known.state
             is_bare, classified = self._remembered(place, known)
             if is_bare:
                 self._note_repository(place)
@@ -225,17 +101,20 @@ class Census:
 
     def check(self) -> None:
         """Look at what changed in a run, and undo what it may not have made."""
-        known = {identity[:2] for identity in self._present.values()}
-        for place in tuple(self._directories):
-            path = self._absolute(place)
-            if _changed_ns(path) not in (self._directories[place], 0):
-                self._check_directory(place, known, tree="")
         for relative, before in self._present.items():
-            if self.opened.frees(relative) and _identity(self._absolute(relative)) != before:
+            self._names.setdefault(before.identity[:2], []).append(relative)
+        for place in tuple(self._directories):
+            if _state(self._absolute(place)) not in (self._directories[place], ()):
+                self._check_directory(place, tree="")
+        for relative, before in self._present.items():
+            is_written = _identity(self._absolute(relative)) != before.identity
+            if is_written and self.opened.frees(relative):
                 self.changes.append(relative)
         for place, names in self._repositories.items():
-            for name in sorted(obeyed_names(self._absolute(place)) - names):
-                self._withhold(f"{place}/{name}", "git obeys it")
+            self._check_obeyed(place, names)
+        if self.opened.top_repository and ".git" not in self._present:
+            self._disarm(".git")
+        self._note_emptied()
         self.changes = sorted(set(self.changes))
 
     def _absolute(self, relative: str) -> str:
@@ -253,22 +132,26 @@ class Census:
     def _descended(self, classified: Iterable[_Entry]) -> Iterator[tuple[str, str]]:
         """Yield the directories that are looked into; what is protected is noted."""
         for relative, entry, group in classified:
-            if group is None or (entry.is_directory and self.opened.frees(relative)):
-                if entry.is_directory:
-                    yield relative, entry.name
+            is_free = self.opened.frees(relative)
+            if entry.is_directory and (group is None or is_free):
+                yield relative, entry.name
                 continue
             path = self._absolute(relative)
-            self._present[relative] = _identity(path)
+            if spelled(entry.name) == ".git" and _is_empty_directory(path):
+                # What is put into it is a new repository.
+                continue
+            is_held = not (is_free or entry.is_link)
+            self._present[relative] = _Known(_identity(path), is_held)
             if spelled(entry.name) == ".git":
                 if entry.is_directory:
-                    self._repositories[relative] = obeyed_names(path)
+                    self._remember_repository(relative)
                 continue
-            is_free = self.opened.frees(relative) or entry.is_link
-            if is_free or self.is_shielded(entry.name):
+            if not is_held or self.is_shielded(entry.name):
                 continue
             if len(self.covered) < COVERS_MAX:
                 self.covered.append(path)
             else:
+                self._present[relative] = _Known(_identity(path), is_held=False)
                 # Those are counted and asked about before as well (`covers.covered_paths`).
                 logger.info("`%s` of `%s` is not covered", relative, self.workspace)
 
@@ -288,41 +171,98 @@ class Census:
                 group = self.paths.group(prefix + name)
                 if is_package and spelled(name) != ".git":
                     group = None
-            if entry.is_directory or group is not None:
+            is_way = entry.is_link and not is_package and self.paths.leads_to_group(prefix + name)
+            if entry.is_directory or group is not None or is_way:
                 yield prefix + name, entry, group
+
+    def _remember_repository(self, place: str) -> None:
+        path = self._absolute(place)
+        self._repositories[place] = obeyed_names(path)
+        self._inodes[place] = _identity(path)[:2]
 
     def _note_repository(self, place: str) -> None:
         path = self._absolute(place)
-        self._repositories[place] = obeyed_names(path)
+        self._remember_repository(place)
         self.covered += [f"{path}/{name}" for name in sorted(self._repositories[place])]
 
-    def _check_directory(self, place: str, known: set[tuple[int, ...]], *, tree: str) -> None:
+    def _check_directory(self, place: str, *, tree: str) -> None:
         """Look at a directory; `tree` is the outermost new one that it is in, if any."""
         entries = read_entries(self._absolute(place))
         names = [entry.name for entry in entries]
-        if place and place not in self._repositories and is_repository(names):
+        if place and is_repository(names) and not self._is_same_repository(place):
             self._check_repository(place)
         for relative, entry, group in self._classified(place, entries):
-            if relative in self._present or relative in self._directories:
+            path = self._absolute(relative)
+            is_entered = entry.is_directory and (group is None or self.opened.frees(relative))
+            if spelled(entry.name) != ".git" and is_entered:
+                # One that was there before is looked at by itself, if it changed.
+                if relative not in self._directories:
+                    self._check_directory(relative, tree=tree or relative)
+            elif is_placeholder(path) or self._is_as_before(relative, path, group):
                 continue
-            info = os.lstat(self._absolute(relative))
-            if is_placeholder(info) or (info.st_dev, info.st_ino) in known:
-                continue
-            if spelled(entry.name) == ".git":
+            elif spelled(entry.name) == ".git":
                 self._check_git(relative, entry)
-            elif group is not None and not (entry.is_directory and self.opened.frees(relative)):
+            else:
                 self._check_new(relative, tree=tree)
-            elif entry.is_directory:
-                self._check_directory(relative, known, tree=tree or relative)
+
+    def _is_as_before(self, relative: str, path: str, group: PathGroup | None) -> bool:
+        """Whether a path has the content and the name that it had, here or where it was moved."""
+        now = _identity(path)
+        before = self._present.get(relative)
+        if before is not None and before.identity == now:
+            return True
+        above = os.path.dirname(relative)
+        if before is not None and before.is_held and self._is_same_directory(above):
+            # The run could not put it there: a program of the host did.
+            return True
+        name = os.path.basename(relative)
+        for old in self._names.get(now[:2], ()):
+            is_kept = self._present[old].is_held or self._present[old].identity == now
+            is_same = spelled(os.path.basename(old)) == spelled(name)
+            if is_kept and is_same and self.paths.group(old) == group:
+                if old in self._repositories:
+                    self._check_obeyed(relative, self._repositories[old])
+                return not self.opened.frees(old)
+        return False
+
+    def _is_same_directory(self, place: str) -> bool:
+        return _state(self._absolute(place))[:2] == self._directories.get(place, ())[:2]
+
+    def _is_same_repository(self, place: str) -> bool:
+        return self._inodes.get(place) == _identity(self._absolute(place))[:2]
+
+    def _check_obeyed(self, place: str, names: frozenset[str]) -> None:
+        for name in sorted(obeyed_names(self._absolute(place)) - names):
+            self._withhold(f"{place}/{name}", "git obeys it")
 
     def _check_new(self, relative: str, *, tree: str) -> None:
         if self.opened.frees(relative):
             self.changes.append(relative)
+        elif self._is_removed_empty(relative):
+            return
         elif tree and self.opened.trees and self._is_wholly_in(tree, relative):
             self.notes.append(f"came with it: `{relative}`, which other programs obey")
         else:
             group = self.paths.group(relative)
-            self._withhold(relative, group.why if group else "")
+            self._withhold(relative, group.why if group else "it leads to names that count")
+
+    def _is_removed_empty(self, relative: str) -> bool:
+        """Remove a directory with nothing in it, such as a copy of a placeholder."""
+        path = self._absolute(relative)
+        try:
+            os.rmdir(path)
+        except OSError:
+            return False
+        self._emptied.append(relative)
+        return True
+
+    def _note_emptied(self) -> None:
+        if not self._emptied:
+            return
+        shown = ", ".join(f"`{name}`" for name in self._emptied[:SHOWN_MAX])
+        left = len(self._emptied) - SHOWN_MAX
+        more = f" and {left} more" if left > 0 else ""
+        self.notes.append(f"removed, as empty directories with protected names: {shown}{more}")
 
     def _is_wholly_in(self, tree: str, relative: str) -> bool:
         """Whether a path acts later also where its tree has another name and place."""
@@ -332,7 +272,8 @@ class Census:
     def _check_git(self, relative: str, entry: SurveyEntry) -> None:
         """Disarm a new `.git`; a link, or a file that leads out of the workspace, is renamed."""
         if entry.is_directory:
-            self._disarm(relative)
+            if not self._is_removed_empty(relative):
+                self._disarm(relative)
             return
         if not entry.is_link and self._leads_inside(relative):
             return
@@ -359,7 +300,7 @@ class Census:
 
     def _withhold(self, relative: str, why: str) -> None:
         path = self._absolute(relative)
-        if not os.path.lexists(path) or is_placeholder(os.lstat(path)):
+        if not os.path.lexists(path) or is_placeholder(path):
             return
         target, number = f"{path}.{WITHHELD}", 2
         while os.path.lexists(target):
@@ -378,18 +319,32 @@ def read_pointer(path: str) -> tuple[bool, str]:
     return text.startswith("gitdir:"), target
 
 
-def _changed_ns(path: str) -> int:
-    """Return when a directory was changed, which no program can set; 0 when it is gone."""
+def _is_empty_directory(path: str) -> bool:
     try:
-        info = os.lstat(path)
+        return not os.path.islink(path) and not os.listdir(path)
     except OSError:
-        return 0
-    return info.st_ctime_ns if stat.S_ISDIR(info.st_mode) else 0
+        return False
 
 
-def _identity(path: str) -> tuple[int, ...]:
+def _state(path: str) -> tuple[int, ...]:
+    """Return what no program can set of a directory (`Directory.state`)."""
     try:
         info = os.lstat(path)
     except OSError:
         return ()
-    return (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
+    is_directory = stat.S_ISDIR(info.st_mode)
+    return (info.st_dev, info.st_ino, info.st_ctime_ns) if is_directory else ()
+
+
+def _identity(path: str) -> tuple[Any, ...]:
+    """Return device, inode, kind, and what shows of the content of a file or link."""
+    try:
+        info = os.lstat(path)
+        kind = stat.S_IFMT(info.st_mode)
+        if stat.S_ISDIR(kind):
+            return (info.st_dev, info.st_ino, kind)
+        if stat.S_ISLNK(kind):
+            return (info.st_dev, info.st_ino, kind, os.readlink(path))
+    except OSError:
+        return ()
+    return (info.st_dev, info.st_ino, kind, info.st_size, info.st_mtime_ns)

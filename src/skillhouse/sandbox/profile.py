@@ -96,6 +96,8 @@ class Opened:
     """Whether the run brings directories of others' files, which may hold such names."""
     repositories: bool = False
     """Whether it makes git repositories."""
+    top_repository: bool = False
+    """Whether it is git alone, which makes the workspace one that was none."""
 
     def is_below(self, relative: str) -> bool:
         if not self.patterns:
@@ -135,8 +137,9 @@ class SurveyHit:
 class Directory:
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]
-    changed_ns: int
-    """Its change time from before it was read, which no program can set; 0 when it is gone."""
+    state: tuple[int, ...]
+    """Its device, inode and change time from before it was read; () when it is gone. No program
+    can set that time, but two directories may have the same."""
     hits: tuple[SurveyHit, ...] = ()
     below: tuple[str, ...] = ()
     key: Hashable = None

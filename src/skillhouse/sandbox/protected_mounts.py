@@ -18,6 +18,7 @@ import enum
 import fcntl
 import logging
 import os
+import re
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
@@ -25,16 +26,22 @@ from dataclasses import dataclass, field
 import anyio
 
 from skillhouse.floor import is_secret
+from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
+from skillhouse.sandbox.disarm import CONFIG_MAX, remove
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
-from skillhouse.sandbox.persistence import Census, read_pointer, remove
+from skillhouse.sandbox.persistence import Census, read_pointer
 from skillhouse.sandbox.profile import CoveredPaths, SandboxError, fits, names_like
 
 LOCK_SECONDS = 10.0
 """Longest wait for another process that is tidying up, which takes a millisecond."""
 UNDONE = (".git/commondir", ".git/config.worktree")
-"""Paths that cannot be placeholders, as git would refuse to work: removed after the run if they did
-not exist before. Both name further configuration to git."""
+"""Paths by which git finds further configuration: removed after the run if they did not exist
+before and had no placeholder."""
+_WORKTREE = re.compile(rb"(?i)(?<![\w-])worktree\s*(?:=|$)", re.MULTILINE)
+"""The setting `core.worktree`, which git passes over in a repository with a `commondir`."""
+_WORKTREE_CONFIG = re.compile(rb"(?i)worktreeconfig")
+"""The extension without which git reads no `config.worktree` (git-worktree(1))."""
 BARE = ("HEAD", "objects", "refs")
 """Marks of a bare repository, whose `config` git would obey in the workspace (gitrepository-layout
 (5)). A HEAD that came with the others is removed after the run; a placeholder named HEAD would
@@ -64,6 +71,8 @@ class ProtectedMounts:
     covers: dict[str, MountCover] = field(default_factory=dict)
     """A pinned parent comes before its content."""
     missing: list[str] = field(default_factory=list)
+    placeholders: list[str] = field(default_factory=list)
+    """Those of the missing paths that the run sees."""
     links: dict[str, str] = field(default_factory=dict)
     undone: list[str] = field(default_factory=list)
     bare: bool = False
@@ -79,6 +88,7 @@ async def shield(
     hidden: Iterable[str] = (),
     census: Census | None = None,
     below: CoveredPaths | None = None,
+    read_only: bool = False,
 ) -> AsyncIterator[ProtectedMounts]:
     """Yield what to mount over the protected paths, with placeholders where there is nothing.
 
@@ -89,6 +99,7 @@ async def shield(
         hidden: More of them, that cannot be read either.
         census: What acts later there, as it was before the run; checked after it.
         below: What `covered_paths` found further down; without it, it is asked.
+        read_only: The run can make nothing, so that it needs no placeholders.
 
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
@@ -106,9 +117,12 @@ async def shield(
                 if census is not None:
                     _take_in(mounts, census, frozenset(hidden))
                 _drop_covered(mounts)
-                if stash is not None:
+                if read_only:
+                    _leave_missing(mounts)
+                elif stash is not None:
                     stash.record(workspace, mounts.missing)
                     _place(mounts.missing, stash)
+                    mounts.placeholders = mounts.missing
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
                 raise SandboxError("protect-failed", message) from error
@@ -167,7 +181,8 @@ def _survey(
             _miss(mounts, f"{mounts.workspace}/{parts[0]}")
     for relative in UNDONE:
         path = f"{mounts.workspace}/{relative}"
-        if os.path.dirname(path) in mounts.covers and not os.path.lexists(path):
+        is_open = os.path.dirname(path) in mounts.covers and path not in mounts.covers
+        if is_open and not os.path.lexists(path):
             mounts.undone.append(path)
     mounts.bare = not names >= set(BARE)
 
@@ -177,6 +192,9 @@ def _survey_below(mounts: ProtectedMounts, below: CoveredPaths) -> None:
         mounts.covers.setdefault(f"{mounts.workspace}/{place}", MountCover.PIN)
     for place, name, secret in below.paths:
         _look(mounts, tuple(name.split("/")), secret=secret, place=place)
+        if name.endswith("/commondir"):
+            other = (*name.split("/")[:-1], "config.worktree")
+            _look(mounts, other, secret=secret, place=place)
     if not below.is_all:
         # Whoever starts a run knows it before, and asks a person (tools/command.py).
         logger.info("%d paths of `%s` are not covered", below.left, mounts.workspace)
@@ -209,9 +227,30 @@ def _take_in(mounts: ProtectedMounts, census: Census, hidden: frozenset[str]) ->
 
 
 def _miss(mounts: ProtectedMounts, path: str) -> None:
-    if path not in mounts.covers:
+    if os.path.basename(path) in PLACEHOLDER_FILES:
+        _miss_file(mounts, path)
+    elif path not in mounts.covers:
         mounts.missing.append(path)
         mounts.covers[path] = MountCover.EMPTY_DIRECTORY
+
+
+def _miss_file(mounts: ProtectedMounts, path: str) -> None:
+    """Note a file's placeholder, unless git would then do something else than without it."""
+    directory, name = os.path.split(path)
+    try:
+        with open(f"{directory}/config", "rb") as file:
+            settings = file.read(CONFIG_MAX)
+    except OSError:
+        settings = b""
+    is_wanted = (
+        _WORKTREE_CONFIG.search(settings)
+        if name == "config.worktree"
+        else not _WORKTREE.search(settings)
+    )
+    # Where nothing can be made by us, the run, which has our rights or fewer, can make nothing.
+    if is_wanted and path not in mounts.covers and os.access(directory, os.W_OK):
+        mounts.missing.append(path)
+        mounts.covers[path] = MountCover.READ_ONLY
 
 
 def _look(
@@ -232,7 +271,7 @@ def _look(
         except FileNotFoundError:
             _miss(mounts, path)
             return
-        if is_placeholder(info):
+        if is_placeholder(path):
             # Of a run that is under way, or of one that crashed.
             _miss(mounts, path)
             return
@@ -284,6 +323,13 @@ def _look_through(mounts: ProtectedMounts, path: str, *, secret: bool) -> None:
     target = os.path.realpath(path)
     if target.startswith(f"{mounts.workspace}/") and os.path.exists(target):
         _cover(mounts, target, os.stat(target).st_mode, secret=secret)
+
+
+def _leave_missing(mounts: ProtectedMounts) -> None:
+    for path in mounts.missing:
+        mounts.covers.pop(path, None)
+    # Those of a run that goes on at the same time.
+    mounts.placeholders = [path for path in mounts.missing if os.path.lexists(path)]
 
 
 def _place(missing: Iterable[str], stash: Stash) -> None:

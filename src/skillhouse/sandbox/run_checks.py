@@ -11,6 +11,7 @@ from pathlib import Path
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import PROGRAM_PATH
+from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
 
@@ -64,11 +65,28 @@ def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
 
 def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
     """Return the protected paths of a run, without those that it may write."""
-    return tuple(
-        path
-        for path in profile.protected
-        if path in profile.hidden or not profile.opened.frees(path)
-    )
+    paths = profile.protected
+    if profile.opened.top_repository and _has_no_repository(profile.workspace):
+        paths = tuple(path for path in paths if not path.startswith(".git/"))
+    return tuple(path for path in paths if path in profile.hidden or not profile.opened.frees(path))
+
+
+def _has_no_repository(workspace: Path) -> bool:
+    place = workspace / ".git"
+    try:
+        return not place.is_symlink() and not os.listdir(place)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def missing_names(profile: SandboxProfile) -> tuple[str, ...]:
+    """Return the names at the top that get placeholders, as far as is known before the run."""
+    names = {path.split("/")[0] for path in protected_paths(profile) if "*" not in path}
+    top = str(profile.workspace)
+    paths = ((name, f"{top}/{name}") for name in sorted(names))
+    return tuple(n for n, path in paths if not os.path.lexists(path) or is_placeholder(path))
 
 
 def with_census(done: Completed, census: Census | None) -> Completed:

@@ -35,11 +35,15 @@ _O_CREATES = 0o100 | 0o20000000
 """O_CREAT and O_TMPFILE."""
 _NEW_NAMESPACES = 0x7E020080
 """CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET} of linux/sched.h."""
-_FAMILIES = (2, 10, 16)
-"""AF_INET, AF_INET6, AF_NETLINK. Not AF_UNIX: sockets in the workspace would be reachable, and
+_FAMILIES = (2, 10)
+"""AF_INET, AF_INET6. Not AF_UNIX: sockets in the workspace would be reachable, and
 abstract ones where the network is the host's; socketpair needs no `socket`. Not AF_VSOCK: no
 namespace holds it."""
-_AF_UNIX = 1
+_AF_UNIX, _AF_NETLINK, _NETLINK_ROUTE = 1, 16, 0
+_PERSONALITIES = (0xFFFFFFFF, 0x0, 0x8, 0x20000, 0x20008)
+"""Of a command: to ask; Linux, also of 32 bits, also with an old version's number. The others have
+fixed addresses, a page at zero, or memory that runs because it can be read (personality(2))."""
+_PERSONALITIES_OF_CODE = _PERSONALITIES[:2]
 _PAIR_KINDS = (1, 5)
 """SOCK_STREAM and SOCK_SEQPACKET: the ends of such a pair stay connected to each other. Those of a
 datagram pair can be turned to any name by `connect` or `sendto`."""
@@ -164,6 +168,7 @@ _EXAMINED: Mapping[str, tuple[int, int]] = {
     "fcntl": (72, 25),
     "prlimit64": (302, 261),
     "prctl": (157, 167),
+    "personality": (135, 92),
 }
 ARCHITECTURES: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The AUDIT_ARCH of each machine, in the order of the tables' columns, by `platform.machine()`; on
@@ -181,6 +186,7 @@ def program(
     unix_sockets: bool = False,
     namespaces: bool = False,
     shared_objects: bool = True,
+    is_cell: bool = False,
 ) -> bytes:
     """Return the filter for a machine of `ARCHITECTURES`, as an array of struct sock_filter.
 
@@ -191,6 +197,8 @@ def program(
             calls gets the other filter as well.
         shared_objects: Allow System V IPC and message queues; not for what shares an IPC
             namespace with others.
+        is_cell: For code of skills: refuse netlink, of which a command gets the part that names
+            network interfaces, and personalities that programs of other systems need.
 
     >>> len(program("x86_64")) % 8
     0
@@ -204,7 +212,10 @@ def program(
     code += _refuse(_numbers(refused, column), errno.EPERM)
     code += _refuse(_numbers(_ABSENT, column), errno.ENOSYS)
     code += _call(number_of["clone"], _any_bit(0, _NEW_NAMESPACES))
-    code += _call(number_of["socket"], _other_than(0, families))
+    netlink = [] if is_cell else _only_routes()
+    code += _call(number_of["socket"], [_argument(0), *netlink, *_other_than(families, _NO_FAMILY)])
+    allowed = _PERSONALITIES_OF_CODE if is_cell else _PERSONALITIES
+    code += _call(number_of["personality"], [_argument(0), *_other_than(allowed, _DENIED)])
     code += _call(number_of["socketpair"], _pair())
     code += _call(number_of["ioctl"], _one_of(1, _TERMINAL_INPUT))
     for row in _MODE_ARGUMENT.values():
@@ -281,9 +292,16 @@ def _one_of(place: int, values: tuple[int, ...]) -> list[_Instruction]:
     return [_argument(place), *tests, _DENIED, _ALLOWED]
 
 
-def _other_than(place: int, values: tuple[int, ...]) -> list[_Instruction]:
+def _other_than(values: tuple[int, ...], refusal: _Instruction) -> list[_Instruction]:
+    """Return the refusal of a call unless the argument that was loaded is one of some values."""
     tests = [(_JUMP_EQUAL, len(values) - number, 0, value) for number, value in enumerate(values)]
-    return [_argument(place), *tests, _NO_FAMILY, _ALLOWED]
+    return [*tests, refusal, _ALLOWED]
+
+
+def _only_routes() -> list[_Instruction]:
+    """Return the answer where the argument that was loaded is netlink's family; else go on."""
+    protocol = [_argument(2), (_JUMP_EQUAL, 1, 0, _NETLINK_ROUTE), _NO_FAMILY, _ALLOWED]
+    return [(_JUMP_EQUAL, 0, len(protocol), _AF_NETLINK), *protocol]
 
 
 def _pair() -> list[_Instruction]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.sandbox import landlock_inside
+from skillhouse.sandbox import landlock_inside, landlock_rules
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
 from skillhouse.sandbox.interpreters import interpreter
@@ -229,7 +229,7 @@ async def detect_landlock(
 def landlock_abi() -> int:
     """Return the version of Landlock that this process may use, 0 for none."""
     if not _is_filtered():
-        return landlock_inside.abi()
+        return landlock_rules.abi()
     # A system call filter may kill the process that asks, so it is another one.
     argv = (interpreter()[0], "-I", "-S", landlock_inside.__file__, "--abi")
     try:

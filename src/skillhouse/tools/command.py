@@ -62,7 +62,13 @@ from skillhouse.tools.command_output import (
     titled,
     with_changes,
 )
-from skillhouse.tools.command_protection import Writes, kept_files, may_change, writes_of
+from skillhouse.tools.command_protection import (
+    Writes,
+    kept_files,
+    may_change,
+    only_looks,
+    writes_of,
+)
 from skillhouse.tools.command_requests import (
     line_needs,
     needs_of,
@@ -222,7 +228,7 @@ class ExecTool(Tool):
                         profile,
                         protected=protected,
                         below=below,
-                        read_only=paths.freezes_all,
+                        read_only=paths.freezes_all or only_looks(verdict.structure),
                         proxy_socket=socket,
                         sealed={**(sealed or {}), **scripts},
                     )

@@ -53,6 +53,13 @@ _GENERATORS: Mapping[str, tuple[str, ...]] = {
 }
 _UNPACKING = frozenset({"tar", "bsdtar", "unzip", "7z", "7za", "cpio", "cargo", "gh"})
 """Programs that bring whole directories."""
+_READERS = frozenset(
+    "ls dir vdir tree find fd fdfind grep egrep fgrep zgrep rg ag ack cat tac head tail wc du df "
+    "stat file readlink realpath basename dirname echo printf pwd test [ true false diff cmp comm sort "
+    "uniq cut paste join tr nl od xxd hexdump strings cksum md5sum sha1sum sha224sum sha256sum "
+    "sha384sum sha512sum b2sum sum less more bat jq column date seq which cd".split()
+)
+"""Programs that write no file but those that their words name."""
 _REPOSITORY_WORDS = frozenset({"clone", "init", "worktree", "submodule"})
 
 
@@ -103,8 +110,31 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
         everything=everything,
         trees=trees,
         repositories=repositories,
+        top_repository=_makes_top_repository(plan, str(workspace.root)),
     )
     return Writes(needs=tuple(needs), opened=opened, facts=tuple(facts))
+
+
+def _makes_top_repository(plan: CommandPlan, root: str) -> bool:
+    """Whether a plan is `git init` of the workspace and nothing else.
+
+    INVARIANT: no other program runs, and no option names a template or another place. So what is
+    in `.git` while it is open to the command comes from git and this machine alone.
+    """
+    argv = plan.plain() or ()
+    if argv[:2] != ("git", "init"):
+        return False
+    words = list(argv[2:])
+    operands = []
+    while words:
+        word = words.pop(0)
+        if word in ("-b", "--initial-branch") and words:
+            words.pop(0)
+        elif word[:1] != "-":
+            operands.append(word)
+        elif word not in ("-q", "--quiet") and not word.startswith("--initial-branch="):
+            return False
+    return operands in ([], ["."], [root])
 
 
 def kept_files(plan: CommandPlan | None, opened: Opened) -> tuple[tuple[str, str], ...]:
@@ -196,6 +226,17 @@ def _relative(path: str, directory: str, workspace: Workspace) -> str:
     real = os.path.join(os.path.realpath(above), name)
     root = f"{workspace.root}/"
     return real[len(root) :] if real.startswith(root) else ""
+
+
+def only_looks(plan: CommandPlan | None) -> bool:
+    """Whether a command can have the whole workspace read-only without noticing.
+
+    Stricter than `may_change`: what a package manager writes of its own is in no word of its line.
+    """
+    return not may_change(plan) and all(
+        os.path.basename((unwrapped(command.argv) or command.argv)[0]) in _READERS
+        for command in (plan.commands() if plan is not None else ())
+    )
 
 
 def may_change(plan: CommandPlan | None) -> bool:

@@ -1,0 +1,68 @@
+"""Tests of what a result says about placeholders: which words of an output are meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillhouse.sandbox.placeholder_notes import placeholder_note
+from skillhouse.sandbox.profile import Directory, SurveyEntry
+
+PLACEHOLDERS = [f"/ws/{name}" for name in (".git", ".env", ".claude", "skillhouse.toml")]
+
+
+@pytest.mark.parametrize(
+    ("output", "names"),
+    [
+        ("", []),
+        ("drwxr-xr-x 2 me me 40 Nov 23 .git\n", [".git"]),
+        ("fatal: cannot copy 'x' to '/ws/.git/description': Permission denied", [".git"]),
+        ("cat: .env: Is a directory\ncat: ./.env: Is a directory", [".env"]),
+        ('["a", ".claude", ".env"]', [".claude", ".env"]),
+        ("\x1b[01;34m.git\x1b[0m  \x1b[01;34m.env\x1b[0m", [".env", ".git"]),
+        ("nothing is in .env.", [".env"]),
+        (".env/ .git/\n", [".env", ".git"]),
+        ("rm: cannot remove 'skillhouse.toml': Device or resource busy", ["skillhouse.toml"]),
+        # Longer words, and other places.
+        (".env.example .envrc .gitignore .github .git-credentials .env_x .env~", []),
+        ("https://example.org/x.git process.env a.git sub/.git ../.env ~/.claude", []),
+        ("/ws/sub/.env /elsewhere/.env /ws2/.git /ws/x.env", []),
+        ("@.env +.env é.env .envé", []),
+        # No placeholders.
+        (".vscode .npmrc .profile", []),
+    ],
+)
+def test_only_words_that_are_such_paths_are_named(output: str, names: list[str]) -> None:
+    note = placeholder_note(output.encode(), "/ws", PLACEHOLDERS)
+    shown, found, _ = note.partition(" do")
+    assert (shown, bool(found)) == (", ".join(f"`{name}`" for name in names), bool(names))
+
+
+def test_a_note_is_short_and_counts_the_rest() -> None:
+    many = [f"/ws/.{letter}" for letter in "abcdefgh"]
+    output = "\n".join(path[4:] for path in many).encode()
+    assert placeholder_note(output, "/ws", many) == (
+        "`.a`, `.b`, `.c`, `.d`, `.e` and 3 more do not exist: skillhouse protects these names, "
+        "shows placeholders, and no command can make them"
+    )
+    assert placeholder_note(b".a", "/ws", many) == (
+        "`.a` does not exist: skillhouse protects this name, shows a placeholder, and no command "
+        "can make it"
+    )
+
+
+def test_nothing_is_said_where_there_are_no_placeholders() -> None:
+    assert placeholder_note(b".git .env", "/ws", []) == ""
+
+
+def test_a_name_that_is_there_in_another_place_is_not_meant() -> None:
+    directory = Directory((), (SurveyEntry(".env", is_directory=False, inode=1),), ())
+    for output, says in ((b".env", False), (b"./.env", False), (b"/ws/.env", True)):
+        note = placeholder_note(output, "/ws", PLACEHOLDERS, directories=[directory])
+        assert bool(note) is says
+
+
+def test_of_a_repository_it_says_how_to_make_one() -> None:
+    note = placeholder_note(b"\xff\xfe .git", "/ws (1)", ["/ws (1)/.git"])
+    assert note.endswith(
+        "; `git init` as the whole command makes a repository here, `git init NAME` one below"
+    )
