@@ -23,6 +23,15 @@ PACKAGES = os.pathsep.join(
 )
 """Where a Python that is not of our environment finds skillhouse and what it imports."""
 
+OWN_MOUNTS = (
+    # As a superuser of the namespace, whoever is another one outside would find that nobody whom
+    # the namespace knows owns `/`.
+    ("unshare", "--user", "--map-root-user", "--mount")
+    if os.geteuid() == 0
+    else ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount")
+)
+"""The prefix for a mount namespace in which the program may mount what is its own."""
+
 _COVER = (
     "for program in $PROGRAMS; do mount --bind /dev/null $program || exit 97; done; "
     'unset PROGRAMS; exec "$@"'
@@ -46,8 +55,7 @@ def without_bubblewrap() -> tuple[str, ...]:
     if os.geteuid() == 0:
         return ("unshare", "--mount", "--propagation", "private", "--", *cover)
     dropped = ("setpriv", "--ambient-caps=-all", "--inh-caps=-all", "--bounding-set=-all", "--")
-    mapped = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount", "--")
-    return (*mapped, *cover, *dropped)
+    return (*OWN_MOUNTS, *cover, *dropped)
 
 
 def python_of(user: int) -> str:
