@@ -151,7 +151,7 @@ def keys_of(value: object, before: str = "") -> list[str]:
         is_free = before in table.FREE_KEYS
         below = [(f"{before}.{'*' if is_free else key}", item) for key, item in value.items()]
         return [path for at, item in below for path in keys_of(item, at)] or [before]
-    if isinstance(value, list) and value:
+    if isinstance(value, list) and value and before not in table.MACHINES_LISTS:
         return [path for item in value for path in keys_of(item, f"{before}[]")]
     return [before]
 

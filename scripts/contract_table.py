@@ -83,6 +83,9 @@ LISTINGS = (
 FREE_KEYS = frozenset({".skills[].clients", ".catalogs", ".by_day"})
 """Paths of objects in JSON output whose keys are data and no words of the contract."""
 
+MACHINES_LISTS = frozenset({".sandbox.reasons"})
+"""Paths of lists that are empty or not as the machine and the user are."""
+
 MEMBERS = {
     "AuditRecord": "",
     "Catalog": "text included omitted tokens",

@@ -15,22 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import anyio
-
-import skillhouse
 from skillhouse.floor.crash_cleanup import COMMON_NAME, SANDBOX_NAME, is_placeholder
+from tests.machines import PACKAGES, as_user, python_of, without_bubblewrap
 
 LEFT_SECONDS = 5.0
 """Longest time in which everything has to be gone (issue "skill code", point 6)."""
 LIVE_SECONDS = 20.0
 ENDLESS = "it had to be killed after all"
 """A program that was not itself killed ends by itself within this time."""
-PROGRAM = (sys.executable, "-m", "skillhouse")
-SYSTEM_PYTHON = Path(f"/usr/bin/python3.{sys.version_info.minor}")
-"""For another user: ours may be in a home that the user cannot enter."""
-PACKAGES = os.pathsep.join(
-    str(Path(module.__file__ or "").parents[1]) for module in (skillhouse, anyio)
-)
 GROUPS = Path("/sys/fs/cgroup")
 
 MANIFEST = """
@@ -81,6 +73,8 @@ class Scene:
 
     base: Path
     user: int = 0
+    """Another one than ours, if not 0."""
+    has_bubblewrap: bool = True
     seen: set[tuple[int, int]] = field(default_factory=set)
     """Process id and start time of all that a trial started."""
     owner: str = "none"
@@ -100,7 +94,9 @@ class Scene:
                 os.chown(path, self.user, self.user)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        program = (str(SYSTEM_PYTHON), *PROGRAM[1:]) if self.user else PROGRAM
+        # The namespace first: only the superuser makes one without a user namespace.
+        prefix = () if self.has_bubblewrap else without_bubblewrap()
+        program = (*prefix, *as_user(self.user), python_of(self.user), "-m", "skillhouse")
         return subprocess.Popen(
             (*program, *arguments),
             cwd=self.base / "project",
@@ -114,9 +110,6 @@ class Scene:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            user=self.user or None,
-            group=self.user or None,
-            extra_groups=[] if self.user else None,
         )
 
     def trial(self, act: str, chance: random.Random, *, after_seconds: float) -> str:
@@ -240,12 +233,13 @@ def _shown(pid: int) -> str:
 
 
 def main() -> None:
-    """Make many trials: `kills.py COUNT [SEED] [USER]`."""
-    count, seed, user = (int(word) for word in (*sys.argv[1:], *"000"[len(sys.argv) - 1 :]))
+    """Make many trials: `kills.py COUNT [SEED] [USER] [without-bubblewrap]`."""
+    words = [word for word in sys.argv[1:] if word != "without-bubblewrap"]
+    count, seed, user = (int(word) for word in (*words, *"000"[len(words) :]))
     chance = random.Random(seed)
     base = Path(tempfile.mkdtemp(prefix="kills-"))
     base.chmod(0o755)
-    scene = Scene(base, user)
+    scene = Scene(base, user, has_bubblewrap="without-bubblewrap" not in sys.argv)
     bad = 0
     for number in range(count):
         act = chance.choice(list(ACTS))

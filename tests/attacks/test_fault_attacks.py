@@ -32,6 +32,7 @@ from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured
 from skillhouse.runtime.remotes import McpServers
+from tests.machines import OWN_MOUNTS
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
 from tests.runtime.places import make_places, write_skill
@@ -199,7 +200,7 @@ def mounted(
     place.mkdir(parents=True)
     (base / "script.py").write_text(script)
     mount = f'mount -t tmpfs -o {options} none "$1" && exec "$2" "$3" "$1"'
-    words = ("unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    words = (*OWN_MOUNTS, "sh", "-c", mount, "sh")
     root = Path(__file__).parents[2]
     done = subprocess.run(
         (*words, str(place), sys.executable, str(base / "script.py")),

@@ -26,6 +26,7 @@ from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up
 from tests.frontends.test_mcp_elsewhere import Elsewhere, text_of
+from tests.machines import OWN_MOUNTS
 from tests.net.servers import Server, ok, serving
 from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
 from tests.tools.houses import Person
@@ -312,9 +313,8 @@ def test_a_stop_ends_a_reload_and_keeps_the_next_from_loading_code(peer: Peer) -
 
 @pytest.mark.parametrize("inodes", [60, 4_000])
 def test_a_stop_is_given_on_a_full_disk(peer: Peer, need: Any, inodes: int) -> None:
-    mounting = ["unshare", "--mount", "--map-root-user"]
     can_mount = subprocess.run(
-        [*mounting, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False, capture_output=True
+        [*OWN_MOUNTS, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False, capture_output=True
     )
     need(can_mount.returncode == 0, "no file system can be mounted here")
     state = peer.home / ".local/state"
@@ -331,7 +331,7 @@ def test_a_stop_is_given_on_a_full_disk(peer: Peer, need: Any, inodes: int) -> N
         house call read --args '{{"path": "a.txt"}}'
     """
     done = subprocess.run(
-        [*mounting, "bash", "-c", script],
+        [*OWN_MOUNTS, "bash", "-c", script],
         env=peer.environment,
         cwd=peer.project,
         capture_output=True,

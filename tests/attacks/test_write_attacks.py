@@ -22,6 +22,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tools import WriteGate
+from tests.machines import OWN_MOUNTS
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
@@ -394,8 +395,8 @@ def test_72_a_full_disk_leaves_the_old_file_whole(tmp_path: Path, kind: str, nee
         mount = f"mount -t tmpfs -o size=2m none {project} && mkdir {project}/.git"
         files = f"echo 'old text' | tee {project}/a.txt > {project}/naive"
         start[-1] = "0"
-        start = ["unshare", "-Urm", "sh", "-c", f'{mount} && {files} && exec "$@"', "sh", *start]
-        possible = subprocess.run(("unshare", "-Urm", "true"), check=False).returncode == 0
+        start = [*OWN_MOUNTS, "sh", "-c", f'{mount} && {files} && exec "$@"', "sh", *start]
+        possible = subprocess.run((*OWN_MOUNTS, "true"), check=False).returncode == 0
         need(possible, "no user namespaces")
     for name in ("a.txt", "naive"):
         (project / name).write_text("old text")

@@ -199,16 +199,20 @@ def test_a_language_whose_cell_does_not_start_is_refused_and_the_level_stays(
     assert lab.run(scene) == "cell-untested"
 
 
+class Broken:
+    """A launcher whose bubblewrap may make no namespace."""
+
+    def __init__(self, status: SandboxStatus) -> None:
+        self.level = status.level
+
+    async def run(self, *given: Any, **named: Any) -> Completed:
+        raise SandboxError("sandbox-failed", "bwrap: setting up uid map: Permission denied")
+
+
 def test_a_launcher_that_cannot_start_leaves_no_level(monkeypatch: pytest.MonkeyPatch, need: Any):
     need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox")
 
-    class Broken:
-        level = SandboxLevel.CGROUP
-
-        async def run(self, *given: Any, **named: Any) -> Completed:
-            raise SandboxError("sandbox-failed", "bwrap: setting up uid map: Permission denied")
-
-    monkeypatch.setattr(ROOM, "launcher_for", lambda status: Broken())
+    monkeypatch.setattr(ROOM, "launcher_for", Broken)
     status = anyio.run(lambda: self_test(least=SandboxLevel.RLIMITS))
     assert (status.level, status.probes) == (SandboxLevel.NONE, ())
     assert "user namespaces" in status.hint
@@ -341,16 +345,10 @@ def test_landlock_is_not_offered_to_a_superuser_whose_processes_nothing_limits(
 def test_bubblewrap_that_cannot_make_namespaces_gives_way_to_landlock(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    class Broken:
-        level = SandboxLevel.CGROUP
-
-        async def run(self, *given: Any, **named: Any) -> Completed:
-            raise SandboxError("sandbox-failed", "bwrap: setting up uid map: Permission denied")
-
     made = ROOM.launcher_for
 
     def launcher_for(status: SandboxStatus) -> Any:
-        return made(status) if status.level is SandboxLevel.LANDLOCK else Broken()
+        return made(status) if status.level is SandboxLevel.LANDLOCK else Broken(status)
 
     monkeypatch.setattr(ROOM, "launcher_for", launcher_for)
     status = anyio.run(self_test)

@@ -286,12 +286,17 @@ class SandboxProvider:
     """Gives the launcher of commands, and the tested level for each language of skills' code."""
 
     def __init__(
-        self, state: Path, *, least: sandbox.SandboxLevel = sandbox.SandboxLevel.LANDLOCK
+        self,
+        state: Path,
+        *,
+        least: Callable[[], sandbox.SandboxLevel] = lambda: sandbox.SandboxLevel.LANDLOCK,
     ) -> None:
-        """Make one; `least` is the weakest level that the operator accepts."""
+        """Make one; `least` returns the weakest level that the configuration in use accepts."""
         self._state = state
         self._kept = sandbox.KeptTests(state)
         self._least = least
+        self._tested_least: sandbox.SandboxLevel | None = None
+        """What the configuration accepted when `tested` was found."""
         self.tested: sandbox.SandboxStatus | None = None
         """What the self-test said; None before anything needed it."""
         self._languages: set[cells.Language | None] = set()
@@ -307,34 +312,54 @@ class SandboxProvider:
         Args:
             language: Of a skill's code that is to run; its cell is tested when it is first needed.
         """
-        while self.tested is None or language not in self._languages:
+        while (known := self._known(language)) is None:
             if not self._testing.acquire(blocking=False):
                 await anyio.sleep(LOOK_SECONDS)
                 continue
             try:
-                if self.tested is None or language not in self._languages:
-                    before = self.tested
-                    sandbox.watch_for_crashes().mark(self._state)
-                    self.tested = await cells.needed_test(
-                        self._kept, language, before=before, least=self._least
-                    )
-                    self._languages |= {None, language}
-                    if self.tested.level is sandbox.SandboxLevel.NONE:
-                        self._launcher = None
+                if self._known(language) is None:
+                    await self._test(language)
             finally:
                 # Where it was cancelled, the next call tests.
                 self._testing.release()
-        return self.tested
+        return known
+
+    def _known(self, language: cells.Language | None) -> sandbox.SandboxStatus | None:
+        """Return the level as far as it is tested and the configuration accepts it, else None."""
+        tested, least = self.tested, self._least()
+        if tested is None:
+            return None
+        is_refused = least is not sandbox.SandboxLevel.LANDLOCK
+        if tested.level is sandbox.SandboxLevel.LANDLOCK and is_refused:
+            none = sandbox.SandboxLevel.NONE
+            return sandbox.SandboxStatus(level=none, reasons=tested.reasons, hint=tested.hint)
+        return None if self._is_outdated() or language not in self._languages else tested
+
+    def _is_outdated(self) -> bool:
+        """Whether no level was found, and the configuration accepts others than it did then."""
+        is_none = self.tested is not None and self.tested.level is sandbox.SandboxLevel.NONE
+        return is_none and self._tested_least is not self._least()
+
+    async def _test(self, language: cells.Language | None) -> None:
+        if self._is_outdated():
+            self.tested, self._languages = None, set()
+        least = self._least()
+        sandbox.watch_for_crashes().mark(self._state)
+        self.tested = await cells.needed_test(self._kept, language, before=self.tested, least=least)
+        self._tested_least = least
+        self._languages |= {None, language}
+        if self.tested.level is sandbox.SandboxLevel.NONE:
+            self._launcher = None
 
     def adopt(self, status: sandbox.SandboxStatus) -> None:
         """Use a level that was tested by whoever calls this, for commands and each language."""
-        self.tested = status
+        self.tested, self._tested_least = status, self._least()
         self._languages |= {None, *get_args(cells.Language)}
 
     async def launcher(self) -> sandbox.Launcher:
         """Return what runs commands at that level; SandboxUnavailableError if nothing does."""
         status = await self.status()
-        if self._launcher is None:
+        if self._launcher is None or status.level is sandbox.SandboxLevel.NONE:
             self._launcher = sandbox.launcher_for(status, state=self._state)
         return self._launcher
 

@@ -212,7 +212,7 @@ class Services:
         from skillhouse.runtime.gates import SandboxProvider
 
         state = self.config.state_directory / SANDBOX_STATE
-        return SandboxProvider(state, least=self.least_sandbox)
+        return SandboxProvider(state, least=lambda: self.least_sandbox)
 
     @property
     def least_sandbox(self) -> SandboxLevel:
