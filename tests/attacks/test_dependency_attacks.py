@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import json
+import marshal
 import os
 import shutil
 import subprocess
+import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +21,16 @@ from skillhouse.cells.environments import EnvironmentRules, prepare
 from skillhouse.sandbox import SandboxError
 from skillhouse.skill import SkillManifest
 from tests.cells.packages import npm_package, npm_registry, source_package, wheel
-from tests.cells.test_environments import JAVASCRIPT, PYTHON, UV, npm_skill, rules_for
+from tests.cells.test_environments import (
+    JAVASCRIPT,
+    PYTHON,
+    UV,
+    environment_of,
+    npm_skill,
+    python_skill,
+    rules_for,
+    said,
+)
 
 NPM = shutil.which("npm")
 needs_npm = pytest.mark.skipif(NPM is None, reason="npm is not installed")
@@ -146,3 +160,18 @@ def test_no_secret_of_the_core_reaches_an_installer(tmp_path: Path) -> None:
     finally:
         del os.environ["ALCHEMY_API_KEY"]
     assert "canary-of-the-core" not in seen.read_text()
+
+
+@pytest.mark.slow
+def test_bytecode_in_a_wheel_that_is_not_of_its_source(tmp_path: Path) -> None:
+    """The source that anyone reads is harmless; an import would take the bytecode beside it."""
+    code = compile("word = 'evil'", "greet.py", "exec")
+    data = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(code)
+    wheel(tmp_path / "wheels", "greet", "1.0", "word = 'good'\n")
+    path = tmp_path / "wheels" / "greet-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(f"__pycache__/greet.{sys.implementation.cache_tag}.pyc", data)
+    sha = hashlib.sha256(path.read_bytes()).hexdigest()
+    skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{sha}")
+    found = environment_of(PYTHON, skill, tmp_path, rules_for(tmp_path))
+    assert said("import greet; print(greet.word)", found.path) == "good"

@@ -64,14 +64,24 @@ class CallChannel:
     """One request to a cell, its answer, and the skill's own requests in between."""
 
     def __init__(
-        self, link: socket.socket, *, capabilities: Capabilities, token: str, number: str
+        self,
+        link: socket.socket,
+        *,
+        capabilities: Capabilities,
+        token: str,
+        number: str,
+        frames: Frames | None = None,
     ) -> None:
-        """Use `link`, a non-blocking socket that the caller closes, for the request `number`."""
+        """Use `link`, a non-blocking socket that the caller closes, for the request `number`.
+
+        Args:
+            frames: What has been read of it already.
+        """
         self._link = link
         self._capabilities = capabilities
         self._token = token
         self._number = number
-        self._frames = Frames()
+        self._frames = Frames() if frames is None else frames
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -61,6 +61,8 @@ class CellSpec:
     permissions: str = ""
     """Any text that changes with what the skill is permitted."""
     user: str = ""
+    is_single: bool = False
+    """True: no other call is expected, so nothing is prepared for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ NODE_CELL = Path(__file__).with_name("cell_node.cjs")
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
-PYTHON_PARTS = ("cell_context.py", "cell_coroutines.py")
+PYTHON_PARTS = ("cell_context.py", "cell_coroutines.py", "cell_imports.py")
 """What cell_python.py loads from its own directory."""
 IDLE_WATCH_SECONDS = 0.5
 """Interval of checks of an idle cell without control group."""

@@ -2,7 +2,8 @@
 
 Run as a script by `python -I -S`, with the standard library only; its argument is the descriptor
 of the socket to the core. It never imports anything of the skill and never reads what a call
-writes: each call gets a socket and a pipe of its own, straight from the core.
+writes: each call gets a socket and a pipe of its own, straight from the core. It imports modules of
+the standard library ahead of the calls where the core says that the skill's code needs them.
 
 A call runs as the first process of process and mount namespaces of its own, with its own /tmp
 and /dev/shm and no /proc, without any capability and behind the strict system call filter. When
@@ -37,6 +38,9 @@ PR_CAP_AMBIENT_CLEAR_ALL, SECCOMP_MODE_FILTER = 4, 2
 CAPABILITIES = (21, 8)  # SYS_ADMIN, SETPCAP: all that the cell has.
 CAPABILITY_VERSION = 0x20080522
 LINK = 3
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "go": signal.SIGCONT}
+"""What an order does to the process of a call. One that waits for its call is stopped."""
+PREPARE, PREPARED = "cell.prepare", "cell.prepared"
 TOOL_FAILED, RESOURCE_LIMIT, INVALID_PARAMS = -32000, -32002, -32602
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -73,6 +77,8 @@ class Cell:
         # By the descriptor of a process: the number of its call, its id.
         self.calls: dict[int, tuple[int, int]] = {}
         self.own = os.pidfd_open(os.getpid())
+        # Names of modules to import while nothing else is to be done.
+        self.wanted: list[str] = []
         data = bytes.fromhex(settings["seccomp"])
         self.filter = (ctypes.create_string_buffer(data, len(data)), len(data) // 8)
 
@@ -84,7 +90,10 @@ class Cell:
         gc.freeze()
         self.say({"ready": os.getpid()})
         while True:
-            for descriptor, _ in poll.poll():
+            found = poll.poll(0 if self.wanted else None)
+            if not found:
+                self.import_one()
+            for descriptor, _ in found:
                 if descriptor == self.control.fileno():
                     self.take(poll)
                 else:
@@ -105,11 +114,14 @@ class Cell:
         for _, _, content in extra:
             given += struct.unpack(f"{len(content) // 4}i", content)
         order = json.loads(data)
-        if "kill" in order:
-            for descriptor, (number, _) in self.calls.items():
-                if number == order["kill"]:
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        if "import" in order:
+            places = import_places(self.settings)
+            self.wanted += part(IMPORTS).allowed(order["import"], places)
             return
+        for what in SIGNALS:
+            if what in order:
+                self.send(order[what], SIGNALS[what])
+                return
         try:
             pid = self.fork(order, given)
         except OSError as error:
@@ -121,6 +133,17 @@ class Cell:
         finally:
             for number in given:
                 os.close(number)
+
+    def send(self, call: int, number: int) -> None:
+        for descriptor, (one, _) in self.calls.items():
+            if one == call:
+                signal.pidfd_send_signal(descriptor, number)
+
+    def import_one(self) -> None:
+        if not part(IMPORTS).import_one(self.wanted):
+            self.wanted.clear()
+        if not self.wanted:
+            gc.freeze()
 
     def fork(self, order: Any, given: list[int]) -> int:
         if not self.settings["namespaces"]:
@@ -185,12 +208,19 @@ def run_call(settings: Any) -> int:
     imported = cell_coroutines.AsyncioImport()
     imported.install()
     request = link.receive()
+    loaded_tools = None
+    if request["method"] == PREPARE:
+        loaded_tools = prepared(settings, request["params"]["env"], link)
+        request = link.receive()
     number, params = request["id"], request["params"]
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
     try:
         link.token = params["capability"]
-        os.environ.update(params["context"]["env"])
-        tools = load(settings)
+        if loaded_tools is None:
+            os.environ.update(params["context"]["env"])
+            tools = load(settings)
+        else:
+            tools = loaded_tools()
         if request["method"] == "tool.list":
             answer["result"] = sorted(str(name) for name in tools)
         else:
@@ -215,6 +245,34 @@ def run_call(settings: Any) -> int:
         refusal["message"] = f"the result is not JSON: {refusal['message']}"
         link.finish({"jsonrpc": "2.0", "id": number, "error": refusal})
     return 0
+
+
+def resident() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def prepared(settings: Any, env: Any, link: cell_context.Link) -> Any:
+    """Load the skill's code ahead of the call and report; return what gives its tools."""
+    before, size = frozenset(sys.modules), resident()
+    os.environ.update(env)
+    tools: Any = None
+    failed: BaseException | None = None
+    try:
+        tools = load(settings)
+    except BaseException as error:  # noqa: BLE001 - raised again when the call has come.
+        failed = error
+    report = {
+        "modules": part(IMPORTS).standard_names(before, settings["skill"]),
+        "bytes": resident() - size,
+    }
+    link.push(link.framed({"jsonrpc": "2.0", "method": PREPARED, "params": report}))
+
+    def give() -> Any:
+        if failed is not None:
+            raise failed
+        return tools
+
+    return give
 
 
 class CallRefusedError(Exception):
@@ -254,7 +312,7 @@ def load(settings: Any) -> Any:
     sys.dont_write_bytecode = True
     place = settings["skill"]
     sys.argv = [path := os.path.join(place, settings["entry"])]
-    sys.path[:0] = dict.fromkeys([os.path.dirname(path), place, *settings["packages"]])
+    sys.path[:0] = import_places(settings)
     name, suffix = os.path.splitext(os.path.basename(path))
     if suffix != ".py":
         raise CallRefusedError(f"expected a Python file: {settings['entry']}")
@@ -264,7 +322,14 @@ def load(settings: Any) -> Any:
     return tools
 
 
-def loaded(name: str, path: str) -> Any:
+def import_places(settings: Any) -> list[str]:
+    """Return where a skill's code is looked for, before the standard library."""
+    place = settings["skill"]
+    entry = os.path.dirname(os.path.join(place, settings["entry"]))
+    return list(dict.fromkeys([entry, place, *settings["packages"]]))
+
+
+def loaded(name: str, path: str, source: bytes | None = None) -> Any:
     """Return the module at `path`, as the import system would, in half the time."""
     loader = SourceFileLoader(name, path)
     module = type(sys)(name)
@@ -273,7 +338,8 @@ def loaded(name: str, path: str) -> Any:
     module.__package__ = ""
     module.__spec__ = ModuleSpec(name, loader, origin=path)
     sys.modules[name] = module
-    exec(compile(loader.get_data(path), path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    source = loader.get_data(path) if source is None else source
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     return module
 
 
@@ -284,14 +350,24 @@ def call(tools: Any, params: Any, context: cell_context.Context) -> Any:
     return tools[name](params["args"], context)
 
 
-def beside(name: str) -> Any:
+def read_beside(name: str) -> tuple[str, bytes]:
+    path = os.path.join(os.path.dirname(__file__), f"{name}.py")
+    with open(path, "rb") as file:
+        return path, file.read()
+
+
+def part(name: str) -> Any:
     """Return our module in this file's directory, under a name that no skill's module has."""
-    return loaded(f"_skillhouse_{name}", os.path.join(os.path.dirname(__file__), f"{name}.py"))
+    own_name = f"_skillhouse_{name}"
+    return sys.modules.get(own_name) or loaded(own_name, *PARTS[name])
 
 
+IMPORTS = "cell_imports"
+# Read now, as a cell without namespaces soon sees this directory no more.
+PARTS = {name: read_beside(name) for name in ("cell_context", "cell_coroutines", IMPORTS)}
 if not TYPE_CHECKING:
-    cell_context = beside("cell_context")
-    cell_coroutines = beside("cell_coroutines")
+    cell_context = part("cell_context")
+    cell_coroutines = part("cell_coroutines")
 
 if __name__ == "__main__":
     main()

@@ -22,9 +22,11 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from skillhouse.cells.bytecode import remove_bytecode
 from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
+from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import Python, default_python
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import SkillManifest
@@ -115,6 +117,12 @@ async def run_tool(
     return Ran(code, output.decode("utf-8", "replace"))
 
 
+class Compile(Protocol):
+    async def __call__(self, installed: Path, python: Python, *, max_bytes: int) -> object:
+        """Add bytecode to installed packages, outside of this process (`bytecode.py`)."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRules:
     """The operator's settings for installations; a skill sets none of them."""
@@ -161,6 +169,7 @@ async def prepare(
     *,
     run: RunTool = run_tool,
     rules: EnvironmentRules | None = None,
+    compiled: Compile | None = None,
 ) -> Environment | None:
     """Return the skill's dependencies, installed now or before; None when it has none to install.
 
@@ -170,6 +179,7 @@ async def prepare(
     Args:
         directory: The skill's directory, of which only the lock and the manifest are read.
         cache: Directory of all environments; made when it is missing.
+        compiled: Makes the bytecode of Python packages; without it each import compiles them.
 
     Raises:
         SandboxError: there is no usable lock, or installing failed; the cache is as before.
@@ -197,7 +207,9 @@ async def prepare(
     if path is None:
         async with store.alone(key, seconds=rules.seconds):
             # Whoever held the lock before may have installed the very same.
-            path = store.packages(key) or await _install(manifest, store, key, files, run, rules)
+            path = store.packages(key)
+            if path is None:
+                path = await _install(manifest, store, key, files, run, rules, compiled)
         await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
     return Environment(path, environment_digest)
 
@@ -289,6 +301,7 @@ async def _install(
     files: Mapping[str, str],
     run: RunTool,
     rules: EnvironmentRules,
+    compiled: Compile | None,
 ) -> Path:
     is_python = manifest.language == "python"
     with store.staging(key) as place:
@@ -303,6 +316,11 @@ async def _install(
         await _run(run, argv, rules, cwd=place, task=task)
         # An installer that had nothing to do makes no directory.
         installed.mkdir(exist_ok=True)
+        if is_python:
+            await in_thread(lambda: remove_bytecode(installed))
+            if compiled is not None:
+                python = rules.python or default_python()
+                await compiled(installed, python, max_bytes=rules.environment_bytes)
         return await anyio.to_thread.run_sync(
             lambda: store.publish(installed, place, key, max_bytes=rules.environment_bytes)
         )

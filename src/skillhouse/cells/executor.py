@@ -26,7 +26,9 @@ from skillhouse.cells.cell import (
     NoHost,
 )
 from skillhouse.cells.cell_environment import CellEnvironment, CodeSnapshots, cell_environment_for
-from skillhouse.cells.language_cells import NodeCell, PythonCell
+from skillhouse.cells.language_cells import PythonCell
+from skillhouse.cells.node_cell import NodeCell
+from skillhouse.cells.ready_calls import LearnedImports
 from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
 from skillhouse.floor import tracing
 from skillhouse.floor.tracing import (
@@ -93,6 +95,7 @@ class Executor:
         self._max_cells = max_cells
         self._idle_seconds = idle_seconds
         self._capabilities = Capabilities()
+        self._learned = LearnedImports()
         self._cells: dict[_Key, _Held] = {}
         self._retired: set[_Held] = set()
         self._closings: set[asyncio.Task[None]] = set()
@@ -277,7 +280,13 @@ class Executor:
     async def _start(self, key: _Key, spec: CellSpec, tree: Path) -> _Held:
         kind = PythonCell if spec.language == "python" else NodeCell
         try:
-            cell = kind(self._environment, spec, tree=tree, capabilities=self._capabilities)
+            cell = kind(
+                self._environment,
+                spec,
+                tree=tree,
+                capabilities=self._capabilities,
+                learned=self._learned,
+            )
         except SandboxError:
             self._snapshots.drop(tree)
             raise

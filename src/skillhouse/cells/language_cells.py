@@ -9,11 +9,9 @@ import json
 import os
 import resource
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +28,15 @@ from skillhouse.cells.cell import (
     HostCalls,
     Kind,
 )
-from skillhouse.cells.cell_environment import CellEnvironment
+from skillhouse.cells.cell_environment import CellEnvironment, places
 from skillhouse.cells.cell_process import BubblewrapCell, CellProcess, ContainerCell
 from skillhouse.cells.frames import CodeFrame, own_frames
+from skillhouse.cells.ready_calls import Ending, Fork, LearnedImports, ReadyCalls
+from skillhouse.cells.rpc import Frames
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.bubblewrap import writable
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.process import GRACE_SECONDS
-from skillhouse.sandbox.profile import SandboxError
 
 READY_SECONDS = 20.0
 """Longest wait for a new cell; usually 40 ms."""
@@ -51,14 +50,6 @@ CPU_SLACK_SECONDS = 5
 """Processor time beyond the call's time after which the kernel ends a process by itself."""
 
 
-@dataclass(slots=True)
-class Ending:
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    status: int | None = None
-    """Exit code, negative for a signal; None when it was not started or is unknown."""
-    failed: str = ""
-
-
 class LanguageCell:
     """The cell of one skill; made by `Executor` only."""
 
@@ -69,11 +60,13 @@ class LanguageCell:
         *,
         tree: Path,
         capabilities: Capabilities,
+        learned: LearnedImports,
     ) -> None:
         self._environment = environment
         self._spec = spec
         self._tree = tree
         self._capabilities = capabilities
+        self._learned = learned
         self.turns = asyncio.Semaphore(CALLS_PER_CELL)
         self._prepare()
 
@@ -83,11 +76,26 @@ class LanguageCell:
         kind = ContainerCell if self._environment.is_contained else BubblewrapCell
         return kind(self._environment, self._spec, tree=self._tree, forks=forks, is_spare=is_spare)
 
+    @property
+    def has_packages(self) -> bool:
+        """Whether the skill may import more than its own code and what its language brings."""
+        return bool(places(self._spec)[1])
+
     def _begun(
-        self, link: socket.socket, token: str, method: str, params: Mapping[str, Any]
+        self,
+        link: socket.socket,
+        token: str,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        frames: Frames | None = None,
     ) -> CallChannel:
         channel = CallChannel(
-            link, capabilities=self._capabilities, token=token, number=secrets.token_hex(8)
+            link,
+            capabilities=self._capabilities,
+            token=token,
+            number=secrets.token_hex(8),
+            frames=frames,
         )
         channel.begin(method, {**params, "capability": token})
         return channel
@@ -108,8 +116,19 @@ class PythonCell(LanguageCell):
         self._endings: dict[int, Ending] = {}
         self._numbers = itertools.count(1)
         self._finishing: set[asyncio.Task[None]] = set()
+        self._ready_calls = ReadyCalls(
+            self._spec,
+            self._learned,
+            start=self._forked,
+            process=self._process,
+            say=self._say,
+            drop=self._dropped,
+            keeps=self.has_packages,
+            max_bytes=int(self._environment.limits.memory_bytes * (1 - DATA_SHARE)),
+        )
         self._spent = False
         """True once a limit was exceeded: its counter would also be taken for the next call's."""
+        self._is_closed = False
 
     @property
     def is_alive(self) -> bool:
@@ -166,90 +185,111 @@ class PythonCell(LanguageCell):
         Another call takes its turn when that process is gone.
         """
         began = time.monotonic()
-        number = next(self._numbers)
-        ending = self._endings[number] = Ending()
+        env = params["context"]["env"]
         self._process.begin_call()
         outcome: CallOutcome | None = None
-        is_ordered = False
+        fork: Fork | None = None
         with contextlib.ExitStack() as stack:
-            link, theirs = socket.socketpair()
-            stack.enter_context(theirs)
-            stack.enter_context(link)
-            link.setblocking(False)  # noqa: FBT003 - the parameter has no name.
-            token = stack.enter_context(self._capabilities.of(host))
             try:
-                channel = self._begun(link, token, method, params)
-                output = stack.enter_context(
-                    contextlib.closing(self._order(number, seconds, link, theirs))
-                )
-                is_ordered = True
+                token = stack.enter_context(self._capabilities.of(host))
+                fork = self._ready_calls.take(seconds, env) or self._forked(seconds)
+                stack.enter_context(contextlib.closing(fork))
+                channel = self._begun(fork.link, token, method, params, frames=fork.frames)
                 outcome = await attempt(channel, seconds=seconds)
             finally:
-                if not is_ordered:
-                    ending.done.set()
                 is_answered = outcome is not None and outcome.kind in ("ok", "error")
-                await self._finish(number, ending, is_answered=is_answered)
-            kind, error = self._judged(outcome, output, ending)
+                await self._finish(fork, is_answered=is_answered)
+            if method == EXECUTE and not self._spec.is_single:
+                # Not before the answer is on its way.
+                asyncio.get_running_loop().call_soon(self._refill, seconds, env)
+            kind, error = self._judged(outcome, fork.output, fork.ending)
             return CellResult(
                 value=outcome.value,
                 error=error,
                 kind=kind,
-                stdout_tail=output.tail(TAIL_BYTES).decode("utf-8", "replace"),
+                stdout_tail=fork.output.tail(TAIL_BYTES).decode("utf-8", "replace"),
                 frames=await self._frames(outcome.frames, self._process),
                 seconds=time.monotonic() - began,
             )
+
+    def _refill(self, seconds: float, env: Mapping[str, str]) -> None:
+        if self.is_alive and not self._is_closed:
+            self._ready_calls.refill(seconds, env)
 
     def _started(self) -> socket.socket:
         if self._control is None:
             raise RuntimeError("expected a cell that was started")
         return self._control
 
-    def _order(
-        self, number: int, seconds: float, link: socket.socket, theirs: socket.socket
-    ) -> CellOutput:
-        reading, writing = os.pipe()
+    def _say(self, order: Mapping[str, Any]) -> None:
+        # A cell that is gone is noticed where its listener reads.
+        with contextlib.suppress(OSError):
+            self._started().send(json.dumps(order).encode())
 
-        def close_link() -> None:
-            with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)
+    def _forked(self, seconds: float) -> Fork:
+        """Return a new process for one call, which waits for its request."""
+        number = next(self._numbers)
+        with contextlib.ExitStack() as stack, contextlib.ExitStack() as theirs:
+            link, end = socket.socketpair()
+            theirs.enter_context(end)
+            stack.enter_context(link)
+            link.setblocking(False)  # noqa: FBT003 - the parameter has no name.
+            reading, writing = os.pipe()
+            theirs.callback(os.close, writing)
 
-        output = CellOutput(reading, close_link)
-        limits = [
-            (resource.RLIMIT_DATA, int(self._environment.limits.memory_bytes * DATA_SHARE)),
-            (resource.RLIMIT_NOFILE, OPEN_FILES),
-            (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
-        ]
-        order = json.dumps({"call": number, "limits": limits}).encode()
-        try:
+            def close_link() -> None:
+                with contextlib.suppress(OSError):
+                    link.shutdown(socket.SHUT_RDWR)
+
+            output = stack.enter_context(contextlib.closing(CellOutput(reading, close_link)))
+            limits = [
+                (resource.RLIMIT_DATA, int(self._environment.limits.memory_bytes * DATA_SHARE)),
+                (resource.RLIMIT_NOFILE, OPEN_FILES),
+                (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
+            ]
+            order = json.dumps({"call": number, "limits": limits}).encode()
             # A cell that is gone is noticed where the answer is awaited.
             with contextlib.suppress(OSError):
-                socket.send_fds(self._started(), [order], [theirs.fileno(), writing])
-        finally:
-            theirs.close()
-            os.close(writing)
-        return output
+                socket.send_fds(self._started(), [order], [end.fileno(), writing])
+            ending = self._endings[number] = Ending()
+            stack.pop_all()
+        return Fork(number=number, ending=ending, link=link, output=output, seconds=seconds)
 
-    async def _finish(self, number: int, ending: Ending, *, is_answered: bool) -> None:
-        with contextlib.suppress(OSError):
-            self._started().send(json.dumps({"kill": number}).encode())
-        end = asyncio.get_running_loop().create_task(self._ended(number, ending))
+    async def _finish(self, fork: Fork | None, *, is_answered: bool) -> None:
+        if fork is not None:
+            self._say({"kill": fork.number})
+        end = asyncio.get_running_loop().create_task(self._ended(fork))
         self._finishing.add(end)
         end.add_done_callback(self._finishing.discard)
         if not is_answered:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({end}, timeout=GRACE_SECONDS)
 
-    async def _ended(self, number: int, ending: Ending) -> None:
+    async def _ended(self, fork: Fork | None) -> None:
         """Return when the call's processes are gone; after a while, kill the whole cell."""
         try:
-            with anyio.move_on_after(END_SECONDS):
-                await ending.done.wait()
-            if not ending.done.is_set():
-                await self._process.end()
+            if fork is not None:
+                await self._killed(fork)
         finally:
-            del self._endings[number]
             self._process.end_call()
             self.turns.release()
+
+    async def _killed(self, fork: Fork) -> None:
+        try:
+            with anyio.move_on_after(END_SECONDS):
+                await fork.ending.done.wait()
+            if not fork.ending.done.is_set():
+                await self._process.end()
+        finally:
+            del self._endings[fork.number]
+
+    def _dropped(self, fork: Fork) -> None:
+        """End a process that gets no call."""
+        self._say({"kill": fork.number})
+        fork.close()
+        end = asyncio.get_running_loop().create_task(self._killed(fork))
+        self._finishing.add(end)
+        end.add_done_callback(self._finishing.discard)
 
     def _judged(self, outcome: CallOutcome, output: CellOutput, ending: Ending) -> tuple[Kind, str]:
         if outcome.kind == "ok" or outcome.kind == "protocol":
@@ -276,6 +316,8 @@ class PythonCell(LanguageCell):
 
     async def close(self) -> None:
         """Kill it with all its calls, and return when they are gone."""
+        self._is_closed = True
+        self._ready_calls.close()
         await self._process.end()
         if self._listener is not None:
             self._listener.cancel()
@@ -284,115 +326,3 @@ class PythonCell(LanguageCell):
             await asyncio.wait(set(self._finishing))
         if self._control is not None:
             self._control.close()
-
-
-OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
-"""V8's message before it aborts."""
-SPARES = 1
-"""Processes that wait for a call, 45 MB each (issue "executor": idle cell at most 60)."""
-
-
-class NodeCell(LanguageCell):
-    def _prepare(self) -> None:
-        self._spares: list[Worker] = []
-        self._endings: set[asyncio.Task[None]] = set()
-        self._closed = False
-        self.why = "the cell was closed"
-
-    @property
-    def is_alive(self) -> bool:
-        return not self._closed
-
-    async def start(self) -> None:
-        """Start the first process; it gets its call without being ready."""
-        self._spares.append(self._worker(is_spare=False))
-
-    def _worker(self, *, is_spare: bool) -> Worker:
-        return Worker(self._cell_process(forks=False, is_spare=is_spare))
-
-    async def call(
-        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
-    ) -> CellResult:
-        """Run one call in a process that then ends; its end is awaited by `close` only."""
-        began = time.monotonic()
-        worker = self._spare()
-        try:
-            with self._capabilities.of(host) as token:
-                channel = self._begun(worker.link, token, method, params)
-                outcome = await attempt(channel, seconds=seconds)
-            tail = worker.process.output_tail(TAIL_BYTES).decode("utf-8", "replace")
-            kind, error = outcome.kind, outcome.error
-            if kind != "ok":
-                with anyio.CancelScope(shield=True):
-                    kind, error = await worker.explain(outcome)
-        finally:
-            self._end(worker).add_done_callback(lambda _: self.turns.release())
-            if method == EXECUTE:
-                # Not before the answer is on its way: to start a process takes a millisecond.
-                asyncio.get_running_loop().call_soon(self._refill)
-        return CellResult(
-            value=outcome.value,
-            error=error,
-            kind=kind,
-            stdout_tail=tail,
-            frames=await self._frames(outcome.frames, worker.process),
-            seconds=time.monotonic() - began,
-        )
-
-    def _spare(self) -> Worker:
-        while self._spares:
-            worker = self._spares.pop(0)
-            if not worker.process.gone.is_set():
-                return worker
-            self._end(worker)
-        return self._worker(is_spare=False)
-
-    def _end(self, worker: Worker) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(worker.close())
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
-        return task
-
-    def _refill(self) -> None:
-        # The next call starts its own process, and reports the error.
-        with contextlib.suppress(SandboxError, OSError):
-            while not self._closed and len(self._spares) < SPARES:
-                self._spares.append(self._worker(is_spare=True))
-
-    async def close(self) -> None:
-        """End the waiting processes, and return when all are gone; no call may be running."""
-        self._closed = True
-        for worker in self._spares:
-            self._end(worker)
-        self._spares.clear()
-        if self._endings:
-            await asyncio.wait(self._endings)
-
-
-class Worker:
-    def __init__(self, process: CellProcess) -> None:
-        self.process = process
-        self.link = process.start(socket.SOCK_STREAM)
-
-    async def explain(self, outcome: CallOutcome) -> tuple[Kind, str]:
-        process = self.process
-        if outcome.kind == "crashed":
-            # Its exit status, which comes soon, is the reason.
-            await process.end_when_closed()
-        limit = process.limit()
-        if limit and outcome.kind != "protocol":
-            detail = f": {outcome.error}" if outcome.error else ""
-            return "resource-limit", f"the limit of {limit} was met{detail}"
-        if outcome.kind == "crashed":
-            ended = process.completed
-            aborted = ended is not None and ended.signal == signal.SIGABRT
-            if aborted and OUT_OF_MEMORY in process.output_tail(TAIL_BYTES):
-                # Without a control group V8 itself meets the limit. A skill that only prints this
-                # calls its own end by another name.
-                return "resource-limit", "the limit of memory was met"
-            return outcome.kind, f"{process.how()} before it answered"
-        return outcome.kind, outcome.error
-
-    async def close(self) -> None:
-        with contextlib.closing(self.link):
-            await self.process.end()

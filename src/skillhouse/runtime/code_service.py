@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -209,7 +210,11 @@ class SkillCode:
         if skill.directory not in self._packages:
             cache = self._config.cache_directory or self._config.places.cache()
             found: cells.Environment | None = await cells.prepare(
-                skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill)
+                skill.manifest,
+                skill.directory,
+                cache / "packages",
+                rules=self._rules(skill),
+                compiled=self._compiled(),
             )
             leased = None
             if found is not None:
@@ -218,6 +223,11 @@ class SkillCode:
                 leased = await in_thread(lambda: hold(lease))
             self._packages[skill.directory] = leased
         return self._packages[skill.directory]
+
+    def _compiled(self) -> cells.Compile | None:
+        """Return what makes bytecode: a cell of this machine, where calls have any."""
+        executor = self.background
+        return None if executor is None else functools.partial(cells.make_bytecode, executor)
 
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
