@@ -120,6 +120,7 @@ def test_a_skill_has_its_fields_its_paths_and_its_instructions(desk: Place) -> N
     assert (skill.id, skill.description) == ("user:my-skill", "Does one thing.")
     assert (skill.location, skill.directory) == (directory / "SKILL.md", directory)
     assert skill.frontmatter.allowed_tools == ("Read", "Write", "Bash")
+    assert desk.index().diagnostics == ()
     assert content.body == "# My skill\n\nDo it."
 
 

@@ -46,6 +46,8 @@ def read_fields(
     name = _name(fields.get("name"), directory, policy, problems)
     description = _description(fields.get("description"), policy, body, problems)
     for key, (code, fault) in _OPTIONAL.items():
+        if key == "allowed-tools" and policy.tools_form == "free":
+            continue
         if key in fields and (message := fault(fields[key])):
             problems.append(_Problem(key, code, message))
     for field, code, message, fatal in problems:

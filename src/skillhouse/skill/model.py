@@ -111,6 +111,8 @@ class ParsePolicy:
     """Whether a name outside the specified alphabet or length warns, costs the skill, or passes."""
     name_mismatch: Literal["warn", "skip", "free"] = "warn"
     long_description: Literal["warn", "skip", "cut"] = "warn"
+    tools_form: Literal["warn", "free"] = "warn"
+    """Whether `allowed-tools` as a list, or with commas, is pointed out (S004-4)."""
     replaced_characters: str = ""
     """Characters of a name that the client turns into `-`."""
     trim_body: bool = False
