@@ -141,9 +141,20 @@ class Diagnostic:
     path: Path | None = None
     line: int | None = None
     """Line in the file, from 1; None where the finding is about the whole."""
+    field: str = ""
+    """The field or key that it is about; empty where it is about none."""
+    mend: str = ""
+    """What to write or do instead; empty where there is nothing to be done."""
+    detail: str = ""
+    """What a parser reported, in its own words, for programs."""
+
+    @property
+    def advice(self) -> str:
+        """The message with what to do about it, in one line."""
+        return f"{self.message}; {self.mend}" if self.mend else self.message
 
     def __str__(self) -> str:
         place = "" if self.path is None else f"{self.path}:"
         if place and self.line is not None:
             place += f"{self.line}:"
-        return f"{place}{' ' if place else ''}{self.severity}: {self.message} [{self.code}]"
+        return f"{place}{' ' if place else ''}{self.severity}: {self.advice} [{self.code}]"
