@@ -27,7 +27,6 @@ from skillhouse.skill import (
     load_profile,
 )
 
-
 EXPLICIT = "explicit"
 """The scope of directories that were named by hand: one of them can be a skill itself."""
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 USUAL_PARENTS = frozenset({".claude", ".agents", ".skillhouse", ".config"})
 """Directories with a dot that hold a `skills` which agents read."""
 ASIDE = frozenset(
-    """doc docs documentation example examples sample samples demo demos test tests __tests__ testing
-    fixture fixtures testdata archive archives archived deprecated old i18n locales translations
+    """doc docs documentation example examples sample samples demo demos test tests __tests__
+    testing fixture fixtures testdata archive archives archived deprecated old i18n locales translations
     vendor third_party""".split()
 )
 """Directories that hold copies: what is used is elsewhere (a published collection keeps 228
@@ -30,17 +30,14 @@ Rank = tuple[bool, bool, int, bool, str]
 
 def usual_first(entries: Iterable[ScanEntry], root: str) -> Iterator[ScanEntry]:
     """Yield entries, which are sorted by name, those of one name with the one to use first."""
+    base = root.rstrip("/") + "/"
+
+    def rank(entry: ScanEntry) -> Rank:
+        return place_rank(entry.path.removeprefix(base), entry.name)
+
     for _, group in groupby(entries, key=attrgetter("name")):
-        first = next(group)
-        others = list(group)
-        if not others:
-            yield first
-            continue
-        base = root.rstrip("/") + "/"
-        yield from sorted(
-            [first, *others],
-            key=lambda entry: place_rank(entry.path.removeprefix(base), entry.name),
-        )
+        alike = list(group)
+        yield from sorted(alike, key=rank) if len(alike) > 1 else alike
 
 
 def place_rank(relative: str, name: str) -> Rank:

@@ -43,11 +43,41 @@ class SkillError(PlaceError):
 class UnknownSkillError(SkillhouseError):
     """No skill goes by this id, name or directory name."""
 
-    def __init__(self, reference: str, suggestions: tuple[str, ...]) -> None:
-        hint = f"; nearest: {', '.join(f'`{s}`' for s in suggestions)}" if suggestions else ""
-        super().__init__(f"no skill `{reference}`{hint}")
+    def __init__(
+        self, reference: str, suggestions: tuple[str, ...], *, hint: str = "", message: str = ""
+    ) -> None:
+        near = f"; nearest: {', '.join(f'`{s}`' for s in suggestions)}" if suggestions else ""
+        more = f"; {hint}" if hint else ""
+        super().__init__(message or f"no skill `{reference}`{near}{more}")
         self.reference = reference
         self.suggestions = suggestions
+        self.hint = hint
+        """Where else it may be, for a person."""
+
+
+class UnusableSkillError(UnknownSkillError):
+    """A skill of this name or path is here and cannot be used; for people, never for a model."""
+
+    def __init__(
+        self,
+        reference: str,
+        *,
+        state: str,
+        reason: str,
+        mend: str,
+        path: Path,
+        line: int | None = None,
+    ) -> None:
+        place = f"{path}:{line}" if line else str(path)
+        advice = f"{reason}; {mend}" if mend else reason
+        message = f"skill `{reference}` cannot be used: {advice} (at `{place}`)"
+        super().__init__(reference, (), message=message)
+        self.state = state
+        """broken, untrusted, left-out, below-a-skill or outside."""
+        self.reason = reason
+        self.mend = mend
+        self.path = path
+        self.line = line
 
 
 class AmbiguousSkillError(SkillhouseError):

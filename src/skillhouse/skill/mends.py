@@ -52,7 +52,6 @@ MENDS: Mapping[str, str] = {
     "scan-limit": "split the directory, or name a smaller one with `--root`",
     "depth-limit": "move what should be found up, or name it with `--root`",
     "root-limit": "use fewer directories there",
-    "project-untrusted": "look at them with `skillhouse trust`, which shows them first",
     "below-a-skill": "move it beside the other one to have it found; as a file of that it is fine",
     "shadowed": "rename one of them, or delete the one that is not meant",
     "duplicate": "rename one of them",

@@ -70,7 +70,9 @@ class FileRefusedError(Exception):
         detail: str = "",
     ) -> None:
         super().__init__(message)
-        self.finding = Finding(code, message, line, True, field, mend, detail)
+        self.finding = Finding(
+            code, message, line, fatal=True, field=field, mend=mend, detail=detail
+        )
 
 
 class SourceHead(NamedTuple):
