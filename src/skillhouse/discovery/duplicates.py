@@ -17,8 +17,8 @@ USUAL_PARENTS = frozenset({".claude", ".agents", ".skillhouse", ".config"})
 """Directories with a dot that hold a `skills` which agents read."""
 ASIDE = frozenset(
     """doc docs documentation example examples sample samples demo demos test tests __tests__
-    testing fixture fixtures testdata archive archives archived deprecated old i18n locales translations
-    vendor third_party""".split()
+    testing fixture fixtures testdata archive archives archived deprecated old i18n locales
+    translations vendor third_party""".split()
 )
 """Directories that hold copies: what is used is elsewhere (a published collection keeps 228
 translations of its own skills below `docs`)."""

@@ -221,7 +221,9 @@ def _files(options: argparse.Namespace, terminal: Terminal) -> int:
         try:
             directory = runtime.facts_named(house, options.skill).directory
         except UnknownSkillError as nearest:
-            raise (error if isinstance(error, UnusableSkillError) else nearest) from None
+            if isinstance(error, UnusableSkillError):
+                raise error from None
+            raise UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint) from None
         names, omitted = list_resources(directory)
     types = {name: _file_type(directory, name) for name in names}
     if options.json:

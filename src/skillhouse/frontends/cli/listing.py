@@ -22,7 +22,7 @@ from skillhouse.frontends.presentation.json_values import (
     index_value,
     skill_value,
 )
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.skill import load_profile
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _print_skills(
         _print_rows([(label(skill), skill) for skill in skills], terminal)
         return
     for (scope, root), group in groupby(skills, key=lambda skill: (skill.scope, skill.root)):
-        terminal.heading(_heading(house, scope, root))
+        terminal.heading(cut(_heading(house, scope, root), terminal.width))
         _print_rows([(skill.name, skill) for skill in group], terminal)
 
 
