@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import AmbiguousSkillError, ConfigError, Diagnostic, Severity
-from skillhouse.skill import DEFAULT_PROFILE, Duplicates, Identity, Profile, SkillIndex
+from skillhouse.skill import DEFAULT_PROFILE, Duplicates, Identity, Profile, SkillIndex, load
 from tests.discovery.trees import everything, findings, names, probe, write_refused, write_skill
 
 SKILLS = (
@@ -157,6 +157,8 @@ def test_a_duplicate_is_a_warning_that_names_both_places(tmp_path: Path) -> None
             message=f"`user:pdf` is shadowed by `project:pdf` at `{winner}`",
             path=loser,
             line=1,
+            field="name",
+            mend="rename one of them, or delete the one that is not meant",
         ),
     )
 
@@ -178,19 +180,55 @@ def test_within_a_scope_the_earlier_root_wins_and_the_loser_is_kept(tmp_path: Pa
     assert [skill.description for skill in index.shadowed] == ["From one."]
 
 
-def test_within_a_root_the_first_path_wins_and_the_losers_are_kept(tmp_path: Path) -> None:
+def test_within_a_root_the_shallower_path_wins_and_the_losers_are_kept(tmp_path: Path) -> None:
     for place in ("b/pdf", "a/z/pdf", "pdf", "c"):
         write_skill(tmp_path / place, name="pdf", description=place)
     index = discover([tmp_path])
+    assert [skill.description for skill in index.skills] == ["pdf"]
+    assert [skill.description for skill in index.shadowed] == ["c", "b/pdf", "a/z/pdf"]
+
+
+def test_within_a_root_the_first_path_wins_where_the_profile_says_so(tmp_path: Path) -> None:
+    for place in ("b/pdf", "a/z/pdf", "pdf", "c"):
+        write_skill(tmp_path / place, name="pdf", description=place)
+    index = discover([tmp_path], profile=replace(DEFAULT_PROFILE, root_duplicates="path"))
     assert [skill.description for skill in index.skills] == ["a/z/pdf"]
     assert [skill.description for skill in index.shadowed] == ["b/pdf", "c", "pdf"]
 
 
-def test_losers_that_share_an_id_are_told_apart_by_their_paths(tmp_path: Path) -> None:
-    files = [write_skill(tmp_path / place, name="pdf") for place in ("a", "b/pdf", "c/pdf")]
+def test_each_loser_of_one_root_has_an_id_of_its_own(tmp_path: Path) -> None:
+    for place in ("a", "b/pdf", "c/pdf"):
+        write_skill(tmp_path / place, name="pdf", description=place)
+    index = discover([tmp_path])
+    assert ids(index) == ["explicit:pdf"]
+    assert [skill.id for skill in index.shadowed] == ["explicit:pdf@b/pdf", "explicit:pdf@c/pdf"]
+    assert index.get("explicit:pdf@c/pdf").description == "c/pdf"
+    assert load(index.get("explicit:pdf@c/pdf")).body == ""
     with pytest.raises(AmbiguousSkillError) as caught:
-        SkillIndex(shadowed=discover([tmp_path]).shadowed).get("explicit:pdf")
-    assert caught.value.candidates == tuple(map(str, files[1:]))
+        SkillIndex(shadowed=index.shadowed).get("pdf")
+    assert caught.value.candidates == ("explicit:pdf@b/pdf", "explicit:pdf@c/pdf")
+
+
+def test_losers_of_other_roots_of_the_scope_are_named_by_their_roots(tmp_path: Path) -> None:
+    roots = [tmp_path / name / "skills" for name in (".one", ".two", ".three")]
+    for root in roots:
+        write_skill(root / "pdf", description=str(root))
+    index = discover([Root(root, "user") for root in roots])
+    assert [skill.id for skill in index.shadowed] == [
+        "user:pdf@.two/skills/pdf",
+        "user:pdf@.three/skills/pdf",
+    ]
+    assert index.get("user:pdf@.three/skills/pdf").description == str(roots[2])
+
+
+def test_no_name_takes_the_id_of_a_loser(tmp_path: Path) -> None:
+    write_skill(tmp_path / "pdf")
+    write_skill(tmp_path / "x" / "pdf", description="the loser")
+    write_skill(tmp_path / "crafted", name="pdf@x/pdf", description="crafted")
+    index = discover([tmp_path])
+    assert len({skill.id for skill in (*index.skills, *index.shadowed)}) == 3
+    (loser,) = index.shadowed
+    assert index.get(loser.id).description == "the loser"
 
 
 @pytest.mark.req("S000-39")

@@ -63,9 +63,33 @@ def test_a_file_in_the_root_is_no_skill(tmp_path: Path) -> None:
     write_skill(tmp_path / "pdf")
     (tmp_path / "SKILL.md").write_text("---\nname: root\ndescription: Lies in the root.\n---\n")
     (tmp_path / "notes.md").write_text("notes")
+    for scope in ("project", "user"):
+        index = discover([Root(tmp_path, scope)])
+        assert names(index) == ["pdf"]
+        assert findings(index, tmp_path) == []
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_directory_named_by_hand_can_be_a_skill_itself(tmp_path: Path, is_linked: bool) -> None:
+    write_skill(tmp_path / "whole")
+    write_skill(tmp_path / "whole" / "skills" / "pdf")
+    place = tmp_path / "whole"
+    if is_linked:
+        place = tmp_path / "link"
+        place.symlink_to("whole")
+    index = discover([place])
+    assert names(index) == ["pdf", "whole"]
+    assert index.get("whole").directory == tmp_path / "whole"
+    assert load(index.get("whole")).resources == ("skills/pdf/SKILL.md",)
+    assert findings(index, tmp_path) == []
+
+
+def test_a_refused_file_in_a_root_named_by_hand_is_a_finding(tmp_path: Path) -> None:
+    write_refused(tmp_path)
+    write_skill(tmp_path / "pdf")
     index = discover([tmp_path])
     assert names(index) == ["pdf"]
-    assert findings(index, tmp_path) == []
+    assert findings(index, tmp_path) == [("error", "frontmatter-missing", "SKILL.md")]
 
 
 @pytest.mark.req("S000-13", "S001-16")
@@ -182,7 +206,7 @@ def test_two_links_to_one_directory_are_entered_once(tmp_path: Path) -> None:
     (tmp_path / "two").symlink_to(".git/store")
     index = discover([tmp_path])
     assert [skill.file for skill in index.skills] == [f"{tmp_path}/one/pdf/SKILL.md"]
-    assert findings(index, tmp_path) == [("warning", "link-cycle", "two")]
+    assert findings(index, tmp_path) == [("info", "same-directory", "two")]
 
 
 def test_links_out_of_the_root_and_to_nothing_are_named_and_not_followed(tmp_path: Path) -> None:
@@ -327,11 +351,11 @@ def test_links_are_followed_out_of_the_root_where_the_profile_says_so(tmp_path: 
     # The walk ends although `back` leads above where it came from.
     assert names(index) == ["deep", "file", "inside", "linked"]
     assert findings(index, tmp_path) == [
-        ("warning", "link-cycle", "root/group/back/group/back"),
+        ("info", "same-directory", "root/group/back/group/back"),
         ("warning", "name-mismatch", "root/own/SKILL.md"),
         ("info", "same-directory", "root/group/deep/SKILL.md"),
         ("info", "same-directory", "root/linked/SKILL.md"),
-        ("warning", "shadowed", "root/own/SKILL.md"),
+        ("warning", "shadowed", "root/group/back/file/SKILL.md"),
     ]
     for skill in index.skills:
         assert load(skill).skill is skill

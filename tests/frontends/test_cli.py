@@ -24,7 +24,7 @@ def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) ->
     assert code == 0
     lines = out.splitlines()
     assert [line for line in lines if line and not line.startswith(" ")] == [
-        "user",
+        "user  ~/.agents/skills (also read by codex, gemini-cli, opencode-cli)",
         "builtin",
         "4 skills",
     ]
@@ -57,7 +57,8 @@ def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path
     assert "1 finding about files: `skillhouse list --findings`" in err
     code, out, _ = run("list", "--findings")
     assert code == 0
-    assert "bad/SKILL.md:1: error: expected `---` as the first line [frontmatter-missing]" in out
+    said = "expected `---` as the first line; begin the file with `---`, without a line before it"
+    assert f"bad/SKILL.md:1: error: {said} [frontmatter-missing]" in out
 
 
 @pytest.mark.parametrize(
@@ -285,10 +286,10 @@ def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     code = (
         "import os, signal\n"
         "from skillhouse.frontends import cli\n"
-        "from skillhouse.frontends.cli import browse\n"
+        "from skillhouse.frontends.cli import listing\n"
         "from skillhouse.frontends.cli.options import Verb\n"
         "stop = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
-        "browse.VERBS['list'] = Verb('', lambda parser: None, stop)\n"
+        "listing.VERBS['list'] = Verb('', lambda parser: None, stop)\n"
         "raise SystemExit(cli.main(['list']))"
     )
     done = subprocess.run(

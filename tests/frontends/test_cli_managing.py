@@ -46,9 +46,11 @@ def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Pat
 
 def test_a_disabled_skill_is_not_listed_and_counted(run: Run) -> None:
     assert run("disable", "weather")[1] == "builtin:weather is disabled\n"
-    out = run("list")[1]
-    assert "weather" not in out.replace("wttr", "")
-    assert "1 disabled" in out
+    listed, disabled = run("list")[1].split("disabled: 1\n")
+    assert "weather" not in listed.replace("wttr", "")
+    assert "builtin:weather" in disabled
+    assert "`skillhouse enable builtin:weather`" in disabled
+    assert "2 skills, 1 disabled" in disabled
     assert json.loads(run("enable", "weather", "--json")[1]) == {
         "id": "builtin:weather",
         "enabled": True,

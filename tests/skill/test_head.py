@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from skillhouse.floor import Diagnostic
 from skillhouse.skill import (
     DEFAULT_POLICY,
     HEAD_BYTES,
     SKILL_FILE_LARGE,
     SKILL_FILE_MAX,
-    Finding,
     Metadata,
     parse,
     read_metadata,
 )
 from tests.vectorfile import vectors
 
-Read = tuple[Metadata | None, list[Finding]]
+Read = tuple[Metadata | None, list[Diagnostic]]
 
 
 def read_head(path: Path, data: bytes, directory: str = "x") -> Read:
@@ -34,7 +34,9 @@ def read_head(path: Path, data: bytes, directory: str = "x") -> Read:
 def read_file(path: Path, directory: str = "x") -> Read:
     handle = os.open(path, os.O_RDONLY)
     try:
-        return read_metadata(handle, os.fstat(handle).st_size, directory, DEFAULT_POLICY)
+        size = os.fstat(handle).st_size
+        metadata, found = read_metadata(handle, size, directory, DEFAULT_POLICY)
+        return metadata, [finding.diagnostic(None) for finding in found]
     finally:
         os.close(handle)
 
@@ -44,10 +46,7 @@ def whole(data: bytes, directory: str = "x") -> Any:
     result = parse(data, directory=directory)
     skill = result.skill
     fields = skill and (skill.name, skill.description, dict(skill.frontmatter.fields))
-    return fields, [
-        (found.code, found.message, found.line, found.severity == "error")
-        for found in result.diagnostics
-    ]
+    return fields, list(result.diagnostics)
 
 
 def codes(read: Read) -> list[str]:
@@ -163,7 +162,7 @@ def test_a_sparse_gigabyte_is_refused_unread(tmp_path: Path) -> None:
         os.close(handle)
     assert found is None
     message = "expected at most 1048576 bytes, got 1073741824"
-    assert findings == [("too-large", message, None, True)]
+    assert [found[:4] for found in findings] == [("too-large", message, None, True)]
 
 
 def test_a_body_is_not_read(tmp_path: Path) -> None:

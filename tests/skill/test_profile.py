@@ -15,7 +15,7 @@ def test_the_scopes_of_the_default_profile_are_those_of_the_design() -> None:
     ] == [
         ("project", "allow", 6, 2_000),
         ("explicit", "allow", 12, 100_000),
-        ("user", "allow", 6, 2_000),
+        ("user", "allow", 6, 20_000),
         ("plugin", "ask", 6, 2_000),
         ("remote", "ask", 6, 2_000),
         ("builtin", "allow", 2, 2_000),

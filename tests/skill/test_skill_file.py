@@ -143,8 +143,8 @@ def test_a_message_names_the_file_and_the_line_and_the_fault() -> None:
     assert result.skill is None
     assert [str(found) for found in result.diagnostics] == [
         (
-            "skills/x/SKILL.md:5: error: `tags`: not YAML: did not find expected ',' or ']' "
-            "[yaml-error]"
+            "skills/x/SKILL.md:5: error: `tags`: text after a list or map in brackets; "
+            "put the whole value in quotes [yaml-error]"
         )
     ]
 
@@ -290,9 +290,11 @@ def test_a_finding_is_a_diagnostic_with_everything_in_it() -> None:
         Diagnostic(
             code="name-mismatch",
             severity=Severity.WARNING,
-            message="expected the directory's name 'x', got 'y'",
+            message="`name`: expected the directory's name 'x', got 'y'",
             path=path,
             line=2,
+            field="name",
+            mend="write the directory's name, or rename the directory to that name",
         ),
     )
 

@@ -35,7 +35,7 @@ def test_a_name_has_small_letters_digits_and_single_hyphens_inside(name: str) ->
 @pytest.mark.req("S003-9")
 def test_a_name_equals_that_of_the_directory() -> None:
     assert [found.message for found in validate_name("pdf", directory="PDF")] == [
-        "expected the directory's name 'PDF', got 'pdf'"
+        "`name`: expected the directory's name 'PDF', got 'pdf'"
     ]
     assert codes("PDF", "pdf") == ["name-invalid", "name-mismatch"]
 

@@ -216,15 +216,15 @@ def test_fields_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("block", "finding"),
     [
-        ("a: &x b\n", ("yaml-alias", "anchor `x`: write the value out", 2)),
-        ("a: b\nc: *x\n", ("yaml-alias", "alias `x`: write the value out", 3)),
-        ("a: !x b\n", ("yaml-tag", "tag `!x`: values are plain text, lists and maps", 2)),
-        ("a: ! b\n", ("yaml-tag", "tag `!`: values are plain text, lists and maps", 2)),
+        ("a: &x b\n", ("yaml-alias", "anchor `x`", 2)),
+        ("a: b\nc: *x\n", ("yaml-alias", "alias `x`", 3)),
+        ("a: !x b\n", ("yaml-tag", "tag `!x`; values are plain text, lists and maps", 2)),
+        ("a: ! b\n", ("yaml-tag", "tag `!`; values are plain text, lists and maps", 2)),
         ("a: b\n\na: c\n", ("yaml-duplicate-key", "key 'a' twice in one mapping", 4)),
         ("a: b\n--- # c\n", ("yaml-error", "a second document in the frontmatter", 3)),
         ("[a]: b\n", ("yaml-error", "a collection as a key", 2)),
-        ("a: b\nc: \x01\n", ("yaml-error", "not YAML: control characters are not allowed", 3)),
-        ("é: b\nc: [\n", ("yaml-error", "not YAML: did not find expected node content", 4)),
+        ("a: b\nc: \x01\n", ("yaml-error", "a control character: `c: \x01`", 3)),
+        ("é: b\nc: [\n", ("yaml-error", "a bracket without a value", 4)),
         ("- a\n", ("frontmatter-not-mapping", "expected `key: value` lines", 2)),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_refusal_says_what_and_on_which_line(block: str, finding: tuple[str, s
     for fast in (True, False):
         with pytest.raises(FileRefusedError) as caught:
             read_mapping(block, fast=fast)
-        assert caught.value.finding == (*finding, True)
+        assert caught.value.finding[:4] == (*finding, True)
 
 
 @pytest.mark.parametrize("levels", [15, 16, 17, 18])
@@ -246,7 +246,7 @@ def test_sixteen_levels_are_read_and_seventeen_are_not(levels: int, fast: bool) 
         if levels <= 16:
             assert isinstance(found, str)
         else:
-            assert found == ("yaml-depth", "nested deeper than 16", found[2], True)  # type: ignore[index]
+            assert found[:2] == ("yaml-depth", "nested deeper than 16")
 
 
 @pytest.mark.parametrize(
@@ -488,10 +488,7 @@ def test_the_finding_names_each_field_and_its_line() -> None:
         (
             "yaml-repaired",
             3,
-            (
-                "`description`, `tags` (line 4), `x` (line 5): not YAML without quotes, read as "
-                "text; put the value in quotes"
-            ),
+            ("`description`, `tags` (line 4), `x` (line 5): not YAML without quotes, read as text"),
         )
     ]
     many = [f"k{number}: - y" for number in range(8)]
@@ -502,9 +499,16 @@ def test_the_finding_names_each_field_and_its_line() -> None:
 def test_a_refusal_names_the_field_that_it_is_about() -> None:
     data = frontmatter("name: notes", "description: Use: it", "metadata:", "  hint: a: b")
     result = parse(data, directory="notes")
-    assert [(found.code, found.line, found.message[:21]) for found in result.diagnostics] == [
-        ("yaml-error", 5, "`metadata`: not YAML:")
+    assert [(found.code, found.line, found.field, str(found)) for found in result.diagnostics] == [
+        (
+            "yaml-error",
+            5,
+            "metadata",
+            "error: `metadata`: a colon with a space inside a value without quotes: "
+            "`hint: a: b`; put the value in quotes [yaml-error]",
+        )
     ]
+    assert result.diagnostics[0].detail == "mapping values are not allowed in this context"
     assert field_at("- a\n", 2) is None
 
 

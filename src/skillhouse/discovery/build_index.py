@@ -7,22 +7,28 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from skillhouse.discovery.duplicates import usual_first, variant_of
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import ScannedRoot, scan
 from skillhouse.discovery.scan_snapshots import NOT_TRUSTED, ScanEntry, ScanSnapshots
 from skillhouse.floor import Diagnostic, Severity, is_utf8
 from skillhouse.skill import (
+    MENDS,
     Duplicates,
     Identity,
     IndexContent,
+    LeftOut,
     Profile,
     ScopeRule,
     Skill,
     SkillIndex,
     load_profile,
 )
+
+EXPLICIT = "explicit"
+"""The scope of directories that were named by hand: one of them can be a skill itself."""
 
 
 class Precedence:
@@ -31,8 +37,7 @@ class Precedence:
     def __init__(self, identity: Identity, duplicates: Duplicates) -> None:
         self.skills: dict[Hashable, Skill] = {}
         """Winners by their identity, in catalog order."""
-        self.shadowed: list[Skill] = []
-        self.clashes: list[Diagnostic] = []
+        self._clashes: list[_Clash] = []
         self._key = _KEYS[identity]
         self._duplicates = duplicates
         self._files: set[str] = set()
@@ -52,40 +57,61 @@ class Precedence:
             self._clash(key, skill, other)
         elif self._refused and key in self._refused:
             del self.skills[key]
-            self._refuse(skill, self._refused[key])
+            self._clashes.append(_Clash("refused", skill, self._refused[key]))
 
     def _clash(self, key: Hashable, skill: Skill, other: Skill) -> None:
         if self._duplicates == "first":
-            self._shadow(skill, other)
+            self._clashes.append(_Clash("shadowed", skill, other))
         elif self._duplicates == "last":
             # In the position of the earlier one, like a JavaScript map.
             self.skills[key] = skill
-            self._shadow(other, skill)
+            self._clashes.append(_Clash("shadowed", other, skill))
         elif self._duplicates == "keep_all":
             self.skills[key, skill.file] = skill
-            self._warn("duplicate", skill, f"`{skill.id}` is also `{other.id}` at `{other.file}`")
+            self._clashes.append(_Clash("kept", skill, other))
         else:
             del self.skills[key]
             self._refused[key] = other
-            self._refuse(other, skill)
-            self._refuse(skill, other)
+            self._clashes += [_Clash("refused", other, skill), _Clash("refused", skill, other)]
 
-    def _shadow(self, loser: Skill, winner: Skill) -> None:
-        self.shadowed.append(loser)
-        message = f"`{loser.id}` is shadowed by `{winner.id}` at `{winner.file}`"
-        self._warn("shadowed", loser, message)
+    def losers(self) -> tuple[list[Skill], list[Diagnostic]]:
+        """Return the skills that are not in force, each with an id of its own, and the findings."""
+        losers: list[Skill] = []
+        findings: list[Diagnostic] = []
+        taken = {skill.id for skill in self.skills.values()} if self._clashes else set()
+        for kind, skill, other in self._clashes:
+            loser = skill
+            if kind == "shadowed" and skill.id in taken:
+                loser = replace(skill, variant=variant_of(skill, other, taken))
+            taken.add(loser.id)
+            if kind != "kept":
+                losers.append(loser)
+            findings.append(_clash_finding(kind, loser, other))
+        return losers, findings
 
-    def _refuse(self, skill: Skill, other: Skill) -> None:
-        self.shadowed.append(skill)
+
+class _Clash(NamedTuple):
+    kind: Literal["shadowed", "refused", "kept"]
+    skill: Skill
+    other: Skill
+
+
+def _clash_finding(kind: str, skill: Skill, other: Skill) -> Diagnostic:
+    code = "shadowed" if kind == "shadowed" else "duplicate"
+    message = f"`{skill.id}` is shadowed by `{other.id}` at `{other.file}`"
+    if kind == "kept":
+        message = f"`{skill.id}` is also `{other.id}` at `{other.file}`"
+    elif kind == "refused":
         message = f"neither is in force: `{skill.id}`, and `{other.id}` at `{other.file}`"
-        self._warn("duplicate", skill, message, Severity.ERROR)
-
-    def _warn(
-        self, code: str, skill: Skill, message: str, severity: Severity = Severity.WARNING
-    ) -> None:
-        self.clashes.append(
-            Diagnostic(code=code, severity=severity, message=message, path=skill.location, line=1)
-        )
+    return Diagnostic(
+        code=code,
+        severity=Severity.ERROR if kind == "refused" else Severity.WARNING,
+        message=message,
+        path=skill.location,
+        line=1,
+        field="name",
+        mend=MENDS[code],
+    )
 
 
 _KEYS: dict[Identity, Callable[[Skill], Hashable]] = {
@@ -133,7 +159,8 @@ def discover(
             real = _real(root, general, trusted=trusted)
             if real is not None and (root.scope, real) not in scans:
                 rule, how = _of_root(root, chosen)
-                scanned = scan(real, rule, how, snapshots, clock)
+                takes_root = root.scope == EXPLICIT
+                scanned = scan(real, rule, how, snapshots, clock, takes_root=takes_root)
                 scans[root.scope, real] = _Scan(scanned, root.namespace, how.symlinks == "follow")
     finally:
         if snapshots is not None:
@@ -182,25 +209,32 @@ def _real(root: Root, general: list[Diagnostic], *, trusted: bool) -> str | None
 
 
 def _general(code: str, severity: Severity, message: str, path: Path | None) -> Diagnostic:
-    return Diagnostic(code=code, severity=severity, message=message, path=path)
+    mend = MENDS.get(code, "")
+    return Diagnostic(code=code, severity=severity, message=message, path=path, mend=mend)
 
 
 def _merged(
     scans: dict[tuple[str, str], _Scan], general: list[Diagnostic], profile: Profile
 ) -> IndexContent:
-    """Merge the roots; of duplicates the first wins by scope, then root, then path."""
+    """Merge the roots; of duplicates the first wins by scope, then root, then place or path."""
     precedence = Precedence(profile.identity, profile.duplicates)
     policy = profile.parse_policy
     diagnostics = list(general)
+    left_out: list[LeftOut] = []
+    goes_by_place = profile.root_duplicates == "place" and profile.duplicates == "first"
     for (scope, real), (scanned, namespace, follows) in scans.items():
         walk = scanned.walk
+        left_out += walk.left_out
         diagnostics += [finding.diagnostic(Path(path)) for path, finding in walk.findings]
         entries = scanned.entries()
         for entry in entries:
             if entry.findings:
-                diagnostics += [finding.diagnostic(Path(entry.path)) for finding in entry.findings]
+                path = Path(entry.path)
+                diagnostics += [finding.diagnostic(path) for finding in entry.findings]
         usable = [entry for entry in entries if entry.packed_fields is not None]
-        for entry in _once(usable, walk.links(), diagnostics):
+        listed = _once(usable, walk.links(), diagnostics)
+        is_ordered = goes_by_place and len({entry.name for entry in usable}) < len(usable)
+        for entry in usual_first(listed, real) if is_ordered else listed:
             precedence.add(
                 Skill(
                     name=f"{namespace}:{entry.name}" if namespace else entry.name,
@@ -214,11 +248,13 @@ def _merged(
                     signature=None if entry.signature == NOT_TRUSTED else entry.signature,
                 )
             )
+    losers, clashes = precedence.losers()
     return IndexContent(
         skills=tuple(precedence.skills.values()),
-        shadowed=tuple(precedence.shadowed),
+        shadowed=tuple(losers),
         # A file below two roots is reported once.
-        diagnostics=tuple(dict.fromkeys(diagnostics + precedence.clashes)),
+        diagnostics=tuple(dict.fromkeys(diagnostics + clashes)),
+        left_out=tuple(left_out),
     )
 
 
@@ -243,6 +279,7 @@ def _once(
                         severity=Severity.INFO,
                         message=f"a link to `{place}`, which is listed itself",
                         path=Path(entry.path),
+                        mend=MENDS["same-directory"],
                     )
                 )
                 continue

@@ -31,7 +31,7 @@ from skillhouse.discovery.walk import RootWalk, not_regular
 from skillhouse.floor import DecodeError, PathError, encode, open_beneath
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
-READING = 3
+READING = 4
 """Increase it when the same bytes give another result: older snapshots become invalid."""
 FRESH_NANOSECONDS = 100_000_000
 """A file that changed more recently may change again without a new time stamp (kernel ticks)."""
@@ -60,9 +60,14 @@ def scan(
     profile: Profile,
     snapshots: ScanSnapshots | None,
     clock: Callable[[], int],
+    *,
+    takes_root: bool = False,
 ) -> ScannedRoot:
-    """Return the entries of the real path `root`; no unchanged file of a snapshot is opened."""
-    key = _key(root, rule, profile)
+    """Return the entries of the real path `root`; no unchanged file of a snapshot is opened.
+
+    `takes_root` takes a SKILL.md in the root itself, too.
+    """
+    key = _key(root, rule, profile, takes_root=takes_root)
     fresh = clock() - FRESH_NANOSECONDS
 
     def new_walk() -> RootWalk:
@@ -73,6 +78,7 @@ def scan(
             profile.skipped_directories,
             profile.symlinks,
             profile.dotfiles,
+            takes_root,
         )
 
     known: dict[str, ScanEntry] = {}
@@ -216,7 +222,7 @@ def _signature(info: os.stat_result, path: str) -> Signature:
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
-def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
+def _key(root: str, rule: ScopeRule, profile: Profile, *, takes_root: bool) -> str:
     """Return all that a snapshot depends on besides the files; the root is first, for readers."""
     return repr(
         (
@@ -227,6 +233,7 @@ def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
             profile.nested_skills,
             profile.symlinks,
             profile.dotfiles,
+            takes_root,
             # The fast parser gives the same result.
             astuple(replace(profile.parse_policy, yaml_fast_path=True)),
             READING,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from skillhouse.floor import is_utf8
-from skillhouse.skill import SKILL_FILE, Finding, Symlinks
+from skillhouse.skill import SKILL_FILE, Finding, LeftOut, Symlinks
 
 ENTRIES_MANY = 100_000
 """Entries of one directory from which on a root is said to be slow to scan."""
@@ -44,9 +44,14 @@ class RootWalk:
     symlinks: Symlinks = "within_root"
     dotfiles: bool = True
     """Whether directories whose name begins with a dot are entered."""
+    takes_root: bool = False
+    """Whether a SKILL.md in the root itself is looked at too; the walk goes on below it."""
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """(path, finding) in the order in which the places were met."""
+    left_out: list[LeftOut] = field(default_factory=list)
+    """What a bound kept from being looked at."""
     _too_deep: list[str] = field(default_factory=list)
+    _deeper: list[str] = field(default_factory=list)
     _links: dict[tuple[int, int], str] = field(default_factory=dict)
     """Directories that links led to, by device and inode: each is entered once."""
     _ways_out: list[str] = field(default_factory=list)
@@ -55,6 +60,8 @@ class RootWalk:
         """Show each place of a SKILL.md to `look`: shallow directories first, then by name."""
         if not self._is_directory():
             return
+        if self.takes_root and os.path.lexists(self.root + _FILE):
+            self._look_at(self.root, os.path.basename(self.root), look)
         seen, most = 0, self.max_directories
         pending = deque([(self.root, 0)])
         while pending:
@@ -62,30 +69,32 @@ class RootWalk:
             prefix = place.rstrip("/") + "/"
             names, links = self._listed(place)
             is_too_deep = depth >= self.max_depth
-            for name in names:
+            for at, name in enumerate(names):
                 path = prefix + name
                 seen += 1
                 if seen > most:
-                    message = f"stopped after {self.max_directories} directories; narrow the root"
-                    self._note(self.root, "scan-limit", message)
+                    self._note_limit([prefix + left for left in names[at:]], len(pending))
                     self._note_depth()
                     return
                 if links and name in links and not self._enters_link(path):
                     continue
                 if is_too_deep:
                     self._too_deep.append(path)
+                    self._deeper += [prefix + left for left in names[at:]]
                     break
                 if not name.isascii() and not is_utf8(name):
                     message = "the directory's name is not UTF-8"
                     self._note(path, "path-encoding", message, fatal=True)
                     continue
-                try:
-                    goes_below = look(path + _FILE, name, None)
-                except OSError as error:
-                    goes_below = self._without_skill(path + _FILE, name, look, error)
-                if goes_below:
+                if self._look_at(path, name, look):
                     pending.append((path, depth + 1))
         self._note_depth()
+
+    def _look_at(self, place: str, name: str, look: Look) -> bool:
+        try:
+            return look(place + _FILE, name, None)
+        except OSError as error:
+            return self._without_skill(place + _FILE, name, look, error)
 
     def links(self) -> tuple[str, ...]:
         return tuple(self._links.values())
@@ -180,7 +189,8 @@ class RootWalk:
             return False
         first = self._links.setdefault((info.st_dev, info.st_ino), path)
         if first != path:
-            self._note(path, "link-cycle", f"leads where `{first}` has led already")
+            message = f"a second link to one place: `{first}` leads there too, and is used"
+            self._note(path, "same-directory", message, info=True)
         return first == path
 
     def _end_inside(self, link: str) -> str | None:
@@ -202,12 +212,31 @@ class RootWalk:
             more = f" (and {len(self._too_deep) - 1} more)" if len(self._too_deep) > 1 else ""
             message = f"not looked into: deeper than {self.max_depth} directories{more}"
             self._note(self._too_deep[0], "depth-limit", message)
+            self.left_out.append(LeftOut(self.root, "depth", self.max_depth, tuple(self._deeper)))
+
+    def _note_limit(self, paths: list[str], unopened: int) -> None:
+        """Say where the walk stopped: at `paths`, with so many directories not opened yet."""
+        named = f"`{os.path.basename(paths[0])}`"
+        if len(paths) > 1:
+            named += f" to `{os.path.basename(paths[-1])}`"
+        message = (
+            f"stopped after {self.max_directories} directories; not looked at: {len(paths)} in "
+            f"`{os.path.dirname(paths[0])}` ({named})"
+        )
+        if unopened:
+            message += f", and what is below {unopened} others"
+        self._note(self.root, "scan-limit", message)
+        self.left_out.append(
+            LeftOut(self.root, "directories", self.max_directories, tuple(paths), unopened)
+        )
 
     def _unreadable(self, path: str, error: OSError) -> None:
         self._note(path, "unreadable", (error.strerror or str(error)).lower(), fatal=True)
 
-    def _note(self, path: str, code: str, message: str, *, fatal: bool = False) -> None:
-        self.findings.append((path, Finding(code, message, None, fatal)))
+    def _note(
+        self, path: str, code: str, message: str, *, fatal: bool = False, info: bool = False
+    ) -> None:
+        self.findings.append((path, Finding(code, message, None, fatal, info=info)))
 
 
 def _end_of(link: str) -> os.stat_result:

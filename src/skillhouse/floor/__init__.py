@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import StateError as StateError
     from skillhouse.floor.errors import TreeError as TreeError
     from skillhouse.floor.errors import UnknownSkillError as UnknownSkillError
+    from skillhouse.floor.errors import UnusableSkillError as UnusableSkillError
     from skillhouse.floor.errors import WireNameError as WireNameError
     from skillhouse.floor.errors import needs_extra as needs_extra
     from skillhouse.floor.machine import Clock as Clock

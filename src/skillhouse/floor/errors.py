@@ -43,11 +43,41 @@ class SkillError(PlaceError):
 class UnknownSkillError(SkillhouseError):
     """No skill goes by this id, name or directory name."""
 
-    def __init__(self, reference: str, suggestions: tuple[str, ...]) -> None:
-        hint = f"; nearest: {', '.join(f'`{s}`' for s in suggestions)}" if suggestions else ""
-        super().__init__(f"no skill `{reference}`{hint}")
+    def __init__(
+        self, reference: str, suggestions: tuple[str, ...], *, hint: str = "", message: str = ""
+    ) -> None:
+        near = f"; nearest: {', '.join(f'`{s}`' for s in suggestions)}" if suggestions else ""
+        more = f"; {hint}" if hint else ""
+        super().__init__(message or f"no skill `{reference}`{near}{more}")
         self.reference = reference
         self.suggestions = suggestions
+        self.hint = hint
+        """Where else it may be, for a person."""
+
+
+class UnusableSkillError(UnknownSkillError):
+    """A skill of this name or path is here and cannot be used; for people, never for a model."""
+
+    def __init__(
+        self,
+        reference: str,
+        *,
+        state: str,
+        reason: str,
+        mend: str,
+        path: Path,
+        line: int | None = None,
+    ) -> None:
+        place = f"{path}:{line}" if line else str(path)
+        advice = f"{reason}; {mend}" if mend else reason
+        message = f"skill `{reference}` cannot be used: {advice} (at `{place}`)"
+        super().__init__(reference, (), message=message)
+        self.state = state
+        """broken, untrusted, left-out, below-a-skill or outside."""
+        self.reason = reason
+        self.mend = mend
+        self.path = path
+        self.line = line
 
 
 class AmbiguousSkillError(SkillhouseError):
@@ -141,9 +171,20 @@ class Diagnostic:
     path: Path | None = None
     line: int | None = None
     """Line in the file, from 1; None where the finding is about the whole."""
+    field: str = ""
+    """The field or key that it is about; empty where it is about none."""
+    mend: str = ""
+    """What to write or do instead; empty where there is nothing to be done."""
+    detail: str = ""
+    """What a parser reported, in its own words, for programs."""
+
+    @property
+    def advice(self) -> str:
+        """The message with what to do about it, in one line."""
+        return f"{self.message}; {self.mend}" if self.mend else self.message
 
     def __str__(self) -> str:
         place = "" if self.path is None else f"{self.path}:"
         if place and self.line is not None:
             place += f"{self.line}:"
-        return f"{place}{' ' if place else ''}{self.severity}: {self.message} [{self.code}]"
+        return f"{place}{' ' if place else ''}{self.severity}: {self.advice} [{self.code}]"

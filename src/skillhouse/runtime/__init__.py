@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.code_facts import CodeFacts as CodeFacts
     from skillhouse.runtime.code_facts import facts_at as facts_at
     from skillhouse.runtime.code_facts import facts_named as facts_named
+    from skillhouse.runtime.code_facts import listed_code as listed_code
     from skillhouse.runtime.code_facts import offered_code as offered_code
     from skillhouse.runtime.code_facts import project_code as project_code
     from skillhouse.runtime.config import Config as Config
@@ -58,6 +59,11 @@ if TYPE_CHECKING:
     from skillhouse.runtime.services import Services as Services
     from skillhouse.runtime.settings import SettingsStore as SettingsStore
     from skillhouse.runtime.settings import SkillSettings as SkillSettings
+    from skillhouse.runtime.skill_states import STATES as STATES
+    from skillhouse.runtime.skill_states import AbsentSkill as AbsentSkill
+    from skillhouse.runtime.skill_states import absent_skills as absent_skills
+    from skillhouse.runtime.skill_states import find_skill as find_skill
+    from skillhouse.runtime.skill_states import state_of as state_of
     from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
     from skillhouse.runtime.skills_manager import register_tools as register_tools
     from skillhouse.runtime.starting_policies import POLICY_NAMES as POLICY_NAMES

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from skillhouse.approval import Level
     from skillhouse.runtime.house import Skillhouse
     from skillhouse.skill import ManifestResult, SkillManifest
+
+CODE_LOOKS_MAX = 1_000
+"""Directories of a root that are looked at for a manifest where skills' code is off."""
 
 LOCKS = {
     "python": ("uv.lock", "requirements.txt"),
@@ -71,6 +75,39 @@ def offered_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
         return ()
     every = (_facts(house, result, scope) for scope, result in house.snapshot.code)
     return tuple(one for one in every if one is not None)
+
+
+def listed_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
+    """Return the facts of all skills with code; where code is off, of those without a SKILL.md.
+
+    Those with one are listed as skills anyway, and a look at each of thousands takes time.
+    """
+    if house.services.runs_code:
+        return offered_code(house)
+    known = {os.path.dirname(s.file) for s in (*house.index.skills, *house.index.shadowed)}
+    is_trusted: bool | None = None
+    found = []
+    for root in house.snapshot.roots:
+        if "\0" in str(root.path):
+            continue
+        for place in _manifest_places(os.path.realpath(root.path), known):
+            if root.scope == "project" and is_trusted is None:
+                is_trusted = house.services.trust_store.is_trusted(house.services.project)
+            if root.scope != "project" or is_trusted:
+                found.append(_facts(house, skill_package.read_manifest(Path(place)), root.scope))
+    return tuple(one for one in found if one is not None)
+
+
+def _manifest_places(root: str, known: Collection[str]) -> Iterator[str]:
+    """Yield the directories in a root that are no skills in `known` and have a manifest."""
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in entries if f"{root}/{entry.name}" not in known)
+    except OSError:
+        return
+    for name in names[:CODE_LOOKS_MAX]:
+        if not name.startswith(".") and skill_package.has_manifest(Path(root, name)):
+            yield f"{root}/{name}"
 
 
 def project_code(house: Skillhouse) -> tuple[CodeFacts, ...]:

@@ -16,6 +16,7 @@ from skillhouse.runtime.config_reload import ConfigReload
 from skillhouse.runtime.house_snapshot import snapshot_of, watch
 from skillhouse.runtime.mcp_skills import load_for_person
 from skillhouse.runtime.services import Services
+from skillhouse.runtime.skill_states import find_skill
 from skillhouse.runtime.trust import ProjectTrust
 
 if TYPE_CHECKING:
@@ -299,13 +300,16 @@ class Skillhouse:
         self.close()
 
     def load(self, reference: str) -> SkillContent:
-        """Return the body of a skill for a person; what a model may load is for the gate to say.
+        """Return the body of a skill for a person, by id, name or path.
+
+        What a model may load is for the gate to say.
 
         Raises:
-            UnknownSkillError, AmbiguousSkillError: nothing fits, or several do.
+            UnknownSkillError, AmbiguousSkillError: nothing fits, or several do; UnusableSkillError
+                says why a skill that is here cannot be used.
             SkillError: the file cannot be used any more.
         """
-        return load_for_person(self.services.mcp_host, self.index.get(reference))
+        return load_for_person(self.services.mcp_host, find_skill(self, reference))
 
     @once
     def remotes(self) -> Remotes:

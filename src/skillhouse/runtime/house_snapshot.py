@@ -115,6 +115,7 @@ class HouseSnapshot:
             found.skills,
             shadowed=found.shadowed,
             diagnostics=(*found.diagnostics, *odd),
+            left_out=found.left_out,
             name_match=found.name_match,
         )
 

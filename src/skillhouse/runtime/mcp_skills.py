@@ -74,6 +74,7 @@ def with_skills_of(
         (*own, *remote_skills.skills(), *builtin),
         shadowed=found.shadowed,
         diagnostics=found.diagnostics,
+        left_out=found.left_out,
         name_match=found.name_match,
     )
 

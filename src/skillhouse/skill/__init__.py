@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest
     from skillhouse.skill.manifest import read_manifest as read_manifest
+    from skillhouse.skill.mends import MENDS as MENDS
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter
     from skillhouse.skill.model import IndexContent as IndexContent
+    from skillhouse.skill.model import LeftOut as LeftOut
     from skillhouse.skill.model import ManifestResult as ManifestResult
     from skillhouse.skill.model import ParsePolicy as ParsePolicy
     from skillhouse.skill.model import ParseResult as ParseResult

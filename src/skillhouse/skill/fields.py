@@ -27,6 +27,7 @@ class _Problem(NamedTuple):
     code: str
     message: str
     fatal: bool = False
+    mend: str = ""
 
 
 def read_fields(
@@ -50,17 +51,17 @@ def read_fields(
             continue
         if key in fields and (message := fault(fields[key])):
             problems.append(_Problem(key, code, message))
-    for field, code, message, fatal in problems:
+    for field, code, message, fatal, mend in problems:
         # What is not there is reported at the opening line.
         line = (key_line(block, field) or 1) if field in fields else 1
-        findings.append(Finding(code, message, line, fatal))
+        findings.append(Finding(code, message, line, fatal, field, mend))
     return name, description
 
 
 def _name(value: Any, directory: str, policy: ParsePolicy, problems: list[_Problem]) -> str:
     if not isinstance(value, str) or not value:
         fatal = policy.missing_name == "skip"
-        message = "no name" if fatal else f"no name; the directory's is used: {directory!r}"
+        message = "no `name`" if fatal else f"no `name`; the directory's is used: {directory!r}"
         problems.append(_Problem("name", "name-missing", message, fatal))
         return directory
     name = value
@@ -69,14 +70,15 @@ def _name(value: Any, directory: str, policy: ParsePolicy, problems: list[_Probl
     name_faults = name_findings(name, directory)
     if not name_faults:
         return name
-    for code, message, _, _ in name_faults:
-        treatment = policy.name_mismatch if code == "name-mismatch" else policy.bad_name
+    for fault in name_faults:
+        is_mismatch = fault.code == "name-mismatch"
+        treatment = policy.name_mismatch if is_mismatch else policy.bad_name
         if treatment != "free":
-            problems.append(_Problem("name", code, message, treatment == "skip"))
+            is_fatal = treatment == "skip"
+            problems.append(_Problem("name", fault.code, fault.message, is_fatal, fault.mend))
     if find_hidden(value) is not None:
-        problems.append(
-            _Problem("name", "hidden-characters", f"a hidden character in {value!r}", fatal=True)
-        )
+        message = f"`name`: a hidden character in {value!r}"
+        problems.append(_Problem("name", "hidden-characters", message, fatal=True))
     return directory if policy.name_from == "directory" else name
 
 
@@ -85,18 +87,20 @@ def _description(
 ) -> str:
     problem = partial(_Problem, "description")
     if value is not None and not isinstance(value, str):
-        message = "expected text, got a list or map"
+        message = f"`description`: expected text, got {_kind(value)}"
         problems.append(problem("description-type", message, fatal=True))
         return ""
     text = (value or "").strip() or _missing_description(policy, body, problems)
     if len(text) > DESCRIPTION_MAX and policy.long_description == "cut":
         text = text[:DESCRIPTION_MAX]
     elif len(text) > DESCRIPTION_MAX:
-        message = f"expected at most {DESCRIPTION_MAX} characters of description, got {len(text)}"
+        message = f"`description`: expected at most {DESCRIPTION_MAX} characters, got {len(text)}"
         fatal = policy.long_description == "skip"
         problems.append(problem("description-too-long", message, fatal))
     if not text.isascii() and find_hidden(text) is not None:
-        problems.append(problem("hidden-characters", "a hidden character in it", fatal=True))
+        problems.append(
+            problem("hidden-characters", "`description`: a hidden character in it", fatal=True)
+        )
     return text
 
 
@@ -106,33 +110,40 @@ def _missing_description(
     text = ""
     if policy.missing_description == "body":
         text = next((line.strip() for line in body().split("\n") if line.strip()), "")
-    advice = "say what the skill does and when to use it"
     is_fatal = policy.missing_description == "skip"
+    message = "no `description`"
     if not is_fatal:
-        advice = "the first line of the body is used" if text else "it is listed without"
-    message = f"no description: {advice}"
+        message += "; the first line of the body is used" if text else "; it is listed without"
     problems.append(_Problem("description", "description-missing", message, is_fatal))
     return text
 
 
 def _metadata_fault(value: Any) -> str | None:
     if not isinstance(value, dict):
-        return "expected a map of text to text"
+        return f"`metadata`: expected a map of text to text, got {_kind(value)}"
     odd = next((key for key, item in value.items() if not isinstance(item, str)), None)
-    return None if odd is None else f"the value of {odd!r} is not text"
+    return (
+        None if odd is None else f"`metadata`: expected text for {odd!r}, got {_kind(value[odd])}"
+    )
 
 
 def _tools_fault(value: Any) -> str | None:
     if isinstance(value, str) and ("," not in value or "," not in _BRACKETED.sub("", value)):
         return None
-    return "`allowed-tools` must be a space-separated string, for example `Read Write`"
+    got = "commas between them" if isinstance(value, str) else _kind(value)
+    return f"`allowed-tools`: expected text with spaces between the tools, got {got}"
 
 
 def _compatibility_fault(value: Any) -> str | None:
     # A block scalar ends in a newline that is not part of the text as written.
     if isinstance(value, str) and 0 < len(value.rstrip("\n")) <= COMPATIBILITY_MAX:
         return None
-    return f"expected 1-{COMPATIBILITY_MAX} characters of text"
+    got = f"{len(value)} characters" if isinstance(value, str) else _kind(value)
+    return f"`compatibility`: expected text of 1-{COMPATIBILITY_MAX} characters, got {got}"
+
+
+def _kind(value: Any) -> str:
+    return "a list" if isinstance(value, list) else "a map" if isinstance(value, dict) else "text"
 
 
 _OPTIONAL: Mapping[str, tuple[str, Callable[[Any], str | None]]] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, decode, nearest
 
@@ -141,6 +141,8 @@ class Skill:
     signature: tuple[int, int, int, int] | None = field(default=None, repr=False, compare=False)
     """(mtime, ctime, size, inode) of the file when it was found, which changes when the file does;
     None when that cannot be relied on."""
+    variant: str = ""
+    """Where it is below its root, if its scope has another skill of that name which is used."""
 
     @property
     def frontmatter(self) -> Frontmatter:
@@ -149,7 +151,9 @@ class Skill:
 
     @property
     def id(self) -> str:
-        return f"{self.scope}:{self.name}"
+        """`scope:name`; of a skill that another of its scope shadows, `scope:name@path`."""
+        plain = f"{self.scope}:{self.name}"
+        return f"{plain}@{self.variant}" if self.variant else plain
 
     @property
     def location(self) -> Path:
@@ -257,6 +261,18 @@ class ManifestResult:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
+class LeftOut(NamedTuple):
+    """Directories of one root that a bound kept from being looked at."""
+
+    root: str
+    bound: Literal["directories", "depth"]
+    most: int
+    paths: tuple[str, ...]
+    """Those whose names are known, in the order of the walk."""
+    unopened: int = 0
+    """Further directories that were looked at, and not below."""
+
+
 NameMatch = Literal["exact", "casefold"]
 _Key = Callable[[Skill], str]
 
@@ -266,6 +282,7 @@ class IndexContent:
     skills: tuple[Skill, ...] = ()
     shadowed: tuple[Skill, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class SkillIndex:
@@ -277,6 +294,7 @@ class SkillIndex:
         *,
         shadowed: Iterable[Skill] = (),
         diagnostics: Iterable[Diagnostic] = (),
+        left_out: Iterable[LeftOut] = (),
         source: Callable[[], IndexContent] | None = None,
         name_match: NameMatch = "casefold",
     ) -> None:
@@ -287,7 +305,10 @@ class SkillIndex:
         self.name_match = name_match
         if source is None:
             content = IndexContent(
-                skills=tuple(skills), shadowed=tuple(shadowed), diagnostics=tuple(diagnostics)
+                skills=tuple(skills),
+                shadowed=tuple(shadowed),
+                diagnostics=tuple(diagnostics),
+                left_out=tuple(left_out),
             )
             self._source: Callable[[], IndexContent] = lambda: content
         else:
@@ -311,6 +332,11 @@ class SkillIndex:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """All findings, in the order of the files."""
         return self._content.diagnostics
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What a bound of a root kept from being looked at."""
+        return self._content.left_out
 
     def get(self, reference: str) -> Skill:
         """Return the skill with that id, name or directory name, or at that SKILL.md.

@@ -81,7 +81,7 @@ class RootRule:
 DEFAULT_SCOPES = (
     ScopeRule(name="project", default_effect="allow", max_depth=6, max_directories=2_000),
     ScopeRule(name="explicit", default_effect="allow", max_depth=12, max_directories=100_000),
-    ScopeRule(name="user", default_effect="allow", max_depth=6, max_directories=2_000),
+    ScopeRule(name="user", default_effect="allow", max_depth=6, max_directories=20_000),
     ScopeRule(name="plugin", default_effect="ask", max_depth=6, max_directories=2_000),
     ScopeRule(name="remote", default_effect="ask", max_depth=6, max_directories=2_000),
     ScopeRule(name="builtin", default_effect="allow", max_depth=2, max_directories=2_000),
@@ -247,6 +247,9 @@ class Profile:
     """Whether a skill is looked for below another skill's directory."""
     identity: Identity = "name"
     duplicates: Duplicates = "first"
+    root_duplicates: Literal["place", "path"] = "place"
+    """Which of two duplicates below one root comes first: that of the more usual place (`skills`
+    before `docs`, tests and backups, then the shallower one), or that of the lower path."""
     duplicates_vary: bool = False
     """Whether the client may take another of two duplicates at the next start."""
     root_skill: bool = False

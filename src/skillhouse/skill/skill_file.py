@@ -171,9 +171,16 @@ def _mapping(
 
 
 def _named(refusal: FileRefusedError, block: str) -> FileRefusedError:
-    code, message, line, _ = refusal.finding
-    field = None if line is None else field_at(block, line)
-    return FileRefusedError(code, f"{_code(field)}: {message}" if field else message, line)
+    found = refusal.finding
+    field = None if found.line is None else field_at(block, found.line)
+    return FileRefusedError(
+        found.code,
+        f"{_code(field)}: {found.message}" if field else found.message,
+        found.line,
+        field=field or "",
+        mend=found.mend,
+        detail=found.detail,
+    )
 
 
 def _code(field: str) -> str:
@@ -187,8 +194,9 @@ def _repair_finding(repair: Repair) -> Finding:
     )
     if len(repair.fields) > FIELDS_NAMED_MAX:
         named += f" and {len(repair.fields) - FIELDS_NAMED_MAX} more"
-    message = f"{named}: not YAML without quotes, read as text; put the value in quotes"
-    return Finding("yaml-repaired", message, repair.fields[0].line)
+    message = f"{named}: not YAML without quotes, read as text"
+    first = repair.fields[0]
+    return Finding("yaml-repaired", message, first.line, field=first.name)
 
 
 def placed(findings: list[Finding], path: Path | None) -> tuple[Diagnostic, ...]:

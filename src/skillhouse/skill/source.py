@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import Diagnostic, Severity
+from skillhouse.skill.mends import MENDS
 
 SKILL_FILE_MAX = 1_048_576
 """Bytes of a SKILL.md (DESIGN, bounds: 1 MiB)."""
@@ -35,23 +36,43 @@ class Finding(NamedTuple):
     message: str
     line: int | None = None
     fatal: bool = False
+    field: str = ""
+    mend: str = ""
+    """What to do instead, where that of the code is not exact enough."""
+    detail: str = ""
+    info: bool = False
 
     def diagnostic(self, path: Path | None) -> Diagnostic:
+        severity = Severity.INFO if self.info else Severity.WARNING
         return Diagnostic(
             code=self.code,
-            severity=Severity.ERROR if self.fatal else Severity.WARNING,
+            severity=Severity.ERROR if self.fatal else severity,
             message=self.message,
             path=path,
             line=self.line,
+            field=self.field,
+            mend=self.mend or MENDS.get(self.code, ""),
+            detail=self.detail,
         )
 
 
 class FileRefusedError(Exception):
     """Reading ended here; the finding says why. Private to this package."""
 
-    def __init__(self, code: str, message: str, line: int | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        line: int | None = None,
+        *,
+        field: str = "",
+        mend: str = "",
+        detail: str = "",
+    ) -> None:
         super().__init__(message)
-        self.finding = Finding(code, message, line, fatal=True)
+        self.finding = Finding(
+            code, message, line, fatal=True, field=field, mend=mend, detail=detail
+        )
 
 
 class SourceHead(NamedTuple):
@@ -182,18 +203,39 @@ def name_findings(name: str, directory: str) -> list[Finding]:
     findings = []
     if not strict:
         findings.append(
-            Finding("name-invalid", f"expected 1-64 of a-z, 0-9 and single hyphens, got {name!r}")
+            Finding(
+                "name-invalid",
+                f"`name`: expected 1-64 of a-z, 0-9 and single hyphens, got {name!r}",
+                field="name",
+                mend=_suggested(name),
+            )
         )
     if name != directory:
         findings.append(
-            Finding("name-mismatch", f"expected the directory's name {directory!r}, got {name!r}")
+            Finding(
+                "name-mismatch",
+                f"`name`: expected the directory's name {directory!r}, got {name!r}",
+                field="name",
+            )
         )
     return findings
+
+
+def _suggested(name: str) -> str:
+    """Return what to write instead of a name; empty where nothing of it can stay.
+
+    >>> _suggested("PDF Tools_2")
+    'write `name: pdf-tools-2`, and rename the directory to it'
+    """
+    made = re.sub(r"[^a-z0-9]+", "-", name[: 4 * NAME_MAX].lower()).strip("-")[:NAME_MAX].strip("-")
+    return f"write `name: {made}`, and rename the directory to it" if made else ""
 
 
 def validate_name(name: str, *, directory: str) -> tuple[Diagnostic, ...]:
     """Return the findings of the strict rule for `name` in a directory of that name."""
     findings = (
-        name_findings(name, directory) if name else [Finding("name-missing", "the name is empty")]
+        name_findings(name, directory)
+        if name
+        else [Finding("name-missing", "`name`: expected a name, got nothing", field="name")]
     )
     return tuple(finding._replace(fatal=True).diagnostic(None) for finding in findings)

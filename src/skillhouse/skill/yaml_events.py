@@ -17,6 +17,7 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]  # missing in the s
 from yaml.reader import ReaderError
 
 from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, FileRefusedError
+from skillhouse.skill.yaml_faults import fault_of, line_shown
 
 
 class _ValueBuilder:
@@ -43,7 +44,10 @@ class _ValueBuilder:
                 raise FileRefusedError("yaml-error", "a collection as a key", line)
             elif value in parent:
                 raise FileRefusedError(
-                    "yaml-duplicate-key", f"key {value!r} twice in one mapping", line
+                    "yaml-duplicate-key",
+                    f"key {value!r} twice in one mapping",
+                    line,
+                    field=value if isinstance(value, str) else "",
                 )
             else:
                 waiting.append(value)
@@ -107,11 +111,11 @@ def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[s
 def _indirect(event: Any, line: int) -> FileRefusedError | None:
     if event.anchor is not None:
         kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
-        return FileRefusedError("yaml-alias", f"{kind} `{event.anchor}`: write the value out", line)
+        return FileRefusedError("yaml-alias", f"{kind} `{event.anchor}`", line)
     tag = getattr(event, "tag", None)
     if tag is not None:
         return FileRefusedError(
-            "yaml-tag", f"tag `{tag}`: values are plain text, lists and maps", line
+            "yaml-tag", f"tag `{tag}`; values are plain text, lists and maps", line
         )
     return None
 
@@ -125,7 +129,10 @@ def _yaml_error(error: yaml.YAMLError, block: str) -> FileRefusedError:
     else:
         problem = getattr(error, "problem", None) or "unreadable"
         line = FIRST_LINE if mark is None else mark.line + FIRST_LINE
-    return FileRefusedError("yaml-error", f"not YAML: {' '.join(str(problem).split())}", line)
+    problem = " ".join(str(problem).split())
+    fault = fault_of(problem)
+    message = f"{fault.seen}{line_shown(block, line - FIRST_LINE)}"
+    return FileRefusedError("yaml-error", message, line, mend=fault.mend, detail=problem)
 
 
 def lines_of(block: str) -> dict[str, int]:

@@ -22,7 +22,7 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 
 VERBS = {
     "up": ("serve", "serve the status page on this machine"),
-    "list": ("browse", "list the skills that an agent sees here"),
+    "list": ("listing", "list the skills that an agent sees here"),
     "catalog": ("browse", "print the list of skills that a model gets, or one for a request"),
     "show": ("describe", "show one skill: metadata, files, findings, permission"),
     "search": ("browse", "rank the skills for a request"),

@@ -1,12 +1,12 @@
-"""The verbs that read skills: `list`, `catalog`, `search` and `load`."""
+"""The verbs that read skills: `catalog`, `search` and `load`."""
 
 from __future__ import annotations
 
 import argparse
-from itertools import groupby
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse import discovery, runtime
+from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse.frontends.cli.options import (
     Verb,
@@ -16,111 +16,20 @@ from skillhouse.frontends.cli.options import (
     natural,
     positive,
 )
-from skillhouse.frontends.cli.terminal import finding_line, prepare_search
+from skillhouse.frontends.cli.terminal import prepare_search
 from skillhouse.frontends.presentation.json_values import (
-    catalog_notes,
-    catalog_report,
     catalog_value,
     content_value,
-    facts_value,
-    index_value,
     skill_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.retrieval import HeadIndex
+from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
     from skillhouse.skill import Skill
-
-_LIST_EXAMPLES = """examples:
-  skillhouse list
-  skillhouse list --sort name         one list by name, not by scope
-  skillhouse list --findings          what is wrong, file by file
-  skillhouse list --root ./skills --json
-"""
-
-
-def _configure_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--sort",
-        choices=("scope", "name"),
-        default="scope",
-        help="group by scope, strongest first (default), or sort all by name",
-    )
-    parser.add_argument(
-        "--findings", action="store_true", help="print every finding about roots and files"
-    )
-    add_common(parser)
-
-
-def _list(options: argparse.Namespace, terminal: Terminal) -> int:
-    house = house_of(options)
-    index = house.index
-    code = runtime.offered_code(house) if house.services.runs_code else ()
-    if options.json:
-        hidden = [skill_value(skill) for skill in house.view().hidden]
-        value = index_value(index)
-        value["skills"] = [skill_value(skill) for skill in _sorted(house, options.sort)]
-        catalog = catalog_report(house.view())
-        value |= {"hidden": hidden, "catalog": catalog}
-        terminal.json({**value, "code": [facts_value(facts) for facts in code]})
-        return 0
-    code_findings = [found for facts in code for found in facts.problems]
-    if options.findings:
-        every = (*index.diagnostics, *code_findings)
-        for found in every:
-            terminal.line(finding_line(found, terminal))
-        terminal.note(counted(len(every), "finding"))
-        return 0
-    skills = _sorted(house, options.sort)
-    if options.sort == "name":
-        _print_rows([(f"{skill.name}  {skill.scope}", skill) for skill in skills], terminal)
-    else:
-        for scope, group in groupby(skills, key=lambda skill: skill.scope):
-            terminal.heading(scope)
-            _print_rows([(skill.name, skill) for skill in group], terminal)
-    if code:
-        terminal.heading("with tools of their own")
-        terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in code])
-        terminal.line()
-    terminal.line(_summary(house))
-    for note in catalog_notes(catalog_report(house.view()), house.view()):
-        terminal.line(note)
-    untrusted = [found for found in index.diagnostics if found.code == "project-untrusted"]
-    for found in untrusted:
-        terminal.note(f"{shown(str(found.path))}: {found.message}")
-    others = len(index.diagnostics) - len(untrusted) + len(code_findings)
-    if others:
-        terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
-    return 0
-
-
-def _sorted(house: Skillhouse, order: str) -> list[Skill]:
-    skills = list(house.view().visible.skills)
-    return sorted(skills, key=lambda skill: (skill.name, skill.id)) if order == "name" else skills
-
-
-def _print_rows(rows: list[tuple[str, Skill]], terminal: Terminal) -> None:
-    terminal.rows([(shown(label), one_line(skill.description)) for label, skill in rows])
-    terminal.line()
-
-
-def _summary(house: Skillhouse) -> str:
-    index = house.index
-    parts = [counted(len(house.view().visible), "skill")]
-    if house.view().hidden:
-        parts.append(f"{len(house.view().hidden)} denied by rules")
-    for_people = len(house.view().for_people)
-    if for_people:
-        parts.append(f"{for_people} for people alone")
-    disabled = len(index.skills) - len(house.view().visible) - len(house.view().hidden) - for_people
-    if disabled:
-        parts.append(f"{disabled} disabled")
-    if index.shadowed:
-        parts.append(f"{len(index.shadowed)} shadowed")
-    return ", ".join(parts)
-
 
 _CATALOG_EXAMPLES = """examples:
   skillhouse catalog                  what a system prompt would list
@@ -185,13 +94,15 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     prepare_search(house, terminal)
     hits = house.search(" ".join(options.query), limit=options.limit)
     skills = [house.index.get(hit.id) for hit in hits]
+    others = _shadowed(house, " ".join(options.query), skills, options.limit)
     if options.json:
-        terminal.json(
-            [
-                {**skill_value(skill), "score": hit.score, "fields": list(hit.fields)}
-                for hit, skill in zip(hits, skills, strict=True)
-            ]
-        )
+        found = [
+            {**skill_value(skill), "score": hit.score, "fields": list(hit.fields)}
+            for hit, skill in zip(hits, skills, strict=True)
+        ]
+        nothing = {"score": 0.0, "fields": []}
+        more = ({**skill_value(one), **nothing, "shadowed_by": by} for one, by in others)
+        terminal.json([*found, *more])
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:
@@ -200,7 +111,34 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
             for hit, skill in zip(hits, skills, strict=True)
         ]
         terminal.rows(rows, indent=0, most=36)
+    if others and not options.json:
+        terminal.line()
+        terminal.heading("shadowed, so agents do not see them")
+        rows = [
+            (shown(one.id), f"by {shown(by)}: {one_line(one.description)}") for one, by in others
+        ]
+        terminal.rows(rows, most=48)
     return 0 if hits else 1
+
+
+def _shadowed(
+    house: Skillhouse, query: str, hits: Sequence[Skill], limit: int
+) -> list[tuple[Skill, str]]:
+    """Return the shadowed skills that fit, or whose winner does, with the id of that.
+
+    They are found by names and descriptions alone: no index has their bodies.
+    """
+    index = house.index
+    if not index.shadowed:
+        return []
+    names = {skill.name for skill in hits}
+    found = [skill for skill in index.shadowed if skill.name in names]
+    heads = HeadIndex(SkillIndex(index.shadowed))
+    by_id = {skill.id: skill for skill in index.shadowed}
+    found += [by_id[hit.id] for hit in heads.search(query, limit=limit)]
+    winners = {skill.name: skill.id for skill in index.skills}
+    unique = list({skill.file: skill for skill in found}.values())[:limit]
+    return [(skill, winners.get(skill.name, "")) for skill in unique]
 
 
 _LOAD_EXAMPLES = """examples:
@@ -226,7 +164,6 @@ def _load(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 VERBS = {
-    "list": Verb(_LIST_EXAMPLES, _configure_list, _list),
     "catalog": Verb(_CATALOG_EXAMPLES, _configure_catalog, _catalog),
     "search": Verb(_SEARCH_EXAMPLES, _configure_search, _search),
     "load": Verb(_LOAD_EXAMPLES, _configure_load, _load),

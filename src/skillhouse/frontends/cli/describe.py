@@ -6,27 +6,37 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import runtime
-from skillhouse.floor import TreeError, UnknownSkillError, tree_digest
+from skillhouse.floor import TreeError, UnknownSkillError, UnusableSkillError, tree_digest
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.json_values import (
     content_value,
+    diagnostic_values,
     explanation_value,
     facts_value,
 )
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.runtime.code_facts import LOCKS
-from skillhouse.skill import JAVASCRIPT_FILE, PYTHON_FILE, list_resources, read_manifest
+from skillhouse.skill import (
+    JAVASCRIPT_FILE,
+    PYTHON_FILE,
+    list_resources,
+    read_manifest,
+    validate,
+)
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import CodeFacts, Explanation
+    from skillhouse.runtime import AbsentSkill, CodeFacts, Explanation, Skillhouse
     from skillhouse.skill import Skill, SkillContent
+
+SHADOWS_SHOWN = 5
+"""Skills that one shadows which are named with it."""
 
 _SHOW_EXAMPLES = """examples:
   skillhouse show weather
@@ -51,10 +61,11 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"opened {shown(str(path))}")
     try:
         content = house.load(options.skill)
-    except UnknownSkillError:
+    except UnknownSkillError as error:
         # A skill of code alone has no SKILL.md; the error then names the nearest of both kinds.
-        return _show_code(runtime.facts_named(house, options.skill), terminal, options)
+        return _show_other(house, error, terminal, options)
     skill = content.skill
+    state = runtime.state_of(house, skill)
     explained = runtime.explain_loading(house, skill, content=content)
     code = runtime.facts_at(house, skill.directory, skill.scope)
     if options.json:
@@ -62,13 +73,60 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
         del plain["body"]
         plain["frontmatter"] = dict(skill.frontmatter.fields)
         plain |= {"tree_digest": _digest(skill.directory), "code": facts_value(code)}
+        plain |= {"state": state.state, "state_reason": state.text}
         terminal.json({**plain, "decision": explanation_value(explained)})
         return 0
     terminal.heading(shown(skill.name))
     terminal.line()
-    rows = _facts(skill, content, explained) + (facts_rows(code) if code else [])
+    rows = _facts(skill, content, explained, _state_text(house, state))
+    rows += facts_rows(code) if code else []
     _print_facts(rows, (*content.diagnostics, *(code.problems if code else ())), terminal)
     return 0
+
+
+def _state_text(house: Skillhouse, state: AbsentSkill) -> str:
+    """Return what the row `state` says; nothing of a skill that is used and shadows none."""
+    if state.state == "in-use":
+        others = [one.id for one in house.index.shadowed if one.name == state.name]
+        return f"used; it shadows {', '.join(others[:SHADOWS_SHOWN])}" if others else ""
+    return f"{runtime.STATES[state.state]}: {state.text}"
+
+
+def _show_other(
+    house: Skillhouse, error: UnknownSkillError, terminal: Terminal, options: argparse.Namespace
+) -> int:
+    """Show a skill of code alone, or what is known of one that cannot be used; then 1."""
+    try:
+        facts = runtime.facts_named(house, options.skill)
+    except UnknownSkillError as nearest:
+        if isinstance(error, UnusableSkillError):
+            return _show_unusable(error, terminal, options)
+        raise UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint) from None
+    return _show_code(facts, terminal, options)
+
+
+def _show_unusable(
+    error: UnusableSkillError, terminal: Terminal, options: argparse.Namespace
+) -> int:
+    findings = validate(error.path.parent, strict=False) if error.state == "broken" else ()
+    if options.json:
+        value: dict[str, Any] = {
+            "name": error.reference,
+            "state": error.state,
+            "location": str(error.path),
+        }
+        value |= {"line": error.line, "reason": error.reason, "mend": error.mend or None}
+        terminal.json({**value, "diagnostics": diagnostic_values(findings)})
+        return 1
+    terminal.heading(shown(error.reference))
+    terminal.line()
+    place = f"{error.path}:{error.line}" if error.line else str(error.path)
+    title = runtime.STATES.get(error.state, "not found")
+    rows = [("state", f"{title}: {one_line(error.reason)}"), ("location", shown(place))]
+    if error.mend:
+        rows.append(("what to do", one_line(error.mend)))
+    _print_facts(rows, findings, terminal)
+    return 1
 
 
 def _show_code(facts: CodeFacts, terminal: Terminal, options: argparse.Namespace) -> int:
@@ -102,12 +160,15 @@ def _print_facts(
             terminal.line(finding_line(found, terminal))
 
 
-def _facts(skill: Skill, content: SkillContent, explained: Explanation) -> list[tuple[str, str]]:
+def _facts(
+    skill: Skill, content: SkillContent, explained: Explanation, state: str
+) -> list[tuple[str, str]]:
     front = skill.frontmatter
     facts = [
         ("description", one_line(skill.description)),
         ("id", shown(skill.id)),
         ("location", shown(skill.file)),
+        ("state", shown(state)),
         ("permission", f"{explained.decision.effect}: {shown(explained.reason)}"),
         ("version", front.version or ""),
         ("license", front.license or ""),
@@ -156,8 +217,13 @@ def _files(options: argparse.Namespace, terminal: Terminal) -> int:
     try:
         content = house.load(options.skill)
         directory, names, omitted = content.directory, content.resources, content.resources_omitted
-    except UnknownSkillError:
-        directory = runtime.facts_named(house, options.skill).directory
+    except UnknownSkillError as error:
+        try:
+            directory = runtime.facts_named(house, options.skill).directory
+        except UnknownSkillError as nearest:
+            if isinstance(error, UnusableSkillError):
+                raise error from None
+            raise UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint) from None
         names, omitted = list_resources(directory)
     types = {name: _file_type(directory, name) for name in names}
     if options.json:

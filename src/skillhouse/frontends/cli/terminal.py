@@ -144,7 +144,7 @@ def finding_line(found: Diagnostic, terminal: Terminal) -> str:
     if found.line is not None:
         place += f"{found.line}:"
     severity = terminal.style(found.severity, SEVERITY_COLOURS[found.severity])
-    return f"{place} {severity}: {shown(found.message)} [{found.code}]".lstrip()
+    return f"{place} {severity}: {shown(found.advice)} [{found.code}]".lstrip()
 
 
 BEGIN_SECONDS = 1.0

@@ -23,7 +23,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import skillhouse
-from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
+from skillhouse.floor import (
+    AmbiguousSkillError,
+    SkillhouseError,
+    UnknownSkillError,
+    UnusableSkillError,
+)
 from skillhouse.frontends.http.call_page import CallPage
 from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
 from skillhouse.frontends.http.inbox import (
@@ -169,6 +174,8 @@ class _Site:
         if isinstance(error, HTTPException):
             status, code = error.status_code, "nothing-here"
             message = "there is nothing at this address"
+        elif isinstance(error, UnusableSkillError):
+            status, code, message = 404, "unusable-skill", str(error)
         elif isinstance(error, UnknownSkillError):
             status, code, message = 404, "unknown-skill", str(error)
             reference, nearest = error.reference, error.suggestions

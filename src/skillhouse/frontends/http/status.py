@@ -26,13 +26,16 @@ from skillhouse.frontends.presentation.json_values import (
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime import (
+    AbsentSkill,
     AgentView,
     CodeFacts,
     Explanation,
     Skillhouse,
     explain_loading,
     facts_at,
+    find_skill,
     offered_code,
+    state_of,
 )
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
@@ -128,6 +131,8 @@ class SkillDetail:
     """Empty if the directory has none; `digest_problem` is why."""
     digest_problem: str
     shadowed_by: Skill | None
+    state: AbsentSkill
+    """Whether agents see it, and why not."""
     findings: tuple[Diagnostic, ...]
     code: CodeFacts | None
     """None for a skill without tools of its own."""
@@ -182,14 +187,15 @@ class StatusReader:
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.
 
-        Raises UnknownSkillError, AmbiguousSkillError, or SkillhouseError for an unusable state.
+        Raises UnknownSkillError, or UnusableSkillError where it is known why it cannot be used,
+        AmbiguousSkillError, or SkillhouseError for an unusable state.
         """
         with self._lock:
             scan = self._fresh_scan()
             # Before names: a skill may have the id or file of another as its name.
             skill = scan.by_id.get(reference) or scan.by_file.get(reference)
             if skill is None:
-                skill = self._house.index.get(reference)
+                skill = find_skill(self._house, reference)
             winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
@@ -197,6 +203,7 @@ class StatusReader:
         except (SkillError, OSError) as error:
             problem = str(error)
         with self._lock:
+            state = state_of(self._house, skill)
             explanation = explain_loading(self._house, skill, content=content)
             code = facts_at(self._house, skill.directory, skill.scope)
         digest, digest_problem = "", ""
@@ -214,6 +221,7 @@ class StatusReader:
             tree_digest=digest,
             digest_problem=digest_problem,
             shadowed_by=None if winner is skill else winner,
+            state=state,
             findings=tuple(
                 dict.fromkeys(
                     [
@@ -341,6 +349,8 @@ def detail_value(detail: SkillDetail) -> dict[str, Any]:
         "frontmatter": dict(skill.frontmatter.fields),
         "tree_digest": detail.tree_digest or None,
         "decision": explanation_value(detail.explanation),
+        "state": detail.state.state,
+        "state_reason": detail.state.text,
         "shadowed_by": None if detail.shadowed_by is None else detail.shadowed_by.id,
         "code": facts_value(detail.code),
     }

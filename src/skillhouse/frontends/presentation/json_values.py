@@ -52,6 +52,9 @@ def diagnostic_values(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]
             "message": found.message,
             "path": None if found.path is None else str(found.path),
             "line": found.line,
+            "field": found.field or None,
+            "mend": found.mend or None,
+            "detail": found.detail or None,
         }
         for found in diagnostics
     ]

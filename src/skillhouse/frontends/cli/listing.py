@@ -1,0 +1,319 @@
+"""The verb `list`: the skills here, where each comes from, and what is not used and why."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse import discovery, runtime
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.client_folders import clients_of, short_path
+from skillhouse.frontends.presentation.findings import counts, folded_lines
+from skillhouse.frontends.presentation.json_values import (
+    catalog_notes,
+    catalog_report,
+    diagnostic_values,
+    facts_value,
+    index_value,
+    skill_value,
+)
+from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
+from skillhouse.skill import load_profile
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Diagnostic
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import AbsentSkill, Skillhouse
+    from skillhouse.skill import Skill
+
+_EXAMPLES = """examples:
+  skillhouse list
+  skillhouse list pdf                 those with this word in name, description or path
+  skillhouse list --sort name         one list by name, not by place
+  skillhouse list --scope user --limit 50 --page 2
+  skillhouse list --client codex      those in a folder that Codex reads
+  skillhouse list --problem           only what is not used, and why
+  skillhouse list --problem broken    … of one kind, or with the finding of one code
+  skillhouse list --findings          what is wrong, file by file
+  skillhouse list --root ./skills --json
+"""
+ROWS_MAX = 20
+"""Skills of one state that are listed beside the others; `--problem STATE` lists every one."""
+ANY = "any"
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="TEXT", help="only skills with these words")
+    parser.add_argument(
+        "--sort",
+        choices=("scope", "name", "path"),
+        default="scope",
+        help="group by scope, strongest first (default), or sort all by name or path",
+    )
+    parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
+    parser.add_argument(
+        "--client", metavar="NAME", help="only skills in folders that this client reads"
+    )
+    parser.add_argument(
+        "--problem",
+        nargs="?",
+        const=ANY,
+        metavar="KIND",
+        help="only what is not used: " + ", ".join(runtime.STATES) + ", or a finding's code",
+    )
+    parser.add_argument("--limit", type=positive, metavar="N", help="most skills to list (all)")
+    parser.add_argument("--page", type=positive, default=1, metavar="N", help="which N of them (1)")
+    parser.add_argument(
+        "--findings", action="store_true", help="print every finding about roots and files"
+    )
+    parser.add_argument("--all", action="store_true", help="fold no findings")
+    add_common(parser)
+
+
+class _Choice:
+    """The skills that the filters leave."""
+
+    def __init__(self, house: Skillhouse, options: argparse.Namespace) -> None:
+        self._words = [word.casefold() for word in options.words]
+        self._scope: str | None = options.scope
+        self._roots = None if options.client is None else _roots_of(house, options.client)
+        known = [scope.name for scope in house.policy.profile.scopes]
+        if self._scope is not None and self._scope not in known:
+            raise UsageError(f"expected one of {', '.join(known)} after --scope")
+
+    def takes(self, name: str, text: str, scope: str, path: str) -> bool:
+        if self._scope is not None and scope != self._scope:
+            return False
+        if self._roots is not None and not path.startswith(self._roots):
+            return False
+        if not self._words:
+            return True
+        everything = f"{name}\n{text}\n{path}".casefold()
+        return all(word in everything for word in self._words)
+
+    def skills(self, skills: Iterable[Skill]) -> list[Skill]:
+        return [one for one in skills if self.takes(one.name, one.description, one.scope, one.file)]
+
+    def absent(self, found: Iterable[AbsentSkill]) -> list[AbsentSkill]:
+        return [one for one in found if self.takes(one.name, one.reason, one.scope, one.path)]
+
+    @property
+    def is_whole(self) -> bool:
+        return not self._words and self._scope is None and self._roots is None
+
+
+def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
+    """Return the real paths of a client's roots, each ending in a slash; ConfigError for none."""
+    places = house.config.places
+    profile = load_profile(client, places.profiles)
+    roots = discovery.default_roots(
+        start=places.start, home=places.home, environment=places.environment, profile=profile
+    )
+    return tuple(f"{root.path.resolve()}/" for root in roots if "\0" not in str(root.path))
+
+
+def _list(options: argparse.Namespace, terminal: Terminal) -> int:
+    house = house_of(options)
+    if options.findings and not options.json:
+        _print_findings(house, options, terminal)
+        return 0
+    choice = _Choice(house, options)
+    skills = _sorted(choice.skills(house.view().visible.skills), options.sort)
+    page, pages = _page(skills, options)
+    code = runtime.listed_code(house)
+    absent = choice.absent(runtime.absent_skills(house))
+    if options.json:
+        terminal.json(_value(house, page, absent, code, total=len(skills), options=options))
+        return 0
+    if options.problem is not None:
+        return _print_problems(house, absent, options, terminal)
+    _print_skills(house, page, options.sort, terminal)
+    if pages > 1:
+        terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
+    shown_code = [one for one in code if choice.takes(one.name, "", one.scope, str(one.directory))]
+    if shown_code:
+        terminal.heading("with tools of their own")
+        terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
+        terminal.line()
+    _print_absent(house, absent, terminal)
+    terminal.line(_summary(house, skills, choice))
+    if choice.is_whole:
+        for note in catalog_notes(catalog_report(house.view()), house.view()):
+            terminal.line(note)
+    _print_notes(house, code, terminal)
+    return 0
+
+
+def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill], int]:
+    if options.limit is None:
+        return skills, 1
+    pages = max(1, -(-len(skills) // options.limit))
+    start = (min(options.page, pages) - 1) * options.limit
+    return skills[start : start + options.limit], pages
+
+
+def _sorted(skills: list[Skill], order: str) -> list[Skill]:
+    if order == "name":
+        return sorted(skills, key=lambda skill: (skill.name, skill.id))
+    return sorted(skills, key=lambda skill: skill.file) if order == "path" else skills
+
+
+def _print_skills(
+    house: Skillhouse, skills: Sequence[Skill], order: str, terminal: Terminal
+) -> None:
+    if order != "scope":
+        label = (lambda s: f"{s.name}  {s.scope}") if order == "name" else (lambda s: s.file)
+        _print_rows([(label(skill), skill) for skill in skills], terminal)
+        return
+    for (scope, root), group in groupby(skills, key=lambda skill: (skill.scope, skill.root)):
+        terminal.heading(cut(_heading(house, scope, root), terminal.width))
+        _print_rows([(skill.name, skill) for skill in group], terminal)
+
+
+def _heading(house: Skillhouse, scope: str, root: str) -> str:
+    if scope == "builtin":
+        return scope
+    places = house.config.places
+    clients = clients_of(Path(root))
+    read_by = f" (also read by {', '.join(clients)})" if clients else ""
+    return f"{scope}  {shown(short_path(root, places.start, places.home))}{read_by}"
+
+
+def _print_rows(rows: list[tuple[str, Skill]], terminal: Terminal) -> None:
+    terminal.rows([(shown(label), one_line(skill.description)) for label, skill in rows])
+    terminal.line()
+
+
+def _print_absent(house: Skillhouse, absent: Sequence[AbsentSkill], terminal: Terminal) -> None:
+    """Print what is not used below the skills that are, by state; of many the first ones."""
+    for state, title in runtime.STATES.items():
+        found = [one for one in absent if one.state == state]
+        if not found or state == "untrusted":
+            continue
+        terminal.heading(f"{title}: {len(found)}")
+        for one in found[:ROWS_MAX]:
+            _print_one(house, one, terminal)
+        if len(found) > ROWS_MAX:
+            more = len(found) - ROWS_MAX
+            terminal.line(f"  and {more} more: `skillhouse list --problem {state}`")
+        terminal.line()
+
+
+def _print_one(house: Skillhouse, one: AbsentSkill, terminal: Terminal) -> None:
+    places = house.config.places
+    where = short_path(one.path, places.start, places.home)
+    where += f":{one.line}" if one.line else ""
+    name = one.id if one.state in ("shadowed", "disabled", "denied") else one.name
+    terminal.line(f"  {terminal.style(shown(name), 'bold')}  {shown(where)}".rstrip())
+    terminal.indented(one_line(one.text), 4)
+
+
+def _print_problems(
+    house: Skillhouse,
+    absent: Sequence[AbsentSkill],
+    options: argparse.Namespace,
+    terminal: Terminal,
+) -> int:
+    """Print what is not used, or the findings of one code; 1 when there is something."""
+    kind = options.problem
+    if kind == ANY or kind in runtime.STATES:
+        chosen = [one for one in absent if kind in (ANY, one.state)]
+        for state, title in runtime.STATES.items():
+            found = [one for one in chosen if one.state == state]
+            if found:
+                terminal.heading(f"{title}: {len(found)}")
+                for one in found:
+                    _print_one(house, one, terminal)
+                terminal.line()
+        terminal.note(counted(len(chosen), "problem"))
+        return 1 if chosen else 0
+    findings = [diagnostic for diagnostic in _findings(house) if diagnostic.code == kind]
+    for diagnostic in findings:
+        terminal.line(finding_line(diagnostic, terminal))
+    terminal.note(counted(len(findings), "finding"))
+    return 1 if findings else 0
+
+
+def _findings(house: Skillhouse) -> list[Diagnostic]:
+    """Return everything that was found: about files, code, and skills inside others."""
+    index = house.index
+    code = [found for facts in runtime.listed_code(house) for found in facts.problems]
+    every = (*index.skills, *index.shadowed)
+    inside = discovery.skills_below(
+        every,
+        known={skill.file for skill in every},
+        skipped=house.policy.profile.skipped_directories,
+    )
+    return [*index.diagnostics, *code, *inside]
+
+
+def _print_findings(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> None:
+    every = _findings(house)
+    lines = folded_lines(every, lambda found: finding_line(found, terminal), everything=options.all)
+    for line in lines:
+        terminal.line(line)
+    terminal.note(f"{counted(len(every), 'finding')}: {counts(every)}")
+
+
+def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str:
+    index, view = house.index, house.view()
+    parts = [counted(len(skills), "skill")]
+    if not choice.is_whole:
+        parts[0] += f" of {len(view.visible)}"
+    if view.hidden:
+        parts.append(f"{len(view.hidden)} denied by rules")
+    if view.for_people:
+        parts.append(f"{len(view.for_people)} for people alone")
+    disabled = len(index.skills) - len(view.visible) - len(view.hidden) - len(view.for_people)
+    if disabled:
+        parts.append(f"{disabled} disabled")
+    if index.shadowed:
+        parts.append(f"{len(index.shadowed)} shadowed")
+    return ", ".join(parts)
+
+
+def _print_notes(house: Skillhouse, code: Sequence[runtime.CodeFacts], terminal: Terminal) -> None:
+    untrusted = [found for found in house.index.diagnostics if found.code == "project-untrusted"]
+    for found in untrusted:
+        terminal.note(f"{shown(str(found.path))}: {found.message}")
+    problems = sum(len(facts.problems) for facts in code)
+    others = len(house.index.diagnostics) - len(untrusted) + problems
+    if others:
+        terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
+
+
+def _value(
+    house: Skillhouse,
+    page: Sequence[Skill],
+    absent: Sequence[AbsentSkill],
+    code: Sequence[runtime.CodeFacts],
+    *,
+    total: int,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    view = house.view()
+    value = index_value(house.index)
+    if options.findings:
+        value["diagnostics"] = diagnostic_values(_findings(house))
+    wanted = options.problem
+    value["skills"] = [
+        {**skill_value(skill), "root": skill.root, "clients": list(clients_of(Path(skill.root)))}
+        for skill in page
+    ]
+    return {
+        **value,
+        "total": total,
+        "hidden": [skill_value(skill) for skill in view.hidden],
+        "absent": [asdict(one) for one in absent if wanted in (None, ANY, one.state, one.code)],
+        "left_out": [left._asdict() for left in house.index.left_out],
+        "catalog": catalog_report(view),
+        "code": [facts_value(facts) for facts in code],
+    }
+
+
+VERBS = {"list": Verb(_EXAMPLES, _configure, _list)}
