@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from skillhouse.cells.rpc_http import RpcServer as RpcServer
     from skillhouse.cells.rpc_http import check_token as check_token
     from skillhouse.cells.rpc_http import is_loopback as is_loopback
+    from skillhouse.cells.served_call import ServedCall as ServedCall
     from skillhouse.cells.service import DirectorySource as DirectorySource
     from skillhouse.cells.service import RemoteExecutor as RemoteExecutor
     from skillhouse.cells.service import RemoteHost as RemoteHost
-    from skillhouse.cells.service import ServedCall as ServedCall
     from skillhouse.cells.service import ServedTool as ServedTool
     from skillhouse.cells.service import SkillSource as SkillSource
     from skillhouse.cells.service import core_methods as core_methods

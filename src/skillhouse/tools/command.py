@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ from skillhouse.tools.command_output import (
     checked_binding,
     network_of,
     output_of,
+    tested,
     titled,
     with_changes,
 )
@@ -215,7 +217,9 @@ class ExecTool(Tool):
             way = self._way_out(session, command_line) if network else nullcontext()
             try:
                 launcher = checked_binding(
-                    await self._launcher(), {*(sealed or {}), *scripts}, is_said=NOT_BOUND in facts
+                    await tested(self._launcher),
+                    {*(sealed or {}), *scripts},
+                    is_said=NOT_BOUND in facts,
                 )
                 async with way as socket:
                     reaching = replace(
@@ -263,6 +267,7 @@ class ExecTool(Tool):
         return Plan(
             needs=(*work.needs, *session.active_remote_requests.values()),
             run=run,
+            check_feasible=partial(tested, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
             changes_workspace=may_change(verdict.structure),
