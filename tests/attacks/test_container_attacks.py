@@ -32,7 +32,8 @@ STATEMENTS = (
     "os.listdir('/skills')",
     "os.listdir('/packages')",
     "os.listdir('/')",
-    "open('/tmp/left', 'w').write('x')",
+    # Not by `open`, which finds the call's own directory where /tmp is refused.
+    "os.close(posix.open('/tmp/left', posix.O_CREAT | posix.O_WRONLY))",
     "os.fork() or os._exit(0)",
     "os.kill(1, 0)",
     "os.kill(-1, 0)",
@@ -45,7 +46,7 @@ STATEMENTS = (
 """What each may reach of the executor, the core, the host's network and other skills."""
 
 ATTEMPTS = """
-import os, resource, socket
+import os, posix, resource, socket
 
 def attempt(statement):
     try:

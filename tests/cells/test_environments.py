@@ -9,6 +9,7 @@ import select
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from skillhouse.cells.environment_store import YOUNG_SECONDS, EnvironmentStore
 from skillhouse.cells.environments import (
     Environment,
     EnvironmentRules,
-    Ran,
+    check_installable,
     prepare,
-    run_tool,
 )
+from skillhouse.cells.installers import Ran, run_tool
 from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
 from tests.cells.packages import npm_lock, npm_package, npm_registry, source_package, wheel
@@ -160,9 +161,9 @@ def test_locked_wheels_are_installed_once_and_read_only(tmp_path: Path) -> None:
     assert calls.programs == []
 
 
-def test_a_uv_lock_is_read_without_looking_anything_up(tmp_path: Path) -> None:
-    sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
-    skill = tmp_path / "skill"
+def uv_skill(tmp_path: Path, sha: str, *, name: str = "skill") -> Path:
+    """Write a skill with a uv.lock whose addresses nobody asks."""
+    skill = tmp_path / name
     skill.mkdir()
     (skill / "pyproject.toml").write_text(
         '[project]\nname = "s"\nversion = "1"\nrequires-python = ">=3.11"\n'
@@ -180,8 +181,87 @@ def test_a_uv_lock_is_read_without_looking_anything_up(tmp_path: Path) -> None:
         "[package.metadata]\n"
         'requires-dist = [{ name = "greet", specifier = "==1.0" }]\n'
     )
+    return skill
+
+
+def test_a_uv_lock_is_read_without_looking_anything_up(tmp_path: Path) -> None:
+    sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
+    skill = uv_skill(tmp_path, sha)
     found = environment_of(PYTHON, skill, tmp_path, rules_for(tmp_path))
     assert said("import greet; print(greet.word)", found.path) == "hello"
+
+
+def test_an_installed_uv_lock_needs_no_uv_and_no_pip(tmp_path: Path) -> None:
+    sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
+    skill = uv_skill(tmp_path, sha)
+    first = environment_of(PYTHON, skill, tmp_path, rules_for(tmp_path))
+    without = EnvironmentRules(variables={"PATH": str(tmp_path)})
+    calls = Counted(works=False)
+
+    async def again() -> Environment | None:
+        cache = tmp_path / "cache"
+        await check_installable(PYTHON, skill, cache, run=calls, rules=without)
+        return await prepare(PYTHON, skill, cache, run=calls, rules=without)
+
+    assert anyio.run(again) == first
+    # Also where the note about this lock is gone, and it is read again.
+    shutil.rmtree(tmp_path / "cache/known")
+    assert anyio.run(again) == first
+    assert calls.programs == []
+
+
+def test_a_note_about_a_lock_counts_as_long_as_its_environment_is_there(tmp_path: Path) -> None:
+    sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
+    skill = uv_skill(tmp_path, sha)
+    rules = rules_for(tmp_path)
+    first = environment_of(PYTHON, skill, tmp_path, rules)
+    [note] = (tmp_path / "cache/known").iterdir()
+    store = EnvironmentStore(tmp_path / "cache", clock=lambda: time.time() + 2 * YOUNG_SECONDS)
+    assert store.collect(0) == (first.digest.removeprefix("sha256:"),)
+    assert environment_of(PYTHON, skill, tmp_path, rules) == first
+    # One that was changed names nothing.
+    note.write_text("../../elsewhere")
+    assert environment_of(PYTHON, skill, tmp_path, rules) == first
+    assert note.read_text() == first.digest.removeprefix("sha256:")
+    other = uv_skill(tmp_path, "0" * 64, name="other")
+    assert refused_code(PYTHON, other, tmp_path, rules) == "dependencies-install"
+
+
+def refused_code(
+    manifest: SkillManifest, skill: Path, tmp_path: Path, rules: EnvironmentRules
+) -> str:
+    with pytest.raises(SandboxError) as caught:
+        prepared(manifest, skill, tmp_path, rules)
+    return caught.value.code
+
+
+def test_what_cannot_be_installed_is_known_before_anything_is(tmp_path: Path) -> None:
+    sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
+    skill = uv_skill(tmp_path, sha)
+    nothing = EnvironmentRules(variables={"PATH": str(tmp_path)})
+
+    def code(manifest: SkillManifest, directory: Path, rules: EnvironmentRules) -> str:
+        calls = Counted(works=False)
+
+        async def check() -> None:
+            await check_installable(manifest, directory, tmp_path / "cache", run=calls, rules=rules)
+
+        try:
+            anyio.run(check)
+        except SandboxError as error:
+            return error.code
+        finally:
+            assert not (tmp_path / "cache").exists()
+        return ""
+
+    assert code(PYTHON, skill, rules_for(tmp_path)) == ""
+    assert code(PYTHON, skill, nothing) == "dependencies-tool"
+    (tmp_path / "empty").mkdir()
+    assert code(PYTHON, tmp_path / "empty", nothing) == "dependencies-unlocked"
+    node = npm_skill(tmp_path, "1.0.0", b"x", name="node")
+    assert code(JAVASCRIPT, node, nothing) == "dependencies-tool"
+    (skill / "uv.lock").write_text("version = 2\n")
+    assert code(PYTHON, skill, rules_for(tmp_path)) == "dependencies-lock"
 
 
 def test_a_package_of_other_bytes_than_locked_is_not_installed(tmp_path: Path) -> None:

@@ -135,6 +135,44 @@ def test_an_answer_that_is_none_is_refused(answer: Any) -> None:
     assert str(executed(answer)[0]) == "the executor answered something else"
 
 
+def checked(**methods: Any) -> tuple[str, list[Any]]:
+    """Return why an executor with these methods could not run a tool, and what it was told."""
+    told: list[Any] = []
+
+    def method(answer: Any) -> Any:
+        async def run(params: Any) -> Any:
+            told.append(params)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return run
+
+    async def scene() -> str:
+        served = {f"tool.{name}": method(answer) for name, answer in methods.items()}
+        async with RpcServer(served, token=TOKEN).listening("127.0.0.1", 0) as port:
+            given = settings(executor=f"http://127.0.0.1:{port}/rpc")
+            executor = ContainerExecutor(given, {"WORD": TOKEN})
+            try:
+                await executor.check(SPEC, "tool")
+            except RpcError as error:
+                return str(error)
+            finally:
+                await executor.close()
+        return ""
+
+    return anyio.run(scene), told
+
+
+def test_before_a_question_the_executor_is_asked_about_the_digest_alone() -> None:
+    why, told = checked(check={})
+    assert (why, told) == ("", [{"tool": "one:tool", "context": {"digest": "skilltree1:x"}}])
+    refusal = RpcError(-32_005, "the skill `one` is not as it is in the core")
+    assert checked(check=refusal)[0] == f"nothing was run: {refusal}"
+    # One that others wrote has no such method.
+    assert checked(execute={}) == ("", [])
+
+
 def test_where_nobody_is_nothing_was_run() -> None:
     async def scene() -> None:
         executor = ContainerExecutor(settings(), {"WORD": TOKEN})

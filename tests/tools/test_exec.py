@@ -17,7 +17,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.sandbox import SandboxLevel, detect
+from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import launcher_at
 from tests.tools.houses import Person, house_at
@@ -377,3 +377,12 @@ def test_network_is_for_a_line_only_when_each_of_its_commands_has_it(tmp_path: P
         for line, recorded in (("echo a; echo b", "proxy"), ("echo a | cat", "none")):
             house.call_sync("exec", {"command": line})
             assert newest_detail(house)["network"] == recorded
+
+
+def test_where_no_command_can_run_nobody_is_asked(tmp_path: Path) -> None:
+    person = Person([Answer.ONCE])
+    with house_at(tmp_path, person=person) as house:
+        nothing = SandboxStatus(level=SandboxLevel.NONE, reasons=("no way here",))
+        house.services.sandbox.adopt(nothing)
+        result = house.call_sync("exec", {"command": "mkdir made"})
+    assert (result.status, "no way here" in result.content, person.asked) == ("error", True, [])

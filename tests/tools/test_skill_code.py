@@ -13,9 +13,10 @@ import pytest
 from skillhouse.approval import Answer, ApprovalError
 from skillhouse.cells.language_cells import CPU_SLACK_SECONDS
 from skillhouse.floor import tree_digest
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
 from skillhouse.runtime.config import SignerSettings
-from skillhouse.sandbox import SandboxStatus
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
+from skillhouse.sandbox.status import CELL_STARTS, ProbeResult
 from skillhouse.tools import Progress, SkillCodeTool
 from tests.cells.lab import until
 from tests.net.servers import ok, serving
@@ -29,6 +30,7 @@ from tests.runtime.coded import (
     tool,
     write_code,
 )
+from tests.runtime.places import make_places
 from tests.sandbox.places import own, running
 from tests.signer.places import PASSWORD
 from tests.tools.houses import Person
@@ -189,13 +191,79 @@ def test_a_read_runs_and_a_write_is_asked_about_where_the_person_is(
 
 
 @pytest.mark.req("S002-97")
-def test_a_question_that_nobody_answers_runs_nothing(tmp_path: Path) -> None:
-    write_code(tmp_path / "skills/one", DONE, tool(level="write"))
-    house = coded_house(tmp_path, tmp_path / "skills")
-    assert called(house, "one:tool").status == "pending"
-    # Nothing was started, not even the sandbox's test.
-    assert house.services.sandbox.tested is None
+def test_a_question_that_nobody_answers_runs_nothing(status: SandboxStatus, tmp_path: Path) -> None:
+    ran = tmp_path / "skills/one/ran"
+    write_code(tmp_path / "skills/one", f"open({str(ran)!r}, 'w')\n{DONE}", tool(level="write"))
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+
+    async def scene(house: Skillhouse) -> tuple[str, bool]:
+        result = await house.call("one:tool", {})
+        background = house.services.skill_code.background
+        return result.status, background is not None and background.is_busy
+
+    # It was looked at whether the code can run here; no cell was started.
+    assert played(house, scene) == ("pending", False)
     assert [entry.record.kind for entry in recorded(house)] == ["refusal"]
+
+
+NO_SANDBOX = SandboxStatus(level=SandboxLevel.NONE, reasons=("no way here",))
+NO_PYTHON = SandboxStatus(
+    level=SandboxLevel.LANDLOCK,
+    probes=(ProbeResult(name=f"python{CELL_STARTS}", passed=False, detail="no interpreter"),),
+)
+
+
+@pytest.mark.parametrize("level", ["write", "sign"])
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(NO_SANDBOX, "no way here"), (NO_PYTHON, "its cell failed the self-test: no interpreter")],
+    ids=["no sandbox", "no cell"],
+)
+def test_code_that_cannot_run_here_is_refused_before_anybody_is_asked(
+    status: SandboxStatus, text: str, level: str, tmp_path: Path
+) -> None:
+    write_code(tmp_path / "skills/one", DONE, tool(level=level))
+    person = Person([Answer.ONCE])
+    house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+    result = called(house, "one:tool")
+    assert (result.status, result.approval_id, text in result.content) == ("error", None, True)
+    assert person.asked == []
+    assert [entry.record.kind for entry in recorded(house)] == ["refusal"]
+
+
+LOCKS = {
+    "another format": ("uv.lock", "version = 2\n", "in version 1 of its format"),
+    "no project": ("uv.lock", "version = 1\n", "run `uv lock`"),
+    "no digest": ("requirements.txt", "greet==1.0\n", "an exact version with its hash"),
+}
+
+
+@pytest.mark.parametrize("case", LOCKS)
+def test_a_lock_that_cannot_be_installed_is_refused_before_anybody_is_asked(
+    case: str, status: SandboxStatus, tmp_path: Path
+) -> None:
+    file, text, part = LOCKS[case]
+    skill = write_code(tmp_path / "skills/one", DONE, tool(level="write"))
+    (skill / file).write_text(text)
+    person = Person([Answer.ONCE])
+    house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+    result = called(house, "one:tool")
+    assert (result.status, part in result.content) == ("error", True), result.content
+    assert person.asked == []
+
+
+def test_an_executor_that_is_not_there_is_seen_before_anybody_is_asked(tmp_path: Path) -> None:
+    write_code(tmp_path / "skills/one", DONE, tool(level="write"))
+    # A port of this machine at which nobody listens.
+    settings = SkillCodeSettings(
+        enabled=True, executor="http://127.0.0.1:9/rpc", executor_token="env:TOKEN"
+    )
+    person = Person([Answer.ONCE])
+    config = configured(make_places(tmp_path, {"TOKEN": "t" * 32}))
+    house = Skillhouse(config, roots=[tmp_path / "skills"], skill_code=settings, channel=person)
+    result = called(house, "one:tool")
+    assert "nothing was run: no server answers at 127.0.0.1" in result.content
+    assert (result.status, person.asked) == ("error", [])
 
 
 @pytest.mark.slow

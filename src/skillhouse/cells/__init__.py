@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from skillhouse.cells.environments import Compile as Compile
     from skillhouse.cells.environments import Environment as Environment
     from skillhouse.cells.environments import EnvironmentRules as EnvironmentRules
-    from skillhouse.cells.environments import installer_variables as installer_variables
+    from skillhouse.cells.environments import check_installable as check_installable
     from skillhouse.cells.environments import prepare as prepare
     from skillhouse.cells.executor import Executor as Executor
     from skillhouse.cells.first_use import needed_test as needed_test
     from skillhouse.cells.frames import CodeFrame as CodeFrame
     from skillhouse.cells.frames import own_frames as own_frames
     from skillhouse.cells.in_process import InProcessRunner as InProcessRunner
+    from skillhouse.cells.installers import installer_variables as installer_variables
     from skillhouse.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.cells.rpc import Method as Method
     from skillhouse.cells.rpc import RpcError as RpcError
@@ -37,14 +38,16 @@ if TYPE_CHECKING:
     from skillhouse.cells.rpc_http import RpcServer as RpcServer
     from skillhouse.cells.rpc_http import check_token as check_token
     from skillhouse.cells.rpc_http import is_loopback as is_loopback
+    from skillhouse.cells.served_call import ServedCall as ServedCall
     from skillhouse.cells.service import DirectorySource as DirectorySource
     from skillhouse.cells.service import RemoteExecutor as RemoteExecutor
     from skillhouse.cells.service import RemoteHost as RemoteHost
-    from skillhouse.cells.service import ServedCall as ServedCall
     from skillhouse.cells.service import ServedTool as ServedTool
     from skillhouse.cells.service import SkillSource as SkillSource
     from skillhouse.cells.service import core_methods as core_methods
     from skillhouse.cells.service import executor_methods as executor_methods
+    from skillhouse.cells.uv_lock import LockRules as LockRules
+    from skillhouse.cells.uv_lock import uv_requirements as uv_requirements
 else:
     from skillhouse.lazy_exports import lazy_exports
 

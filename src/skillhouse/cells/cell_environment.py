@@ -25,6 +25,8 @@ from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")
+NODE_OWN_TMP = Path(__file__).with_name("own_tmp.cjs")
+"""What gives a call its own /tmp where nothing can be mounted."""
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"

@@ -28,6 +28,7 @@ from skillhouse.cells.cell_environment import (
     IDLE_WATCH_SECONDS,
     NODE_CELL,
     NODE_FLAGS,
+    NODE_OWN_TMP,
     PYTHON_CELL,
     SCRIPT_PLACE,
     CellEnvironment,
@@ -312,11 +313,11 @@ class ContainerCell(CellProcess):
             settings |= {"script": str(PYTHON_CELL), "scratch": scratch.__file__}
             return json.dumps({**settings, "readable": readable})
         # Otherwise Node would resolve the links, and search other directories for packages.
-        flags = ("--preserve-symlinks", "--preserve-symlinks-main")
+        flags = ("--preserve-symlinks", "--preserve-symlinks-main", "--require", str(NODE_OWN_TMP))
         entry = f"{skill}/{self._spec.entry}"
         spare = ("spare",) if self._is_spare else ()
         argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *spare)
-        readable += [str(self._base / "view"), str(NODE_CELL)]
+        readable += [str(self._base / "view"), str(NODE_CELL), str(NODE_OWN_TMP)]
         filters = {"seccomp": environment.call_filter.hex()}
         return json.dumps({**settings, **filters, "readable": readable, "argv": argv})
 

@@ -2,7 +2,8 @@
 
 Run as a script by `python -I -S`, with the standard library only: `confine.py SETTINGS`,
 a JSON object. Landlock (files, TCP, signals), two system call filters and limits confine the code:
-one process, no socket, its own directory to write, which scratch.py removes.
+one process, no socket, its own directory to write, which scratch.py removes and own_tmp.py shows
+as /tmp.
 """
 
 from __future__ import annotations
@@ -140,6 +141,8 @@ def loaded(name: str, path: str) -> Any:
 def serve_python(settings: Any) -> None:
     cell = loaded("cell_python", settings["script"])
     scratch = loaded("scratch", settings["scratch"])
+    own_tmp = loaded("own_tmp", f"{os.path.dirname(settings['script'])}/own_tmp.py")
+    own_tmp.install()
     base = settings["place"]
     alone = bytes.fromhex(settings["alone"])
     readable = settings["readable"]
@@ -163,6 +166,7 @@ def serve_python(settings: Any) -> None:
             restrict(readable, [place, "/dev/null"])
             load_own_filter(alone)
             super().confine(order, link, output)
+            own_tmp.place = place
 
         def end(self, descriptor: int) -> None:
             # The cell's end removes the rest, and no other call sees it.

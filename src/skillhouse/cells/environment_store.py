@@ -4,6 +4,7 @@
 CACHE/<key>/packages/   what was installed; no link, nothing that can be written
 CACHE/<key>/size        its bytes
 CACHE/<key>/used        its time is that of the last use
+CACHE/known/<source>    the key of what was installed for a lock file, which need not be read again
 CACHE/locks/<key>       held exclusively to install or remove, shared to use
 CACHE/staging-<key>-*   an installation in progress, or the rest of a crashed one
 ```
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import stat
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,7 @@ YOUNG_SECONDS = 60.0
 
 _READ_ONLY = 0o555
 _LOCKS = "locks"
+_KNOWN = "known"
 _PACKAGES = "packages"
 _STAGING = "staging-"
 
@@ -55,6 +58,25 @@ class EnvironmentStore:
         except FileNotFoundError:
             return None
         return self.cache / key / _PACKAGES
+
+    def known(self, source: str) -> str:
+        """Return the key that was noted for a source; "" without any."""
+        try:
+            key = (self.cache / _KNOWN / source).read_text(encoding="ascii", errors="replace")
+        except FileNotFoundError:
+            return ""
+        return key if re.fullmatch("[0-9a-f]{64}", key) else ""
+
+    def note(self, source: str, key: str) -> None:
+        """Note which environment a source came to."""
+        known = self.cache / _KNOWN
+        make_private(known)
+        place = known / f"{source}-{secrets.token_hex(8)}"
+        place.write_text(key, encoding="ascii")
+        # A reader sees all of it or nothing. `collect` of another process may have dropped it: then
+        # the source is read once more.
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(known / source)
 
     @contextlib.asynccontextmanager
     async def alone(self, key: str, *, seconds: float) -> AsyncIterator[None]:
@@ -118,10 +140,11 @@ class EnvironmentStore:
         for entry in os.scandir(self.cache):
             if entry.name.startswith(_STAGING):
                 self._sweep(entry.name)
-            elif entry.name != _LOCKS:
+            elif entry.name not in (_LOCKS, _KNOWN):
                 with contextlib.suppress(OSError, ValueError):
                     used = os.stat(f"{entry.path}/used").st_mtime
                     kept.append((used, entry.name, int(Path(entry.path, "size").read_text())))
+        self._forget({key for _, key, _ in kept})
         total = sum(size for _, _, size in kept)
         removed: list[str] = []
         for used, key, size in sorted(kept):
@@ -131,6 +154,13 @@ class EnvironmentStore:
                 removed.append(key)
                 total -= size
         return tuple(removed)
+
+    def _forget(self, keys: Collection[str]) -> None:
+        """Drop the notes of environments that are gone, and what a crash left of one."""
+        known = self.cache / _KNOWN
+        for name in os.listdir(known) if known.is_dir() else ():
+            if "-" in name or self.known(name) not in keys:
+                (known / name).unlink(missing_ok=True)
 
     def _remove_unused(self, key: str) -> bool:
         with self._lock_file(key) as handle:

@@ -10,21 +10,18 @@ import contextlib
 import os
 import platform
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-import anyio
-import anyio.abc
 import anyio.to_thread
 
+from skillhouse import cells
 from skillhouse.cells.bytecode import remove_bytecode
 from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
+from skillhouse.cells.installers import RunTool, run_tool
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import Python, default_python
@@ -36,91 +33,19 @@ ENVIRONMENT_BYTES = 512 * 1024 * 1024
 CACHE_BYTES = 4 * 1024 * 1024 * 1024
 """Size of all environments; beyond it the least recently used ones are removed."""
 
-OUTPUT_MAX = 65_536
-"""Bytes of an installer's output that are kept, the last ones: they say what went wrong."""
 SHOWN_MAX = 600
 """Characters of it that an error shows."""
 
 _LOCKS = {
     # By language: each lock, and the manifest that belongs to it.
-    "python": (("uv.lock", "pyproject.toml"), ("requirements.txt", "")),
+    "python": (("uv.lock", ""), ("requirements.txt", "")),
     "javascript": (("package-lock.json", "package.json"),),
 }
-_PASSED = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
-_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
-_PREFIXES = ("uv_", "pip_", "npm_config_")
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    code: int
-    """Exit code; negative for a signal."""
-    output: str
-    """Both streams, the end of them."""
-
-
-class RunTool(Protocol):
-    async def __call__(
-        self, argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
-    ) -> Ran:
-        """Run `argv` with just these variables; nothing of it is left afterwards."""
-        ...
-
-
-def installer_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that installers need: paths, proxies and the operator's own settings.
-
-    >>> installer_variables({"PATH": "/bin", "ALCHEMY_API_KEY": "x", "UV_INDEX_URL": "https://u"})
-    {'PATH': '/bin', 'UV_INDEX_URL': 'https://u'}
-    """
-    return {
-        name: value
-        for name, value in variables.items()
-        if name in _PASSED or name.lower() in _PROXIES or name.lower().startswith(_PREFIXES)
-    }
-
-
-async def run_tool(
-    argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
-) -> Ran:
-    """See `RunTool`. The installer runs on the host: it needs the network and the cache."""
-    output = bytearray()
-    try:
-        process = await anyio.open_process(
-            argv,
-            cwd=cwd,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:
-        message = f"cannot start `{argv[0]}`: {error.strerror}"
-        raise SandboxError("dependencies-tool", message) from error
-    try:
-        with anyio.move_on_after(seconds) as limit:
-            if process.stdout is not None:
-                async for chunk in process.stdout:
-                    output += chunk
-                    del output[:-OUTPUT_MAX]
-            await process.wait()
-    finally:
-        # Whatever is left of the installer's session.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.CancelScope(shield=True):
-            await process.wait()
-            await process.aclose()
-    if limit.cancelled_caught:
-        raise SandboxError("dependencies-time", f"installing took longer than {seconds:g} s")
-    code = -1 if process.returncode is None else process.returncode
-    return Ran(code, output.decode("utf-8", "replace"))
 
 
 class Compile(Protocol):
     async def __call__(self, installed: Path, python: Python, *, max_bytes: int) -> object:
         """Add bytecode to installed packages, outside of this process (`bytecode.py`)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +110,62 @@ async def prepare(
         SandboxError: there is no usable lock, or installing failed; the cache is as before.
     """
     rules = rules or EnvironmentRules()
+    store = EnvironmentStore(cache)
+    wanted = await anyio.to_thread.run_sync(lambda: _wanted(manifest, directory, store, rules))
+    if wanted is None:
+        return None
+    key, path = wanted.key, wanted.path
+    if path is None:
+        async with store.alone(key, seconds=rules.seconds):
+            # Whoever held the lock before may have installed the very same.
+            path = store.packages(key) or await _install(
+                manifest, store, wanted, run, rules, compiled
+            )
+        await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
+    if wanted.source:
+        store.note(wanted.source, key)
+    return Environment(path, Digest(f"sha256:{key}"))
+
+
+async def check_installable(
+    manifest: SkillManifest,
+    directory: Path,
+    cache: Path,
+    *,
+    run: RunTool = run_tool,
+    rules: EnvironmentRules | None = None,
+) -> None:
+    """Raise what `prepare` would before it starts to install, without installing.
+
+    What is installed already needs neither uv nor pip nor npm.
+    """
+    rules = rules or EnvironmentRules()
+    store = EnvironmentStore(cache)
+    wanted = await anyio.to_thread.run_sync(lambda: _wanted(manifest, directory, store, rules))
+    if wanted is None or wanted.path is not None:
+        return
+    if manifest.language == "javascript":
+        _npm(rules)
+    else:
+        await _python_installer(run, rules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    key: str
+    """Of the environment in the store."""
+    path: Path | None
+    """Where it is; None if it is not installed."""
+    files: Mapping[str, str]
+    """The cleaned locks to install; empty where it is known to be installed."""
+    source: str = ""
+    """Key of the uv.lock as it is, by which the environment is found without reading it again."""
+
+
+def _wanted(
+    manifest: SkillManifest, directory: Path, store: EnvironmentStore, rules: EnvironmentRules
+) -> _Wanted | None:
+    """Return the environment of a skill; None if it needs none."""
     if manifest.language == "javascript" and (directory / "node_modules").is_dir():
         return None
     texts = _lock_texts(manifest, directory)
@@ -192,26 +173,31 @@ async def prepare(
         if manifest.dependencies and rules.shared is None and rules.host is None:
             raise _unlocked(manifest)
         return None
-    files = await _cleaned(manifest, texts, cache, run, rules)
+    source = _source_key(manifest, texts, rules) if "uv.lock" in texts else ""
+    if source:
+        key = store.known(source)
+        path = store.packages(key) if key else None
+        if path is not None:
+            return _Wanted(key=key, path=path, files={})
+    files = _cleaned(manifest, texts, rules)
+    key = _key({"language": manifest.language, "files": files}, manifest, rules)
+    return _Wanted(key=key, path=store.packages(key), files=files, source=source)
+
+
+def _source_key(manifest: SkillManifest, texts: Mapping[str, str], rules: EnvironmentRules) -> str:
+    # Markers may ask for the kernel's release and version.
+    system = (*os.uname()[:1], *os.uname()[2:])
+    return _key({"texts": texts, "needs": manifest.dependencies, "system": system}, manifest, rules)
+
+
+def _key(about: Mapping[str, object], manifest: SkillManifest, rules: EnvironmentRules) -> str:
     about = {
-        "language": manifest.language,
-        "files": dict(sorted(files.items())),
+        **about,
         "platform": _platform(manifest, rules),
         "unhashed": rules.unhashed,
         "builds": rules.builds,
     }
-    environment_digest = digest(canonical_json(about))
-    key = environment_digest.removeprefix("sha256:")
-    store = EnvironmentStore(cache)
-    path = store.packages(key)
-    if path is None:
-        async with store.alone(key, seconds=rules.seconds):
-            # Whoever held the lock before may have installed the very same.
-            path = store.packages(key)
-            if path is None:
-                path = await _install(manifest, store, key, files, run, rules, compiled)
-        await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
-    return Environment(path, environment_digest)
+    return digest(canonical_json(about)).removeprefix("sha256:")
 
 
 def _lock_texts(manifest: SkillManifest, directory: Path) -> dict[str, str] | None:
@@ -247,43 +233,19 @@ def _unlocked(manifest: SkillManifest) -> SandboxError:
     return SandboxError("dependencies-unlocked", message)
 
 
-async def _cleaned(
-    manifest: SkillManifest,
-    texts: Mapping[str, str],
-    cache: Path,
-    run: RunTool,
-    rules: EnvironmentRules,
+def _cleaned(
+    manifest: SkillManifest, texts: Mapping[str, str], rules: EnvironmentRules
 ) -> dict[str, str]:
     if manifest.language == "javascript":
         package, lock = clean_npm(texts.get("package.json", "{}"), texts["package-lock.json"])
         return {"package.json": package, "package-lock.json": lock}
     text = texts.get("requirements.txt")
     if text is None:
-        text = await _exported(texts, cache, run, rules)
+        lock_rules = cells.LockRules(
+            python=rules.python or default_python(), builds=rules.builds, unhashed=rules.unhashed
+        )
+        text = cells.uv_requirements(texts["uv.lock"], lock_rules, wanted=manifest.dependencies)
     return {"requirements.txt": clean_requirements(text, unhashed=rules.unhashed)}
-
-
-async def _exported(
-    texts: Mapping[str, str], cache: Path, run: RunTool, rules: EnvironmentRules
-) -> str:
-    """Return a uv.lock as requirements; uv only reads the lock, without the network."""
-    uv = _find_tool("uv", rules.uv, rules)
-    if uv is None:
-        message = "uv.lock needs `uv`: install it, or add requirements.txt with hashes"
-        raise SandboxError("dependencies-tool", message)
-    argv = [
-        *(uv, "export", "--frozen", "--offline", "--no-config", "--no-python-downloads", "--quiet"),
-        *("--no-emit-project", "--no-dev", "--no-header", "--no-annotate"),
-        *("--format", "requirements.txt", "--output-file", "requirements.txt"),
-        *("--python", str((rules.python or default_python()).program)),
-    ]
-    store = EnvironmentStore(cache)
-    key = digest(canonical_json(dict(texts))).removeprefix("sha256:")
-    async with store.alone(key, seconds=rules.seconds):
-        with store.staging(key) as place:
-            _write(place, texts)
-            await _run(run, argv, rules, cwd=place, task="reading uv.lock")
-            return (place / "requirements.txt").read_text(encoding="utf-8")
 
 
 def _platform(manifest: SkillManifest, rules: EnvironmentRules) -> str:
@@ -297,15 +259,15 @@ def _platform(manifest: SkillManifest, rules: EnvironmentRules) -> str:
 async def _install(
     manifest: SkillManifest,
     store: EnvironmentStore,
-    key: str,
-    files: Mapping[str, str],
+    wanted: _Wanted,
     run: RunTool,
     rules: EnvironmentRules,
     compiled: Compile | None,
 ) -> Path:
     is_python = manifest.language == "python"
-    with store.staging(key) as place:
-        _write(place, files)
+    with store.staging(wanted.key) as place:
+        for name, text in wanted.files.items():
+            (place / name).write_text(text, encoding="utf-8")
         installed = place / ("site-packages" if is_python else "node_modules")
         argv = (
             await _python_argv(installed, place / "requirements.txt", run, rules)
@@ -322,13 +284,8 @@ async def _install(
                 python = rules.python or default_python()
                 await compiled(installed, python, max_bytes=rules.environment_bytes)
         return await anyio.to_thread.run_sync(
-            lambda: store.publish(installed, place, key, max_bytes=rules.environment_bytes)
+            lambda: store.publish(installed, place, wanted.key, max_bytes=rules.environment_bytes)
         )
-
-
-def _write(place: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        (place / name).write_text(text, encoding="utf-8")
 
 
 def _find_tool(name: str, given: Path | None, rules: EnvironmentRules) -> str | None:
@@ -340,41 +297,51 @@ def _find_tool(name: str, given: Path | None, rules: EnvironmentRules) -> str | 
 async def _python_argv(
     target: Path, file: Path, run: RunTool, rules: EnvironmentRules
 ) -> list[str]:
-    uv = _find_tool("uv", rules.uv, rules)
+    start, is_uv = await _python_installer(run, rules)
     python = str((rules.python or default_python()).program)
-    pip = [] if uv else await _pip(python, run, rules)
     # Copies: a hard link would share its permissions with the installer's own cache.
     by_uv = ("--no-progress", "--no-python-downloads", "--python", python, "--link-mode", "copy")
     by_pip = ("--no-input", "--no-compile", "--disable-pip-version-check")
     return [
-        *((uv, "pip") if uv else pip),
+        *start,
         *("install", "--quiet", "--target", str(target)),
-        *(by_uv if uv else (*by_pip, "--no-warn-script-location")),
+        *(by_uv if is_uv else (*by_pip, "--no-warn-script-location")),
         *(() if rules.unhashed else ("--no-deps", "--require-hashes")),
         *(() if rules.builds else ("--only-binary", ":all:")),
         *("--requirement", str(file)),
     ]
 
 
-async def _pip(python: str, run: RunTool, rules: EnvironmentRules) -> list[str]:
-    """Return the start of pip's command: that of the cell's interpreter, or ours working for it."""
+async def _python_installer(run: RunTool, rules: EnvironmentRules) -> tuple[list[str], bool]:
+    """Return the start of a command, and whether it is uv's.
+
+    Otherwise it is pip's: that of the cell's interpreter, or ours working for it.
+    """
+    uv = _find_tool("uv", rules.uv, rules)
+    if uv is not None:
+        return [uv, "pip"], True
+    python = str((rules.python or default_python()).program)
     for program, more in ((python, ()), (sys.executable, ("--python", python))):
         argv = [program, "-I", "-m", "pip"]
         ran = await run(
             [*argv, "--version"], cwd=Path("/"), variables=rules.variables, seconds=rules.seconds
         )
         if ran.code == 0:
-            return [*argv, *more]
+            return [*argv, *more], False
     message = f"packages for Python need `uv`, or pip for `{python}`: install one of them"
     raise SandboxError("dependencies-tool", message)
 
 
-def _npm_argv(rules: EnvironmentRules) -> list[str]:
+def _npm(rules: EnvironmentRules) -> str:
     npm = _find_tool("npm", rules.npm, rules)
     if npm is None:
         raise SandboxError("dependencies-tool", "package-lock.json needs `npm`: install it")
+    return npm
+
+
+def _npm_argv(rules: EnvironmentRules) -> list[str]:
     return [
-        *(npm, "ci", "--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"),
+        *(_npm(rules), "ci", "--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"),
         # Links to programs are of no use in a cell.
         *("--bin-links=false", "--install-links=false"),
         *("--update-notifier=false", "--loglevel=error"),

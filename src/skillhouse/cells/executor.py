@@ -145,6 +145,12 @@ class Executor:
             raise SandboxError("skill-failed", f"`{spec.skill}`: expected a list of names")
         return tuple(sorted(set(result.value)))
 
+    async def check(self, spec: CellSpec, tool: str) -> None:
+        """Raise "cell-untested" where no code of this language runs; nothing of the skill does."""
+        if (why := self._untested.get(spec.language)) is not None:
+            message = f"no {spec.language} code is run: its cell failed the self-test: {why}"
+            raise SandboxError("cell-untested", message)
+
     def admit(self, status: SandboxStatus) -> None:
         """Take the result of a later test, of a language that is needed for the first time.
 
@@ -193,9 +199,7 @@ class Executor:
     async def _call(
         self, spec: CellSpec, method: str, params: Mapping[str, Any], *, seconds: float, host: Any
     ) -> CellResult:
-        if (why := self._untested.get(spec.language)) is not None:
-            message = f"no {spec.language} code is run: its cell failed the self-test: {why}"
-            raise SandboxError("cell-untested", message)
+        await self.check(spec, "")
         for is_last in (False, True):
             async with self._cell(spec, is_call=method == EXECUTE) as cell:
                 # The cell may have died while this call waited. Nothing was sent to it yet, so

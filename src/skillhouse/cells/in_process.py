@@ -114,6 +114,10 @@ class InProcessRunner:
             return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)
         return CellResult(kind="ok", value=value, seconds=seconds)
 
+    async def check(self, spec: CellSpec, tool: str) -> None:
+        """Raise "not-trusted" for another tree than the operator named; nothing is imported."""
+        self._check_trusted(spec)
+
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         return tuple(sorted(map(str, self._tools(spec))))
 
@@ -124,11 +128,14 @@ class InProcessRunner:
     async def close(self) -> None:
         self._loaded.clear()
 
-    def _tools(self, spec: CellSpec) -> Any:
+    def _check_trusted(self, spec: CellSpec) -> None:
         is_named = spec.digest in self._trusted and tree_digest(spec.directory) == spec.digest
         if not is_named or spec.language != "python":
             message = f"expected a Python skill that the operator trusts as it is: `{spec.skill}`"
             raise SandboxError("not-trusted", message)
+
+    def _tools(self, spec: CellSpec) -> Any:
+        self._check_trusted(spec)
         if spec.digest not in self._loaded:
             self._loaded[spec.digest] = _load(spec)
         return self._loaded[spec.digest]

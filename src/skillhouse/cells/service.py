@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +24,7 @@ from skillhouse.cells.cell import (
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
 from skillhouse.cells.rpc_http import RpcClient
+from skillhouse.cells.served_call import ServedCall, read_context, read_execution
 from skillhouse.floor import Severity, TreeError, WireNameError, WireNames, tree_digest
 from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.sandbox.profile import SandboxError
@@ -65,24 +65,6 @@ class SkillSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedCall:
-    """What the core sends about a call besides the tool and its arguments."""
-
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    capability: str = ""
-    port: int = 0
-    """Port of the core for requests of the skill; 0 is the executor's own setting."""
-    digest: str = ""
-    """Of the skill's tree as the core evaluated it, no other is run; "" takes the present one."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """The declared variables that the operator gives to this skill, with their values."""
-    permissions: str = ""
-    """Calls share a cell only if this and the user are equal."""
-    packages: str = ""
-    """Key of its installed dependencies in the store that the core fills; "" for none."""
-
-
 class Host(HostCalls, Protocol):
     """`HostCalls` that have to be flushed at the end of the call."""
 
@@ -96,7 +78,7 @@ def executor_methods(
     *,
     packages: Path | None = None,
 ) -> Mapping[str, Method]:
-    """Return tool.execute, tool.list, skill.reload, skill.load and health (S002-16 to 19).
+    """Return the methods of the executor (S002-16 to 19); docs/reference/rpc.md lists them.
 
     Args:
         host: Makes the `Host` of a call.
@@ -115,10 +97,10 @@ def executor_methods(
         raise RpcError(INVALID_PARAMS, f"unknown {'skill' if is_skill else 'tool'} `{name[:80]}`")
 
     async def execute(params: Any) -> Any:
-        name, arguments, context = _execution(params)
+        name, arguments, context = read_execution(params)
         found = await find(name, context)
         host_calls = host(context)
-        try:
+        with _unavailable():
             done = await executor.execute(
                 cell_for(found, context, packages),
                 found.tool,
@@ -127,10 +109,18 @@ def executor_methods(
                 timeout=found.seconds,
                 host=host_calls,
             )
-        except SandboxError as error:
-            raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
         await host_calls.ended()
         return wrap_result(done.value) if done.kind == "ok" else wrap_failure(done)
+
+    async def check(params: Any) -> Any:
+        name, _, context = read_execution(params)
+        found = await find(name, context)
+        with _unavailable():
+            if context.digest not in ("", found.spec.digest):
+                message = f"the skill `{found.spec.skill}` is not as it is in the core"
+                raise SandboxError("skill-changed", message)
+            await executor.check(found.spec, found.tool)
+        return {}
 
     async def listed(params: Any) -> Any:
         return [one.info() for one in source.tools()]
@@ -146,23 +136,30 @@ def executor_methods(
     async def load(params: Any) -> Any:
         if not isinstance(params, dict) or not isinstance(params.get("skill"), str):
             raise RpcError(INVALID_PARAMS, "expected {skill, context}")
-        context = _context(params.get("context", {}))
+        context = read_context(params.get("context", {}))
         tool = await find(params["skill"], context, is_skill=True)
-        try:
+        with _unavailable():
             return list(await executor.tool_names(cell_for(tool, context, packages)))
-        except SandboxError as error:
-            raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
 
     async def health(params: Any) -> Any:
         return {"status": executor.health()["status"]}
 
     return {
         "tool.execute": execute,
+        "tool.check": check,
         "tool.list": listed,
         "skill.reload": reload,
         "skill.load": load,
         "health": health,
     }
+
+
+@contextlib.contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except SandboxError as error:
+        raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
 
 
 def cell_for(tool: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
@@ -186,33 +183,6 @@ def cell_for(tool: ServedTool, context: ServedCall, packages: Path | None) -> Ce
         permissions=f"{context.permissions} {' '.join(sorted(context.env))}",
         user=str(context.meta.get("userId", "")),
     )
-
-
-def _execution(params: Any) -> tuple[str, Mapping[str, Any], ServedCall]:
-    if not isinstance(params, dict) or params.keys() - {"tool", "args", "context"}:
-        raise RpcError(INVALID_PARAMS, "expected {tool, args, context}")
-    tool, arguments = params.get("tool"), params.get("args", {})
-    if not isinstance(tool, str) or not isinstance(arguments, dict):
-        raise RpcError(INVALID_PARAMS, "expected {tool: text, args: object, context: object}")
-    return tool, arguments, _context(params.get("context", {}))
-
-
-def _context(given: Any) -> ServedCall:
-    known = {"meta": dict, "env": dict, "port": int}
-    texts = {"capability", "digest", "permissions", "packages"}
-    is_right = (
-        isinstance(given, dict)
-        and not given.keys() - known.keys() - texts
-        and all(isinstance(given.get(name, ""), str) for name in texts)
-        and all(type(given.get(name, kind())) is kind for name, kind in known.items())
-        and all(isinstance(value, str) for value in given.get("env", {}).values())
-        and 0 <= given.get("port", 0) < 65_536
-        and re.fullmatch("([0-9a-f]{64})?", given.get("packages", "")) is not None
-    )
-    if not is_right:
-        message = "expected as context {meta, capability, port, digest, env, permissions, packages}"
-        raise RpcError(INVALID_PARAMS, message)
-    return ServedCall(**given)
 
 
 def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:

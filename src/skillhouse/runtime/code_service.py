@@ -81,6 +81,10 @@ class SkillCode:
         """Whether a remote executor runs the code, from its own copy."""
         return bool(self._config.skill_code.executor)
 
+    @property
+    def _package_store(self) -> Path:
+        return (self._config.cache_directory or self._config.places.cache()) / "packages"
+
     @once
     def _here(self) -> cells.InProcessRunner:
         return cells.InProcessRunner(trusted=self._config.skill_code.in_process)
@@ -205,14 +209,21 @@ class SkillCode:
             self._executor.admit(status)
         return self._executor
 
+    async def check_packages(self, skill: toolbox.CodeSkill) -> None:
+        """Raise SandboxError where a skill's packages cannot be installed; nothing is installed."""
+        if skill.directory not in self._packages:
+            rules = self._rules(skill)
+            await cells.check_installable(
+                skill.manifest, skill.directory, self._package_store, rules=rules
+            )
+
     async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
         """Return a skill's packages, installed at its first call; SandboxError if they can't be."""
         if skill.directory not in self._packages:
-            cache = self._config.cache_directory or self._config.places.cache()
             found: cells.Environment | None = await cells.prepare(
                 skill.manifest,
                 skill.directory,
-                cache / "packages",
+                self._package_store,
                 rules=self._rules(skill),
                 compiled=self._compiled(),
             )

@@ -18,7 +18,7 @@ import anyio
 
 from skillhouse import cells
 from skillhouse.cells import TOOL_SECONDS, Capabilities, CellResult, RpcError
-from skillhouse.cells.rpc import UNAVAILABLE
+from skillhouse.cells.rpc import METHOD_NOT_FOUND, UNAVAILABLE
 from skillhouse.floor import ConfigError
 from skillhouse.runtime.config import callback_of
 from skillhouse.sandbox import SandboxError
@@ -78,6 +78,16 @@ class ContainerExecutor:
             said = f"{error}; the call may have had its effect, and is not repeated"
             return CellResult(kind="crashed", error=said, seconds=time.monotonic() - began)
         return _result(found, time.monotonic() - began)
+
+    async def check(self, spec: CellSpec, tool: str) -> None:
+        """Raise RpcError where the executor could not run this tool of this code."""
+        params = {"tool": f"{spec.skill}:{tool}", "context": {"digest": spec.digest}}
+        try:
+            await self._asked("tool.check", params)
+        except RpcError as error:
+            # An executor that others wrote need not have it: the design does not name it.
+            if error.code != METHOD_NOT_FOUND:
+                raise RpcError(error.code, f"nothing was run: {error}") from error
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         """Return what the skill's code exports; see `Executor.tool_names`.

@@ -203,6 +203,8 @@ class Plan:
     """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
     run_with_progress: Callable[[ReportProgress], Awaitable[Output]] | None = None
     """Does as `run` does and says how far it is."""
+    check_feasible: Callable[[], Awaitable[object]] | None = None
+    """Awaited before a person is asked; raises `RefusedError` where no approval makes it run."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
     inputs: Callable[[], CommandInputs] | None = None

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.approval import ScriptStore
@@ -59,6 +60,7 @@ from skillhouse.tools.command_output import (
     NOT_BOUND,
     checked_binding,
     output_of,
+    tested,
     titled,
     with_changes,
 )
@@ -221,7 +223,9 @@ class ExecTool(Tool):
             way = self._way_out(session, command_line, named) if network.is_open else nullcontext()
             try:
                 launcher = checked_binding(
-                    await self._launcher(), {*(sealed or {}), *scripts}, is_said=NOT_BOUND in facts
+                    await tested(self._launcher),
+                    {*(sealed or {}), *scripts},
+                    is_said=NOT_BOUND in facts,
                 )
                 async with way as socket:
                     reaching = replace(
@@ -268,6 +272,7 @@ class ExecTool(Tool):
         return Plan(
             needs=(*work.needs, *network.needs(), *session.active_remote_requests.values()),
             run=run,
+            check_feasible=partial(tested, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
             changes_workspace=may_change(verdict.structure),

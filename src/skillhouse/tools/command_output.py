@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from skillhouse.permission import command_resource
-from skillhouse.sandbox import OUTPUT_BYTES, Completed, Launcher, SandboxLevel
+from skillhouse.sandbox import (
+    OUTPUT_BYTES,
+    Completed,
+    Launcher,
+    SandboxError,
+    SandboxLevel,
+    SandboxUnavailableError,
+)
 from skillhouse.tools.call import Output, RefusedError
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
 
@@ -36,6 +43,14 @@ def titled(programs: Sequence[tuple[str, ...]]) -> str:
             return f"{' ; '.join(shown)} ; and {len(programs) - at} more commands"
         shown.append(text if len(text) <= TITLE_MAX else f"{text[:TITLE_MAX]}…")
     return " ; ".join(shown)
+
+
+async def tested(launcher: Callable[[], Awaitable[Launcher]]) -> Launcher:
+    """Return what runs commands, after its self-test; RefusedError where nothing can."""
+    try:
+        return await launcher()
+    except (SandboxError, SandboxUnavailableError) as error:
+        raise RefusedError(str(error)) from error
 
 
 def checked_binding(launcher: Launcher, sealed: Collection[str], *, is_said: bool) -> Launcher:

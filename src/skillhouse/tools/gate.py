@@ -52,7 +52,7 @@ from skillhouse.tools.result_files import ResultFiles
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.tool import Decide, Session, Tool
-from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, WorkspaceLockError
+from skillhouse.tools.workspace_lock import WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 
 
@@ -168,9 +168,8 @@ class Gate:
         if refusal is None and not state.intent:
             try:
                 refusal = await self._ready(tool, session, state)
-            except WorkspaceLockError as error:
-                status: Status = "error" if isinstance(error, WorkspaceBusyError) else "denied"
-                text, context = str(error), state.context
+            except (WorkspaceLockError, RefusedError) as error:
+                status, text, context = error.status, str(error), state.context
                 state.account.outcome = TierOutcome.WITHDRAWN
                 refusal = await in_thread(lambda: self._recorder.refuse(context, text, status))
         return refusal or await self._run(tool, session, state, span)
@@ -256,6 +255,9 @@ class Gate:
         begin."""
         lock = self._workspace if state.plan.changes_workspace else None
         if state.context.effect is Effect.ASK:
+            # Whoever answers should not have to hear afterwards that nothing could run.
+            if state.plan.check_feasible is not None:
+                await state.plan.check_feasible()
             return await self._asker.approved(tool, session, state, lock)
         if lock is not None:
             await state.holding.enter_async_context(

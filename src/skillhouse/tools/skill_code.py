@@ -45,6 +45,9 @@ ACTION = "skill_tool"
 DENIED_BY_GATE = -32_001
 """JSON-RPC code of what the gate refused to a skill (server error, implementation-defined)."""
 
+_NOT_RUN = (SandboxError, SandboxUnavailableError, RpcError, ConfigError)
+"""Why code was not run."""
+
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool for the skill; the call is decided, asked about and recorded by itself."""
 
@@ -112,6 +115,10 @@ class Runner(Protocol):
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]: ...
 
+    async def check(self, spec: CellSpec, tool: str) -> None:
+        """Raise SandboxError or RpcError where this code cannot run; nothing of it is run."""
+        ...
+
     async def reload(self, skill: str | None) -> None: ...
 
     async def close(self) -> None: ...
@@ -124,6 +131,10 @@ class Workshop(Protocol):
 
     async def look_at_exports(self, skill: CodeSkill, spec: CellSpec) -> None:
         """See once for each digest which tools the code lacks; they are not offered any more."""
+        ...
+
+    async def check_packages(self, skill: CodeSkill) -> None:
+        """Raise SandboxError where a skill's dependencies cannot be installed; nothing is."""
         ...
 
     async def packages(self, skill: CodeSkill) -> Path | None:
@@ -197,6 +208,14 @@ class SkillCodeTool(Tool):
                 waits_for=waits_for,
             )
 
+        async def check_feasible() -> None:
+            try:
+                runner = await self._workshop.runner(digest, self.skill.manifest.language)
+                await self._workshop.check_packages(self.skill)
+                await runner.check(self._cell(digest, session), self._spec.name)
+            except _NOT_RUN as error:
+                raise RefusedError(f"`{self.full_name}`: {error}") from error
+
         facts = (
             ("skill", f"{self.skill.manifest.name} {self.skill.manifest.version}".strip()),
             ("directory", str(self.skill.directory)),
@@ -206,6 +225,7 @@ class SkillCodeTool(Tool):
             needs=(self._need(digest),),
             run=run,
             run_with_progress=run,
+            check_feasible=check_feasible,
             facts=facts,
             page=TRANSACTION_PAGE if self.level == "sign" else "",
             span_attributes={
@@ -232,6 +252,16 @@ class SkillCodeTool(Tool):
             may_last=level != "sign",
         )
 
+    def _cell(self, digest: str, session: Session, packages: Path | None = None) -> CellSpec:
+        return cell_of(
+            self.skill,
+            digest,
+            packages=packages,
+            agent=session.agent,
+            user=session.user,
+            python=self.python(),
+        )
+
     async def _result(
         self, digest: str, arguments: Mapping[str, Any], session: Session, host: _Host
     ) -> CellResult:
@@ -239,14 +269,7 @@ class SkillCodeTool(Tool):
         try:
             runner = await self._workshop.runner(digest, manifest.language)
             packages = await self._workshop.packages(self.skill)
-            spec = cell_of(
-                self.skill,
-                digest,
-                packages=packages,
-                agent=session.agent,
-                user=session.user,
-                python=self.python(),
-            )
+            spec = self._cell(digest, session, packages)
             meta: dict[str, Any] = {
                 "skillName": manifest.name,
                 "toolName": self._spec.name,
@@ -268,7 +291,7 @@ class SkillCodeTool(Tool):
             if result.kind == "error":
                 await self._workshop.look_at_exports(self.skill, spec)
             return result
-        except (SandboxError, SandboxUnavailableError, RpcError, ConfigError) as error:
+        except _NOT_RUN as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 

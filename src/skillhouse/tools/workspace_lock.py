@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import anyio
 
@@ -35,9 +36,14 @@ _held: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("held", d
 class WorkspaceLockError(Exception):
     """The lock of the workspace cannot be used; nothing was done."""
 
+    status: Literal["denied", "error"] = "denied"
+    """That of the call's result."""
+
 
 class WorkspaceBusyError(WorkspaceLockError):
     """Another call kept the workspace for too long; nothing was done."""
+
+    status = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
