@@ -55,9 +55,9 @@ _UNPACKING = frozenset({"tar", "bsdtar", "unzip", "7z", "7za", "cpio", "cargo", 
 """Programs that bring whole directories."""
 _READERS = frozenset(
     "ls dir vdir tree find fd fdfind grep egrep fgrep zgrep rg ag ack cat tac head tail wc du df "
-    "stat file readlink realpath basename dirname echo printf pwd test [ true false diff cmp comm sort "
-    "uniq cut paste join tr nl od xxd hexdump strings cksum md5sum sha1sum sha224sum sha256sum "
-    "sha384sum sha512sum b2sum sum less more bat jq column date seq which cd".split()
+    "stat file readlink realpath basename dirname echo printf pwd test [ true false diff cmp comm "
+    "sort uniq cut paste join tr nl od xxd hexdump strings cksum md5sum sha1sum sha224sum "
+    "sha256sum sha384sum sha512sum b2sum sum less more bat jq column date seq which cd".split()
 )
 """Programs that write no file but those that their words name."""
 _REPOSITORY_WORDS = frozenset({"clone", "init", "worktree", "submodule"})
