@@ -1,7 +1,8 @@
 // What runs in a cell for JavaScript skills: one process, for one call.
 //
 // Its arguments are the descriptor of the socket to the core, the skill's file, and "spare" where it
-// is started before there is a call; it loads nothing of the skill until then. Messages are JSON-RPC
+// is started before there is a call. It loads nothing of the skill until the core sends the call, or
+// the order to load the code of a skill with packages ahead and wait. Messages are JSON-RPC
 // 2.0, each after its length. The first one is waited for in a plain read, and a call that asks
 // nothing of the core answers by a plain write: the machinery for sockets takes some milliseconds to
 // load, and half of one at each event.
@@ -28,6 +29,8 @@ let wanted = 0;
 let number = 0;
 let token = '';
 let isDebugging = false;
+// The tools that were loaded before the call came, or the error.
+let ahead = null;
 
 class Refused extends Error {}
 
@@ -172,12 +175,26 @@ async function load(file) {
   return tools;
 }
 
+const settled = (loading) => loading.then((tools) => ({ tools }), (error) => ({ error }));
+
+async function prepare(env) {
+  Object.assign(process.env, env);
+  const found = await settled(load(entry));
+  ahead = ahead || found;
+  const params = { modules: [], bytes: resident() };
+  write(framed({ jsonrpc: '2.0', method: 'cell.prepared', params }));
+}
+
 async function run(request, file) {
   const { params } = request;
   token = params.capability;
   isDebugging = Boolean(params.context.meta.debug);
-  Object.assign(process.env, params.context.env);
-  const tools = await load(file);
+  if (ahead === null) {
+    Object.assign(process.env, params.context.env);
+    ahead = await settled(load(file));
+  }
+  if ('error' in ahead) throw ahead.error;
+  const { tools } = ahead;
   if (request.method === 'tool.list') return Object.keys(tools).sort();
   if (!Object.hasOwn(tools, params.tool) || typeof tools[params.tool] !== 'function') {
     throw new Refused(`the skill exports no tool '${params.tool}'`);
@@ -291,6 +308,10 @@ function exactly(size) {
   return data;
 }
 
+function next() {
+  return JSON.parse(exactly(exactly(4).readUInt32BE(0)).toString('utf8'));
+}
+
 async function warm() {
   // What is done for the first time takes some milliseconds: a spare has them before its call.
   const file = `${process.env.HOME}/warm.js`;
@@ -301,6 +322,7 @@ async function warm() {
   const result = await run(JSON.parse(framed(request).toString('utf8', 4)), file);
   framed({ jsonrpc: '2.0', result, id: '' });
   fs.unlinkSync(file);
+  ahead = null;
   require('net');
 }
 
@@ -331,9 +353,18 @@ async function main() {
   os.cpus = processors;
   process.memoryUsage = Object.assign(memoryUsage, { rss: resident });
   if (process.argv[4] === 'spare') await warm();
-  const request = JSON.parse(exactly(exactly(4).readUInt32BE(0)).toString('utf8'));
-  process.on('unhandledRejection', (error) => answer(request.id, error));
-  process.on('uncaughtException', (error) => answer(request.id, error));
+  let request = next();
+  let failed = (error) => {
+    ahead = { error };
+  };
+  process.on('unhandledRejection', (error) => failed(error));
+  process.on('uncaughtException', (error) => failed(error));
+  if (request.method === 'cell.prepare') {
+    await prepare(request.params.env);
+    request = next();
+  }
+  const { id } = request;
+  failed = (error) => answer(id, error);
   serve(request);
 }
 

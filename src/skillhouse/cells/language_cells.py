@@ -31,7 +31,13 @@ from skillhouse.cells.cell import (
 from skillhouse.cells.cell_environment import CellEnvironment, places
 from skillhouse.cells.cell_process import BubblewrapCell, CellProcess, ContainerCell
 from skillhouse.cells.frames import CodeFrame, own_frames
-from skillhouse.cells.ready_calls import Ending, Fork, LearnedImports, ReadyCalls
+from skillhouse.cells.ready_calls import (
+    Ending,
+    Fork,
+    LearnedImports,
+    ReadyCalls,
+    module_names,
+)
 from skillhouse.cells.rpc import Frames
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.bubblewrap import writable
@@ -116,14 +122,10 @@ class PythonCell(LanguageCell):
         self._endings: dict[int, Ending] = {}
         self._numbers = itertools.count(1)
         self._finishing: set[asyncio.Task[None]] = set()
-        self._ready_calls = ReadyCalls(
-            self._spec,
-            self._learned,
-            start=self._forked,
-            process=self._process,
-            say=self._say,
-            drop=self._dropped,
+        self._ready_calls = ReadyCalls[Fork](
+            self,
             keeps=self.has_packages,
+            # With one call's, all of the cell's memory.
             max_bytes=int(self._environment.limits.memory_bytes * (1 - DATA_SHARE)),
         )
         self._spent = False
@@ -150,6 +152,8 @@ class PythonCell(LanguageCell):
         self._listener = asyncio.get_running_loop().create_task(self._listen(self._control))
         with anyio.move_on_after(READY_SECONDS):
             await self._ready.wait()
+        if known := self._learned.known(self._spec):
+            self._say({"import": known})
 
     async def _listen(self, control: socket.socket) -> None:
         try:
@@ -283,13 +287,35 @@ class PythonCell(LanguageCell):
         finally:
             del self._endings[fork.number]
 
-    def _dropped(self, fork: Fork) -> None:
-        """End a process that gets no call."""
-        self._say({"kill": fork.number})
-        fork.close()
-        end = asyncio.get_running_loop().create_task(self._killed(fork))
+    def start_ready(self, seconds: float) -> Fork:
+        return self._forked(seconds)
+
+    def drop_ready(self, process: Fork) -> None:
+        self._say({"kill": process.number})
+        process.close()
+        end = asyncio.get_running_loop().create_task(self._killed(process))
         self._finishing.add(end)
         end.add_done_callback(self._finishing.discard)
+
+    def watch_ready(self, process: Fork, *, closely: bool) -> None:
+        if closely:
+            self._process.begin_call()
+        else:
+            self._process.end_call()
+
+    def stop_ready(self, process: Fork) -> None:
+        self._say({"stop": process.number})
+
+    def go_ready(self, process: Fork) -> None:
+        self._say({"go": process.number})
+
+    def take_report(self, report: Mapping[str, Any]) -> None:
+        """Have what the skill's code imports of the standard library imported ahead."""
+        if new := self._learned.learn(self._spec, module_names(report.get("modules"))):
+            self._say({"import": new})
+
+    def lacks_report(self) -> bool:
+        return self._learned.known(self._spec) is None
 
     def _judged(self, outcome: CallOutcome, output: CellOutput, ending: Ending) -> tuple[Kind, str]:
         if outcome.kind == "ok" or outcome.kind == "protocol":

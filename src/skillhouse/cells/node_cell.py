@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 import socket
 import time
@@ -16,17 +17,23 @@ from skillhouse.cells.call_channel import CallOutcome, attempt
 from skillhouse.cells.cell import EXECUTE, TAIL_BYTES, CellResult, HostCalls, Kind
 from skillhouse.cells.cell_process import CellProcess
 from skillhouse.cells.language_cells import LanguageCell
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.cells.ready_calls import ReadyCalls
+from skillhouse.cells.rpc import Frames
+from skillhouse.sandbox.profile import MIB
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
 """V8's message before it aborts."""
-SPARES = 1
-"""Processes that wait for a call, 45 MB each (issue "executor": idle cell at most 60)."""
+WAITING_BYTES = 256 * MIB
+"""Memory of the processes of a cell that have loaded its code and wait for calls. One without
+packages has 45 MB (issue "executor": idle cell at most 60)."""
 
 
 class NodeCell(LanguageCell):
     def _prepare(self) -> None:
-        self._spares: list[Worker] = []
+        self._ready_calls = ReadyCalls[Worker](
+            self, loads=self.has_packages, max_bytes=WAITING_BYTES
+        )
+        self._first: Worker | None = None
         self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
         self.why = "the cell was closed"
@@ -35,9 +42,13 @@ class NodeCell(LanguageCell):
     def is_alive(self) -> bool:
         return not self._closed
 
+    @property
+    def has_packages(self) -> bool:
+        return super().has_packages or (self._tree / "node_modules").is_dir()
+
     async def start(self) -> None:
         """Start the first process; it gets its call without being ready."""
-        self._spares.append(self._worker(is_spare=False))
+        self._first = self._worker(is_spare=False)
 
     def _worker(self, *, is_spare: bool) -> Worker:
         return Worker(self._cell_process(forks=False, is_spare=is_spare))
@@ -47,10 +58,11 @@ class NodeCell(LanguageCell):
     ) -> CellResult:
         """Run one call in a process that then ends; its end is awaited by `close` only."""
         began = time.monotonic()
-        worker = self._spare()
+        env = params["context"]["env"]
+        worker = self._waiting(seconds, env)
         try:
             with self._capabilities.of(host) as token:
-                channel = self._begun(worker.link, token, method, params)
+                channel = self._begun(worker.link, token, method, params, frames=worker.frames)
                 outcome = await attempt(channel, seconds=seconds)
             tail = worker.process.output_tail(TAIL_BYTES).decode("utf-8", "replace")
             kind, error = outcome.kind, outcome.error
@@ -59,9 +71,9 @@ class NodeCell(LanguageCell):
                     kind, error = await worker.explain(outcome)
         finally:
             self._end(worker).add_done_callback(lambda _: self.turns.release())
-            if method == EXECUTE:
+            if method == EXECUTE and not self._spec.is_single:
                 # Not before the answer is on its way: to start a process takes a millisecond.
-                asyncio.get_running_loop().call_soon(self._refill)
+                asyncio.get_running_loop().call_soon(self._refill, seconds, env)
         return CellResult(
             value=outcome.value,
             error=error,
@@ -71,13 +83,13 @@ class NodeCell(LanguageCell):
             seconds=time.monotonic() - began,
         )
 
-    def _spare(self) -> Worker:
-        while self._spares:
-            worker = self._spares.pop(0)
-            if not worker.process.gone.is_set():
-                return worker
-            self._end(worker)
-        return self._worker(is_spare=False)
+    def _waiting(self, seconds: float, env: Mapping[str, str]) -> Worker:
+        first, self._first = self._first, None
+        if first is not None:
+            if not first.is_gone:
+                return first
+            self._end(first)
+        return self._ready_calls.take(seconds, env) or self._worker(is_spare=False)
 
     def _end(self, worker: Worker) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(worker.close())
@@ -85,18 +97,40 @@ class NodeCell(LanguageCell):
         task.add_done_callback(self._endings.discard)
         return task
 
-    def _refill(self) -> None:
-        # The next call starts its own process, and reports the error.
-        with contextlib.suppress(SandboxError, OSError):
-            while not self._closed and len(self._spares) < SPARES:
-                self._spares.append(self._worker(is_spare=True))
+    def _refill(self, seconds: float, env: Mapping[str, str]) -> None:
+        if not self._closed:
+            self._ready_calls.refill(seconds, env)
+
+    def start_ready(self, seconds: float) -> Worker:
+        return self._worker(is_spare=True)
+
+    def drop_ready(self, process: Worker) -> None:
+        self._end(process)
+
+    def watch_ready(self, process: Worker, *, closely: bool) -> None:
+        if closely:
+            process.process.begin_call()
+        else:
+            process.process.end_call()
+
+    def stop_ready(self, process: Worker) -> None:
+        """It waits in a read, in which JavaScript's only thread runs nothing else."""
+
+    go_ready = stop_ready
+
+    def take_report(self, report: Mapping[str, Any]) -> None:
+        """Node has nothing to import ahead: it cannot be forked."""
+
+    def lacks_report(self) -> bool:
+        return False
 
     async def close(self) -> None:
         """End the waiting processes, and return when all are gone; no call may be running."""
         self._closed = True
-        for worker in self._spares:
-            self._end(worker)
-        self._spares.clear()
+        self._ready_calls.close()
+        if self._first is not None:
+            self._end(self._first)
+            self._first = None
         if self._endings:
             await asyncio.wait(self._endings)
 
@@ -105,6 +139,14 @@ class Worker:
     def __init__(self, process: CellProcess) -> None:
         self.process = process
         self.link = process.start(socket.SOCK_STREAM)
+        self.frames = Frames()
+        self.env: Mapping[str, str] = {}
+        self.is_stopped = False
+        self.seconds = math.inf
+
+    @property
+    def is_gone(self) -> bool:
+        return self.process.gone.is_set()
 
     async def explain(self, outcome: CallOutcome) -> tuple[Kind, str]:
         process = self.process

@@ -13,11 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from skillhouse.cells.call_channel import CHUNK, CellOutput
 from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.rpc import Frames, RpcError, RpcRequest, framed, message, parse
+from skillhouse.sandbox.profile import SandboxError
 
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"
 READY_MAX = 4
@@ -133,71 +134,97 @@ class Fork:
     """What has been read of its link."""
     is_stopped: bool = False
 
+    @property
+    def is_gone(self) -> bool:
+        return self.ending.done.is_set()
+
     def close(self) -> None:
         self.output.close()
         self.link.close()
 
 
-class Watched(Protocol):
-    def begin_call(self) -> None: ...
+class Waiting(Protocol):
+    """A process of one call, without its call."""
 
-    def end_call(self) -> None: ...
+    link: socket.socket
+    frames: Frames
+    env: Mapping[str, str]
+    is_stopped: bool
+
+    @property
+    def is_gone(self) -> bool: ...
+
+    @property
+    def seconds(self) -> float: ...
 
 
-class ReadyCalls:
-    """The forks of one Python cell that have loaded, or are loading, the code of its skill."""
+P = TypeVar("P", bound=Waiting)
+
+
+class Owner(Protocol[P]):
+    """The cell, which starts and ends the processes."""
+
+    def start_ready(self, seconds: float) -> P: ...
+
+    def drop_ready(self, process: P) -> None:
+        """End one that gets no call."""
+        ...
+
+    def watch_ready(self, process: P, *, closely: bool) -> None:
+        """Check its limits as those of a call, while it loads the code."""
+        ...
+
+    def stop_ready(self, process: P) -> None:
+        """Give it no processor time until `go_ready`."""
+        ...
+
+    def go_ready(self, process: P) -> None: ...
+
+    def take_report(self, report: Mapping[str, Any]) -> None:
+        """Use what a process has imported."""
+        ...
+
+    def lacks_report(self) -> bool: ...
+
+
+class ReadyCalls(Generic[P]):
+    """The processes of one cell that wait for calls."""
 
     def __init__(
-        self,
-        spec: CellSpec,
-        learned: LearnedImports,
-        *,
-        start: Callable[[float], Fork],
-        process: Watched,
-        say: Callable[[Mapping[str, Any]], None],
-        drop: Callable[[Fork], None],
-        keeps: bool,
-        max_bytes: int,
+        self, owner: Owner[P], *, loads: bool = True, keeps: bool = True, max_bytes: int
     ) -> None:
         """
         Args:
-            start: Makes a fork for a call of so many seconds.
-            process: The cell's, whose limits are watched more closely while code is loaded.
-            say: Sends an order to the process that forks.
-            drop: Ends a fork that gets no call.
+            loads: Whether they load the skill's code ahead.
             keeps: False: one process loads the code to report its imports, and none waits.
-            max_bytes: Memory of all that wait.
+            max_bytes: Memory of all that wait, as they report it.
         """
-        self._spec = spec
-        self._learned = learned
-        self._start = start
-        self._process = process
-        self._say = say
-        self._drop = drop
+        self._owner = owner
+        self._loads = loads
         self._keeps = keeps
         self._max_bytes = max_bytes
         self._loop = asyncio.get_running_loop()
         self._demand = Demand(most=READY_MAX)
-        self._waiting: list[Fork] = []
-        self._loading: dict[Fork, asyncio.TimerHandle] = {}
+        self._waiting: list[P] = []
+        self._loading: dict[P, asyncio.TimerHandle] = {}
         self._trim: asyncio.TimerHandle | None = None
         self._failures = 0
         self._seconds = 0.0
         self._has_begun = False
 
-    def take(self, seconds: float, env: Mapping[str, str]) -> Fork | None:
+    def take(self, seconds: float, env: Mapping[str, str]) -> P | None:
         """Return a process for a call of so many seconds; None where none fits."""
         found = None
         while self._waiting and found is None:
-            fork = self._waiting.pop(0)
-            self._settle(fork)
-            fits = fork.seconds >= seconds and fork.env == env and not fork.ending.done.is_set()
+            process = self._waiting.pop(0)
+            self._settle(process)
+            fits = process.seconds >= seconds and process.env == env and not process.is_gone
             if fits:
-                found = fork
+                found = process
             else:
-                self._drop(fork)
+                self._owner.drop_ready(process)
         if found is not None and found.is_stopped:
-            self._say({"go": found.number})
+            self._owner.go_ready(found)
         elif self._has_begun and self._keeps:
             self._demand.miss()
         return found
@@ -209,97 +236,100 @@ class ReadyCalls:
             return
         while len(self._waiting) < self._wanted() and len(self._loading) < LOADING_MAX:
             try:
-                fork = self._start(self._seconds)
-            except OSError:
-                # Without descriptors; the next call starts its own process, and reports the error.
+                process = self._owner.start_ready(self._seconds)
+            except (OSError, SandboxError):
+                # Without descriptors, say; the next call starts its own process and says so.
                 return
-            fork.env = dict(env)
-            self._begin(fork)
+            process.env = dict(env)
+            self._begin(process)
 
     def _wanted(self) -> int:
         if self._keeps:
             return self._demand.wanted
-        return 1 if self._learned.known(self._spec) is None else 0
+        return int(self._owner.lacks_report())
 
-    def _begin(self, fork: Fork) -> None:
+    def _begin(self, process: P) -> None:
         self._has_begun = True
-        self._waiting.append(fork)
-        self._loading[fork] = self._loop.call_later(LOAD_SECONDS, self._fail, fork)
-        self._process.begin_call()
-        self._loop.add_reader(fork.link, self._read, fork)
+        self._waiting.append(process)
+        if not self._loads:
+            self._watch_demand()
+            return
+        self._loading[process] = self._loop.call_later(LOAD_SECONDS, self._fail, process)
+        self._owner.watch_ready(process, closely=True)
+        self._loop.add_reader(process.link, self._read, process)
         try:
-            fork.link.send(prepare_order(fork.env))
+            process.link.send(prepare_order(process.env))
         except OSError:
-            self._fail(fork)
+            self._fail(process)
 
-    def _read(self, fork: Fork) -> None:
+    def _read(self, process: P) -> None:
         try:
-            data = fork.link.recv(CHUNK)
-            fork.frames.feed(data)
-            frame = fork.frames.next()
+            data = process.link.recv(CHUNK)
+            process.frames.feed(data)
+            frame = process.frames.next()
             report = None if frame is None else message(parse(frame))
         except BlockingIOError:
             return
         except (OSError, RpcError):
-            self._fail(fork)
+            self._fail(process)
             return
         if data and report is None:
             return
         if not isinstance(report, RpcRequest) or report.method != PREPARED:
-            self._fail(fork)
+            self._fail(process)
             return
-        self._prepared(fork, report.params if isinstance(report.params, dict) else {})
+        self._prepared(process, report.params if isinstance(report.params, dict) else {})
 
-    def _prepared(self, fork: Fork, report: Mapping[str, Any]) -> None:
-        self._settle(fork)
+    def _prepared(self, process: P, report: Mapping[str, Any]) -> None:
+        self._settle(process)
         self._failures = 0
-        new = self._learned.learn(self._spec, module_names(report.get("modules")))
-        if new:
-            self._say({"import": new})
+        self._owner.take_report(report)
         size = report.get("bytes")
         if not self._keeps:
-            self._remove(fork)
+            self._remove(process)
             return
         if type(size) is not int or size * len(self._waiting) > self._max_bytes:
-            self._remove(fork)
+            self._remove(process)
             self._keeps = bool(self._waiting)
             self._demand.limit(len(self._waiting))
             return
         # It has no processor time until its call arrives.
-        fork.is_stopped = True
-        self._say({"stop": fork.number})
+        process.is_stopped = True
+        self._owner.stop_ready(process)
+        self._watch_demand()
+        self.refill(self._seconds, process.env)
+
+    def _watch_demand(self) -> None:
         if len(self._waiting) > 1 and self._trim is None:
             self._trim = self._loop.call_later(QUIET_SECONDS, self._trimmed)
-        self.refill(self._seconds, fork.env)
 
     def _trimmed(self) -> None:
         self._trim = None
         while len(self._waiting) > self._demand.wanted:
             self._remove(self._waiting[-1])
-        if len(self._waiting) > 1:
-            self._trim = self._loop.call_later(QUIET_SECONDS, self._trimmed)
+        self._watch_demand()
 
-    def _fail(self, fork: Fork) -> None:
+    def _fail(self, process: P) -> None:
         self._failures += 1
-        self._remove(fork)
+        self._remove(process)
 
-    def _remove(self, fork: Fork) -> None:
-        self._settle(fork)
-        self._waiting.remove(fork)
-        self._drop(fork)
+    def _remove(self, process: P) -> None:
+        self._settle(process)
+        self._waiting.remove(process)
+        self._owner.drop_ready(process)
 
-    def _settle(self, fork: Fork) -> None:
+    def _settle(self, process: P) -> None:
         """Stop to wait for its report."""
-        timer = self._loading.pop(fork, None)
+        timer = self._loading.pop(process, None)
         if timer is not None:
             timer.cancel()
-            self._loop.remove_reader(fork.link)
-            self._process.end_call()
+            self._loop.remove_reader(process.link)
+            self._owner.watch_ready(process, closely=False)
 
     def close(self) -> None:
         """Drop all; none is started any more."""
         self._failures = FAILURES_MAX
         if self._trim is not None:
             self._trim.cancel()
-        for fork in tuple(self._waiting):
-            self._remove(fork)
+        for process in tuple(self._waiting):
+            self._remove(process)
