@@ -27,7 +27,6 @@ from skillhouse.runtime.code_manifests import (
 )
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
-from skillhouse.runtime.container import ContainerExecutor
 from skillhouse.runtime.gates import SandboxProvider
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.reloads import Lacking, Reloads, failed_load
@@ -192,6 +191,9 @@ class SkillCode:
         if settings.executor:
             # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
             if self._executor is None:
+                # Most configurations name none.
+                from skillhouse.runtime.container import ContainerExecutor  # noqa: PLC0415
+
                 environment = self._config.places.environment
                 self._executor = ContainerExecutor(settings, environment)
             return self._executor
