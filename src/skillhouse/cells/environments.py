@@ -51,6 +51,8 @@ _PREFIXES = ("uv_", "pip_", "npm_config_")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
+    """The end of an installer."""
+
     code: int
     """Exit code; negative for a signal."""
     output: str
@@ -141,6 +143,8 @@ class EnvironmentRules:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
+    """The installed packages of one lock."""
+
     path: Path
     """What `site-packages` or `node_modules` would hold; read-only."""
     digest: Digest

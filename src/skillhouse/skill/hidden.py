@@ -47,6 +47,8 @@ _FLAGS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenText:
+    """What a text hides from people."""
+
     kinds: tuple[tuple[str, int], ...]
     """What it is, as a noun, with its number; the most frequent first."""
     line: int

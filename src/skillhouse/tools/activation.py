@@ -32,6 +32,8 @@ def tokens_of(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
+    """One skill that a conversation was given."""
+
     skill: str
     """The skill's id."""
     name: str
@@ -61,6 +63,8 @@ class Activation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
+    """A skill that is not attached again, and why."""
+
     name: str
     reason: str
 
@@ -191,6 +195,8 @@ class Activations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
+    """The activations as a transcript keeps them."""
+
     version: int
     activations: tuple[Activation, ...]
 

@@ -51,6 +51,8 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeSkill:
+    """An executable skill as this configuration has it."""
+
     manifest: SkillManifest
     directory: Path
     scope: str
