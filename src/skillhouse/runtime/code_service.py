@@ -235,6 +235,9 @@ class SkillCode:
     def background(self) -> cells.Executor | None:
         """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
+        if found is None:
+            # `cells.Executor` is loaded for the first call of code only.
+            return None
         return found if isinstance(found, cells.Executor) else None
 
     async def close(self) -> None:
