@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalEvent:
+    """What subscribers hear of a question."""
+
     kind: Literal["asked", "answered"]
     approval: Approval
 

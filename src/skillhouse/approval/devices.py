@@ -127,6 +127,8 @@ Record = Callable[[str, "Device | None", str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
+    """A paired device, such as a companion app."""
+
     id: str
     name: str
     user: str
@@ -149,6 +151,8 @@ class Unpaired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
+    """What a device signs."""
+
     device: str
     approval: str
     nonce: str

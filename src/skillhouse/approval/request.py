@@ -294,6 +294,8 @@ class ApprovalState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
+    """A question with its answer, as the state keeps both."""
+
     request: ApprovalRequest
     state: ApprovalState
     answer: str = ""

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalOutcome:
+    """How the wait for an answer ended."""
+
     status: Literal["approved", "denied", "pending"]
     reason: str
     approval: Approval | None = None

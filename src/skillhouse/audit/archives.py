@@ -29,6 +29,8 @@ from skillhouse.floor.lock import lock, try_lock, unlock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
+    """One closed file of the log."""
+
     log: Path
     """The active file."""
     path: Path

@@ -269,6 +269,8 @@ def key_path(log: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyFile:
+    """The file of the key, as it is written."""
+
     key: str
     since: int = 0
     """This and `hash` belong to the form of the file; every release wrote these values."""

@@ -58,6 +58,8 @@ class AuditError(SkillhouseError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedPermission:
+    """One permission of a call, with what was decided."""
+
     action: str
     resource: str
     effect: str
@@ -70,6 +72,8 @@ class DecidedPermission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
+    """The question of a call, if a person was to confirm it."""
+
     required: bool = True
     channel: str = ""
     """inline, companion-app, notification, or the name of a channel."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
+from skillhouse.floor.regex import regex
+
 HIDDEN = "[REDACTED]"
 MIN_SECRET = 8
 """Characters below which a value is not searched for: it would be found in ordinary words."""
@@ -145,8 +147,8 @@ SECRET_NAMES = frozenset(
 )
 """Last words of a name whose value is hidden, written together (S000-121)."""
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
-_VALUES = re.compile(
+_WORD = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
+_VALUES = regex(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
     r"|\bsk-[A-Za-z0-9_-]{16,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}"
@@ -169,7 +171,7 @@ _VALUE_MARKS = (
 """Every text that matches `_VALUES` contains one of these."""
 _MARKS_OF_ONE_WORD = ("AKIA", "AIza")
 """Those of patterns that need neither a hyphen nor an underscore, colon or full stop."""
-_ASSIGNED = re.compile(
+_ASSIGNED = regex(
     r"(?<![A-Za-z0-9_-])(-{0,2})"
     r"([A-Za-z0-9_-]{0,48}(?:key|seed|mnemonic|secrets?|passw(?:or)?ds?|passphrase|token"
     r"|auth|authorization|cookies?|credentials?))"
@@ -179,7 +181,7 @@ _ASSIGNED = re.compile(
 )
 _NAME_MARKS = "key seed mnemonic secret passw passphrase token auth cookie credential".split()
 # Line separators and direction marks, which would let one record look like two in a viewer.
-_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_UNSEEN = regex("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
 def redacted(

@@ -307,6 +307,8 @@ class CellOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
+    """What a cell says of one call."""
+
     kind: Kind
     value: Any = None
     error: str = ""

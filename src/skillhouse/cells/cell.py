@@ -67,6 +67,8 @@ class CellSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
+    """What came of one call, for the core."""
+
     value: Any = None
     """The tool's result as plain JSON values; of kind "ok" only."""
     error: str = ""

@@ -47,6 +47,8 @@ CPU_WEIGHT = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnvironment:
+    """What all cells of this process are made with."""
+
     program: Path
     """bubblewrap; without it, the interpreter that runs confine.py."""
     place: CgroupPlace | None

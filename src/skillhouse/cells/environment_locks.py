@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import PathError, read_beneath
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.profile import SandboxError
 
 LOCK_MAX = 4_194_304
@@ -29,22 +30,22 @@ _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
 _SPECIFIER = r"(?:===?|[<>!~]=|<|>)[ ]?[A-Za-z0-9.+!_*-]{1,64}"
 # pip takes a line apart at blanks, also inside quotes: no piece may begin with a hyphen.
 _MARKER = r"(?:[a-z_]{1,40}+|'[\w.+*!-]{0,80}'|\"[\w.+*!-]{0,80}\"|[()<>=!~]{1,3}+)"
-_REQUIREMENT = re.compile(
+_REQUIREMENT = regex(
     rf"(?P<name>{_NAME})(?P<extras>\[[A-Za-z0-9.,_-]{{1,200}}\])?"
     rf"[ ]?(?P<specifier>{_SPECIFIER}(?:[ ]?,[ ]?{_SPECIFIER}){{0,9}})?"
     rf"(?:[ ]?;[ ]?(?P<marker>{_MARKER}(?:[ ]?{_MARKER}){{0,200}}+))?"
     r"(?P<hashes>(?:[ ]--hash=sha(?:256|384|512):[0-9a-f]{64,128}){0,400}+)"
 )
-_PINNED = re.compile(r"==[ ]?[A-Za-z0-9.+!_-]{1,64}")
+_PINNED = regex(r"==[ ]?[A-Za-z0-9.+!_-]{1,64}")
 
 _PACKAGE = r"(?:@[a-z0-9~][a-z0-9._~-]{0,99}/)?[A-Za-z0-9~_][A-Za-z0-9._~-]{0,99}"
-_PACKAGE_NAME = re.compile(_PACKAGE)
-_PACKAGE_PLACE = re.compile(rf"node_modules/{_PACKAGE}(?:/node_modules/{_PACKAGE}){{0,20}}")
-_RANGE = re.compile(rf"(?:npm:{_PACKAGE}@)?[\w.+^~<>=|* -]{{0,200}}")
-_INTEGRITY = re.compile(r"sha(?:256|384|512)-[A-Za-z0-9+/]{40,90}={0,2}")
-_TARBALL = re.compile(r"https?://")
+_PACKAGE_NAME = regex(_PACKAGE)
+_PACKAGE_PLACE = regex(rf"node_modules/{_PACKAGE}(?:/node_modules/{_PACKAGE}){{0,20}}")
+_RANGE = regex(rf"(?:npm:{_PACKAGE}@)?[\w.+^~<>=|* -]{{0,200}}")
+_INTEGRITY = regex(r"sha(?:256|384|512)-[A-Za-z0-9+/]{40,90}={0,2}")
+_TARBALL = regex(r"https?://")
 
-_LOCKED_PYTHON = re.compile(r"^requires-python = \"([^\"\n]{0,200})\"$", re.MULTILINE)
+_LOCKED_PYTHON = regex(r"^requires-python = \"([^\"\n]{0,200})\"$", re.MULTILINE)
 
 _RANGES = ("dependencies", "optionalDependencies", "peerDependencies", "devDependencies")
 _FLAGS = ("dev", "optional", "devOptional", "peer", "inBundle", "hasInstallScript")

@@ -75,6 +75,8 @@ class EnvironmentRules:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
+    """The installed packages of one lock."""
+
     path: Path
     """What `site-packages` or `node_modules` would hold; read-only."""
     digest: Digest

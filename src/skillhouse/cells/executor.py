@@ -53,6 +53,8 @@ _Key = tuple[str, ...]
 
 @dataclass(slots=True, eq=False)
 class _Held:
+    """A cell that is kept for further calls."""
+
     key: _Key
     skill: str
     cell: PythonCell | NodeCell

@@ -25,6 +25,8 @@ _PREFIXES = ("uv_", "pip_", "npm_config_")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
+    """The end of an installer."""
+
     code: int
     """Exit code; negative for a signal."""
     output: str

@@ -112,6 +112,8 @@ class Demand:
 
 @dataclass(slots=True)
 class Ending:
+    """How the process of one call ended, once it has."""
+
     done: asyncio.Event = field(default_factory=asyncio.Event)
     status: int | None = None
     """Exit code, negative for a signal; None when it was not started or is unknown."""

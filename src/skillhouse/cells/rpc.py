@@ -76,6 +76,8 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcResponse:
+    """One answer of JSON-RPC 2.0."""
+
     id: Any
     result: Any = None
     error: RpcError | None = None

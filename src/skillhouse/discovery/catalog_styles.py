@@ -42,6 +42,8 @@ class CatalogEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
+    """How a list of skills is written for a model."""
+
     head: str
     tail: str
     entry: Callable[[Skill, int | None], CatalogEntry | None]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill import Profile, RootRule, Symlinks, WalkUp
 
 GLOB_MAX = 2_000
 """Directories that the `*`s of one rule may match (DESIGN, bounds of installed plugins)."""
 
-_VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<unset>[^}]*))?\}/?(?P<rest>.*)")
+_VARIABLE = regex(r"\$\{(?P<name>\w+)(?::-(?P<unset>[^}]*))?\}/?(?P<rest>.*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
+    """A path as it is walked by the kernel."""
+
     real: str
     """Where the path leads, whether anything is there; absolute and without links."""
     steps: tuple[tuple[str, os.stat_result], ...]

@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from skillhouse.floor.regex import regex
+
 NEVER_WRITTEN = (
     ".env",
     ".env.*",
@@ -150,8 +152,8 @@ def path_pattern(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 _SECRET = path_pattern(SECRET_NAMES)
-_EMPTY = re.compile(r"/(?:\.?/)+")
-_PUBLIC = re.compile(
+_EMPTY = regex(r"/(?:\.?/)+")
+_PUBLIC = regex(
     r".*\.pub|(?:.*[._-])?(?:example|sample|template|tmpl|dist|defaults|schema)(?:[._-].*)?"
 )
 

@@ -124,6 +124,8 @@ HOP_HEADERS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseHead:
+    """The first lines of an HTTP response."""
+
     status: int
     headers: Headers
 

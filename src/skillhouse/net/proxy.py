@@ -41,6 +41,8 @@ _STATUS = {"resolve-failed": 502, "connect-failed": 502, "protocol-error": 502, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressDecision:
+    """What the proxy answered to one request of a command."""
+
     allowed: bool
     method: str
     """`CONNECT` for https: what is said inside is not seen."""

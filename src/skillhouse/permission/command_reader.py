@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
+from skillhouse.floor.regex import regex
 from skillhouse.permission import hazards
 from skillhouse.permission.command_meaning import CommandMeaning, Hazard, Option
 from skillhouse.permission.grammar import (
@@ -323,12 +324,12 @@ def _argument_file(meaning: CommandMeaning) -> str:
     return next((w for w in (*meaning.argv[1:], *values) if w[:1] == "@"), "")
 
 
-_LIKE_AN_OPTION = re.compile(r"-(?!\d*\.?\d*$)")
+_LIKE_AN_OPTION = regex(r"-(?!\d*\.?\d*$)")
 _TELLING = (["--version"], ["--help"])
 """Options with which a program says something of itself and does nothing."""
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)
-_REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_WEB = re.compile(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNORECASE)
+_ADDRESS = regex(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)
+_REMOTE = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_WEB = regex(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNORECASE)
 
 
 def _not_a_path(word: str) -> str:

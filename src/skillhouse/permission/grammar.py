@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from skillhouse.floor.regex import regex
+
 HAZARDS: Mapping[str, str] = {
     "runs": "`{}` runs a program or code",
     "config": "`{}` reads settings, which can name programs",
@@ -49,7 +51,7 @@ OPERAND_KINDS = frozenset(
     }
     | HAZARDS.keys()
 )
-_SPEC = re.compile(r"(-#|--?[^\s=]+|\+[^\s=]+)(=[?#]?)?")
+_SPEC = regex(r"(-#|--?[^\s=]+|\+[^\s=]+)(=[?#]?)?")
 _DIRECTORY = Path(__file__).parent / "grammars"
 
 
@@ -149,8 +151,8 @@ def names_of(stem: str) -> tuple[str, ...]:
     return tuple(sorted(name for name, (of, _) in _names().items() if of == stem))
 
 
-_NAMES = re.compile(r"^names\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
-_MODULE_ONLY = re.compile(r"^module_only\s*=\s*true", re.MULTILINE)
+_NAMES = regex(r"^names\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
+_MODULE_ONLY = regex(r"^module_only\s*=\s*true", re.MULTILINE)
 
 
 @functools.cache

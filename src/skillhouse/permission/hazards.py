@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import posixpath
-import re
 from collections.abc import Sequence
+
+from skillhouse.floor.regex import regex
 
 SHELLS = frozenset("sh bash dash zsh ksh mksh fish csh tcsh ash rbash busybox toybox".split())
 
@@ -56,10 +57,10 @@ PREFIXES = (
 )
 """Words after which the program to run is named."""
 
-_VERSIONED = re.compile(r"(python|pypy|pip|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
-_LOADER = re.compile(r"ld(-linux[\w.-]*|-musl[\w.-]*)?\.so[\w.]*")
+_VERSIONED = regex(r"(python|pypy|pip|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
+_LOADER = regex(r"ld(-linux[\w.-]*|-musl[\w.-]*)?\.so[\w.]*")
 
-_ROOTS = re.compile(
+_ROOTS = regex(
     r"(/|~[\w-]*|\$\{?HOME\}?|\.\.(/\.\.)*|/[A-Za-z0-9_.-]+|/(home|Users|usr|var)/[\w.-]+)?"
     r"/*(\*|\.\*|\{\*\})?/*"
 )

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from skillhouse.floor.regex import regex
 from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.grammar import HAZARDS
 from skillhouse.permission.program_readers import LANGUAGES, read_ffmpeg, refuse
@@ -96,7 +97,7 @@ def _tar_old_style(meaning: CommandMeaning) -> None:
             meaning.hazards.append(Hazard("address", said, option=(option.name, option.value)))
 
 
-_PREFIX = re.compile(r"[A-Za-z][\w.+-]*[:,]|[@|<>-].|\||github\.com/", re.ASCII)
+_PREFIX = regex(r"[A-Za-z][\w.+-]*[:,]|[@|<>-].|\||github\.com/", re.ASCII)
 _TO_OUTPUT = frozenset({"png:-", "jpg:-", "jpeg:-"})
 
 
@@ -190,7 +191,7 @@ def _requirement(meaning: CommandMeaning) -> None:
             meaning.hazards.append(Hazard("address", said, option=(option.name, value)))
 
 
-_PACKAGE_ADDRESS = re.compile(
+_PACKAGE_ADDRESS = regex(
     r"(?:.+@)?(?:(?:github|gitlab|bitbucket|gist|git|ssh|https?|file|link|portal|npm)[:+]|"
     r"(?![@./])[\w.-]+/[\w.-]+(?:#|$))"
 )
@@ -205,7 +206,7 @@ def _package(meaning: CommandMeaning) -> None:
             meaning.hazards.append(Hazard("address", said, operand=index))
 
 
-_SECRET_KINDS = re.compile(r"secret|token|credential|password|key")
+_SECRET_KINDS = regex(r"secret|token|credential|password|key")
 
 
 def _kubectl_kinds(meaning: CommandMeaning) -> None:

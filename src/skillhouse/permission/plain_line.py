@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
 from skillhouse.permission.raw_line import (
     COMMANDS_MAX,
@@ -26,24 +27,24 @@ from skillhouse.permission.variables import KnownVariables
 REDIRECTS_MAX = 64
 """Redirections of one command; more are denied, as each is a path to look at."""
 
-_BLANKS = re.compile(r"[ \t]*")
+_BLANKS = regex(r"[ \t]*")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = rf"""
     '[^']*+'
     | \\[^\n]
     | "(?: [^"\\`$] | \\. | \${_NAME} | \$\{{{_NAME}\}} | \$(?=["\ /.,:;=+%\]|)&<>}}^~]) )*+"
 """
-_WORD = re.compile(
+_WORD = regex(
     rf"""(?: [^ \t\n|&;<>()'"`\\$]++ | {_QUOTED} | \${_NAME} | \$\{{{_NAME}\}}
          | \$(?=[ \t\n|&;<>)]|\Z) )++""",
     re.VERBOSE | re.DOTALL,
 )
-_DESCRIPTOR = re.compile(r"[0-9]+(?=[<>])")
-_REDIRECT = re.compile(r"&>>|&>|<<-|<<<|<<|<>|<&|<|>>|>&|>\||>")
-_CONNECTOR = re.compile(r"&&|\|\||\|&|\||;;|;|&|\n")
-_ASSIGNMENT = re.compile(rf"({_NAME})=")
-_NAMED_DESCRIPTOR = re.compile(r"\{.*\}", re.DOTALL)
-_DELIMITER = re.compile(r"(['\"])([A-Za-z0-9_]+)\1|([A-Za-z0-9_]+)")
+_DESCRIPTOR = regex(r"[0-9]+(?=[<>])")
+_REDIRECT = regex(r"&>>|&>|<<-|<<<|<<|<>|<&|<|>>|>&|>\||>")
+_CONNECTOR = regex(r"&&|\|\||\|&|\||;;|;|&|\n")
+_ASSIGNMENT = regex(rf"({_NAME})=")
+_NAMED_DESCRIPTOR = regex(r"\{.*\}", re.DOTALL)
+_DELIMITER = regex(r"(['\"])([A-Za-z0-9_]+)\1|([A-Za-z0-9_]+)")
 _RESERVED = frozenset(
     "! { } [[ ]] case coproc do done elif else esac fi for function if in select then until "
     "while".split()
@@ -349,8 +350,8 @@ def _joined_lines(line: str) -> str:
     return "".join(made)
 
 
-_DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_DOUBLE = regex(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_ESCAPED = regex(r"\\(.)", re.DOTALL)
 
 
 def _without_end(found: re.Match[str]) -> str:

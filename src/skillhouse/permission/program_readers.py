@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from skillhouse.floor.regex import regex
 from skillhouse.permission.command_meaning import CommandMeaning
 
 
@@ -34,13 +35,13 @@ def _holds_code(meaning: CommandMeaning, count: int = 1) -> None:
 
 _SED_REGEX = rf"/{_regex_body('/')}/"
 _SED_ADDRESS = rf"(?:\d+(?:~\d+)?|\$|{_SED_REGEX}[IM]?)"
-_SED_RANGE = re.compile(rf"(?:{_SED_ADDRESS}(?:,[ \t]*(?:{_SED_ADDRESS}|[+~]\d+))?)?[ \t]*!?[ \t]*")
-_SED_PLAIN = re.compile(
+_SED_RANGE = regex(rf"(?:{_SED_ADDRESS}(?:,[ \t]*(?:{_SED_ADDRESS}|[+~]\d+))?)?[ \t]*!?[ \t]*")
+_SED_PLAIN = regex(
     r"(?:[pPdDhHgGxnNz=F]|[qQl][ \t]*\d*|[btT][ \t]*\w*|:[ \t]*\w+|y/[^/\\\n]*/[^/\\\n]*/)"
     r"[ \t]*(?=[;\n}]|\Z)",
     re.ASCII,
 )
-_SED_TEXT = re.compile(r"[aic][ \t]*(?:\\\n)?(?:[^\\\n]|\\[^\n])+(?=\n|\Z)")
+_SED_TEXT = regex(r"[aic][ \t]*(?:\\\n)?(?:[^\\\n]|\\[^\n])+(?=\n|\Z)")
 _SED_SUBSTITUTIONS = {
     sign: re.compile(
         rf"s{re.escape(sign)}{_regex_body(sign)}{re.escape(sign)}"
@@ -96,7 +97,7 @@ def read_sed(meaning: CommandMeaning) -> None:
 
 # awk
 
-_AWK_TOKEN = re.compile(
+_AWK_TOKEN = regex(
     r"(?P<space>(?:[ \t]|\\\n)+|#[^\n]*[^\\\n](?=\n|\Z)|#(?=\n|\Z))"
     r"|(?P<newline>\n)"
     r'|(?P<text>"(?:[^"\\\n]|\\[^\n])*")'
@@ -105,7 +106,7 @@ _AWK_TOKEN = re.compile(
     r"|(?P<sign>\|\||&&|\+\+|--|>>|[-+*/%^!<>=~?:,;(){}\[\]$.|])",
     re.ASCII,
 )
-_AWK_REGEX = re.compile(rf"/{_regex_body('/')}/")
+_AWK_REGEX = regex(rf"/{_regex_body('/')}/")
 _AWK_UNSAFE = frozenset(
     "system getline close fflush ENVIRON ARGV ARGC PROCINFO SYMTAB FUNCTAB bindtextdomain".split()
 )
@@ -164,7 +165,7 @@ def read_awk(meaning: CommandMeaning) -> None:
 
 # jq and yq
 
-_JQ_UNSAFE = re.compile(
+_JQ_UNSAFE = regex(
     r"(?<![.\w])(?:import|include|input_filename|modulemeta|env|ENV|__\w*)\b|\$ENV|\$__"
 )
 _JQ_PAIRS = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
@@ -224,7 +225,7 @@ def read_jq_option(meaning: CommandMeaning) -> None:
             refuse(meaning, "a jq filter that imports, or reads the environment")
 
 
-_YQ_TOKEN = re.compile(
+_YQ_TOKEN = regex(
     r'\s+|"[^"\\\n]*"|\.{2,3}|\.[A-Za-z_][\w-]*|\d+(?:\.\d+)?|(?P<name>[A-Za-z_]\w*)'
     r"|[.\[\](){}|,:;=!<>?+*/%-]",
     re.ASCII,
@@ -281,7 +282,7 @@ _FILTERS = frozenset(
     "deband hqdn3d nlmeans tmix blend alphamerge colorchannelmixer geq lut lutyuv lutrgb asetrate "
     "stereotools join".split()
 )
-_GRAPHS = re.compile(r"-(?:vf|af|filter_complex|lavfi|filter(?::.*)?)")
+_GRAPHS = regex(r"-(?:vf|af|filter_complex|lavfi|filter(?::.*)?)")
 
 
 def _is_plain_graph(graph: str) -> bool:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
 
 COMMANDS_MAX = 64
 """Commands of one line; more are denied (issue "command judge": no cap that drops a deny)."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")
-_QUOTED_RUN = re.compile(r'[^"`$\\]+')
+_PLAIN = regex(r"[A-Za-z0-9_./:=,+@%^-]+")
+_QUOTED_RUN = regex(r'[^"`$\\]+')
 _WILDCARDS = frozenset("*?[")
-_BRACKET = re.compile(r"\[!?[A-Za-z0-9_.-]+\]")
-_LITERAL_BRACE = re.compile(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
-_ASSIGNING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
+_BRACKET = regex(r"\[!?[A-Za-z0-9_.-]+\]")
+_LITERAL_BRACE = regex(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
+_VARIABLE = regex(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
+_ASSIGNING = regex(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
 """A word like an assignment, in which bash looks for home directories behind `=` and `:`."""
 _ESCAPABLE = ("$", "`", '"', "\\", "\n")
 """What a backslash takes its meaning from between double quotes (POSIX shell, 2.2.3)."""

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_meaning import CommandMeaning
@@ -280,7 +281,7 @@ def _is_plain_command(words: Sequence[Word]) -> bool:
 _REMOVING = frozenset(("rm", "rmdir", "mv"))
 _SAYING = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "which"))
 """Programs that need no rule: they print their words, or test a file of the workspace."""
-_LOOKED_UP = re.compile(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
+_LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
 _INFORMING = frozenset(("--help", "--version"))
 
 
@@ -332,9 +333,9 @@ def _shown(argv: Sequence[str]) -> str:
     return " ".join(argv)[:120]
 
 
-_FILE_SIGN = re.compile(r"@|file(?:b)?:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
+_FILE_SIGN = regex(r"@|file(?:b)?:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 """Before the path of a file whose content is meant, by many programs."""
-_PREFIXED = re.compile(r"[\w.+,-]+:(?=[/~]|\.\.?/|\.\w)", re.ASCII)
+_PREFIXED = regex(r"[\w.+,-]+:(?=[/~]|\.\.?/|\.\w)", re.ASCII)
 """Before a path, as in `text:/etc/passwd`."""
 
 

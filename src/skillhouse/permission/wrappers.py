@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from skillhouse.floor.regex import regex
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.grammar import is_wrapper
 
 DEPTH_MAX = 4
 """Wrappers around a command; more are denied (reference: security 2.3)."""
 
-_HARMLESS = re.compile(
+_HARMLESS = regex(
     # Language, colour and the shape of output.
     r"LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|"
     r"PY_COLORS|CARGO_TERM_(COLOR|PROGRESS_WHEN|VERBOSE|QUIET)|"
@@ -30,9 +30,9 @@ _HARMLESS = re.compile(
     r"TF_CPP_MIN_LOG_LEVEL|SOURCE_DATE_EPOCH"
 )
 """Variables that change what a program prints, or a switch of it that loads and starts nothing."""
-_HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.@:,=+-]*")
-_ZONE = re.compile(r"(?!.*\.\.)[A-Za-z0-9_+-][A-Za-z0-9_+/-]*")
-_DECIDING = re.compile(
+_HARMLESS_VALUE = regex(r"[A-Za-z0-9_.@:,=+-]*")
+_ZONE = regex(r"(?!.*\.\.)[A-Za-z0-9_+-][A-Za-z0-9_+/-]*")
+_DECIDING = regex(
     r"LD_.*|DYLD_.*|BASH_.*|ENV|PATH|IFS|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|CDPATH|GLOBIGNORE|"
     r"GIT_.*|.*PAGER|.*_COMMAND|PYTHON.*|NODE_.*|PERL5.*|RUBY.*|LUA_.*|JAVA_TOOL_OPTIONS|"
     r"LESS(OPEN|CLOSE)|.*EDITOR|VISUAL|BROWSER|SHELL|HOME|.*PRELOAD.*|GCONV_PATH|HOSTALIASES|.*_proxy"

@@ -81,6 +81,8 @@ class RemoteError(SkillhouseError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSource:
+    """A server whose skills are synced."""
+
     url: str
     """`https://host/…`: the origin of a well-known source, the directory of an opencode index."""
     kind: Kind = "well-known"
@@ -106,6 +108,8 @@ class RemoteSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
+    """One file of a remote skill, or an archive of all."""
+
     url: str
     path: str
     """Where it goes below the skill's directory; empty for an archive of all files."""
@@ -115,6 +119,8 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSkill:
+    """One skill of a source, before anything of it is fetched."""
+
     name: str
     artifacts: tuple[Artifact, ...]
     version: str = ""
@@ -123,6 +129,8 @@ class RemoteSkill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteListing:
+    """What one source offers."""
+
     skills: tuple[RemoteSkill, ...]
     problems: tuple[str, ...] = ()
 
@@ -239,6 +247,8 @@ def _resolved(name: str, url: str, target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Format:
+    """Where an index of a kind is, and what reads it."""
+
     places: tuple[str, ...]
     read: Reader = field(default=_files)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from contextlib import closing
 from functools import partial
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.regex import regex
 
 QUERY_TERMS_MAX = 64
 """Different terms of a query that are searched (reference/retrieval.md, section 5)."""
@@ -28,13 +28,13 @@ _CJK_CHARACTERS = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af"
 )
-_ASCII_WORD = re.compile("[A-Za-z0-9]+")
-_CJK = re.compile(f"[{_CJK_CHARACTERS}]")
-_RUN = re.compile(f"[{_CJK_CHARACTERS}]+|[^\\W_{_CJK_CHARACTERS}]+")
+_ASCII_WORD = regex("[A-Za-z0-9]+")
+_CJK = regex(f"[{_CJK_CHARACTERS}]")
+_RUN = regex(f"[{_CJK_CHARACTERS}]+|[^\\W_{_CJK_CHARACTERS}]+")
 # A lone `s` after capitals is a plural (`APIs`), so a word begins with two small letters there.
-_CAMEL = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[0-9])(?=[A-Z][a-z])")
-_MAY_BE_MARKED = re.compile("[\u0300-\u1fff]")
-_NAME_BREAK = re.compile(r"[\s_-]+")
+_CAMEL = regex("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[0-9])(?=[A-Z][a-z])")
+_MAY_BE_MARKED = regex("[\u0300-\u1fff]")
+_NAME_BREAK = regex(r"[\s_-]+")
 
 
 def tokens(text: str) -> list[str]:

@@ -28,7 +28,6 @@ from skillhouse.runtime.code_manifests import (
 )
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
-from skillhouse.runtime.container import ContainerExecutor
 from skillhouse.runtime.gates import SandboxProvider
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.reloads import Lacking, Reloads, failed_load
@@ -197,6 +196,9 @@ class SkillCode:
         if settings.executor:
             # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
             if self._executor is None:
+                # Most configurations name none.
+                from skillhouse.runtime.container import ContainerExecutor  # noqa: PLC0415
+
                 environment = self._config.places.environment
                 self._executor = ContainerExecutor(settings, environment)
             return self._executor
@@ -254,6 +256,9 @@ class SkillCode:
     def background(self) -> cells.Executor | None:
         """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
+        if found is None:
+            # `cells.Executor` is loaded for the first call of code only.
+            return None
         return found if isinstance(found, cells.Executor) else None
 
     async def close(self) -> None:

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse import approval, sandbox
+from skillhouse import approval, permission, sandbox, signer
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
-from skillhouse.permission import narrows
-from skillhouse.runtime.config import Config
+from skillhouse.floor.regex import regex
 from skillhouse.runtime.own_files import AUDIT_FILE
-from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
+from skillhouse.store import STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
 
 POLICY_SEEN_FILE = "policy.seen"
 """Holds the digest of the tier policy that this state has last been used with."""
@@ -96,7 +98,7 @@ class EnforcementServices:
         """The approval requests; each process has a broker of its own on the same state."""
         return approval.ApprovalBroker(
             self._state,
-            narrows=narrows,
+            narrows=lambda *words: permission.narrows(*words),  # noqa: PLW0108 loaded late
             channels=tuple(self._channels()),
             settings=self._config.approvals,
             clock=self.clock,
@@ -112,9 +114,9 @@ class EnforcementServices:
         return approval.Tokens(self._state, clock=self.clock)
 
     @once
-    def session_keys(self) -> SessionKeys:
+    def session_keys(self) -> signer.SessionKeys:
         """The keys that sign without an approval."""
-        return SessionKeys(self._state / STATE_FILE)
+        return signer.SessionKeys(self._state / STATE_FILE)
 
     @once
     def policy(self) -> TierPolicy:
@@ -205,22 +207,24 @@ class EnforcementServices:
         record = self.event if what == "paired" else self.noted
         record("device", user=user, reason=reason, **named)
 
-    def tools(self) -> list[toolbox.Tool]:
-        """Return the tool `sign`, if there is a keystore."""
-        keystore = self._state / KEYSTORE_FILE
+    def tools(self) -> dict[str, toolbox.ToolMaker]:
+        """Return what makes the tool `sign`, if there is a keystore."""
+        keystore = self._state / signer.KEYSTORE_FILE
         if not keystore.exists():
-            return []
-        return [
-            toolbox.SignTool(self.signer, keystore, self.session_keys, approval=self.agreed.take)
-        ]
+            return {}
+        return {
+            "sign": lambda: toolbox.SignTool(
+                self.signer, keystore, self.session_keys, approval=self.agreed.take
+            )
+        }
 
     @once
-    def signer(self) -> SignerProcess:
-        return SignerProcess(
-            self._state / KEYSTORE_FILE,
+    def signer(self) -> signer.SignerProcess:
+        return signer.SignerProcess(
+            self._state / signer.KEYSTORE_FILE,
             self._state / STATE_FILE,
             environment=self._config.places.environment,
-            password=PasswordSource.parse(self._config.signer.password),
+            password=signer.PasswordSource.parse(self._config.signer.password),
         )
 
     def close(self) -> None:
@@ -302,7 +306,7 @@ TOKEN_BYTES = 4_096
 _WORD_MAX = 16
 """Letters of a word; a longer row of letters is no word of any configuration."""
 
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.-]+(:[0-9]+)?/?")
+_ORIGIN = regex(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.-]+(:[0-9]+)?/?")
 
 
 def hidden_values(config: Config) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +21,7 @@ from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.network import EgressReport, Network
 from skillhouse.runtime.own_files import ConfiguredFiles
 from skillhouse.runtime.policy import Policy
-from skillhouse.skill import SkillIndex
+from skillhouse.skill import SkillIndex, ToolRule
 
 
 class GateFactory:
@@ -63,7 +64,8 @@ class GateFactory:
         """
         enforcement = self._enforcement
         return toolbox.Gate(
-            [*self._tools(view), *enforcement.tools(), *self._own_tools, *code],
+            [*self._own_tools, *code],
+            makers={**self._tools(view), **enforcement.tools()},
             conceal=self._network.conceal,
             results=self._results,
             offer=view.offer,
@@ -117,27 +119,27 @@ class GateFactory:
             telling=self._telemetry(),
         )
 
-    def _tools(self, view: AgentView) -> list[toolbox.Tool]:
+    def _tools(self, view: AgentView) -> dict[str, toolbox.ToolMaker]:
+        """Return what makes each built-in tool, by name, in the order of lists."""
         places = self._config.places
-        caches = self._config.cache_directory or places.cache()
-        workspace = toolbox.Workspace(
-            places.start,
-            withheld=view.withheld,
-            for_people=view.person_directories,
-            protected=(*view.skill_directories, places.user_file.parent, caches),
-            private=(self._config.state_directory,),
-            own=ConfiguredFiles(self._config, view.all_skills),
-            paths=PersistentPaths(self._config.protection.asked),
-        )
         environment = places.environment
-        return [
-            *self._skill_tools(view),
-            toolbox.ReadTool(workspace, self._results, self._network.conceal),
-            toolbox.ListTool(workspace),
-            toolbox.WriteTool(workspace),
-            toolbox.EditTool(workspace),
-            toolbox.ExecTool(
-                workspace,
+
+        @cache
+        def workspace() -> toolbox.Workspace:
+            caches = self._config.cache_directory or places.cache()
+            return toolbox.Workspace(
+                places.start,
+                withheld=view.withheld,
+                for_people=view.person_directories,
+                protected=(*view.skill_directories, places.user_file.parent, caches),
+                private=(self._config.state_directory,),
+                own=ConfiguredFiles(self._config, view.all_skills),
+                paths=PersistentPaths(self._config.protection.asked),
+            )
+
+        def command_tool() -> toolbox.Tool:
+            return toolbox.ExecTool(
+                workspace(),
                 self._sandbox.launcher,
                 layers=self._layers,
                 grants=self._network_grant,
@@ -151,47 +153,55 @@ class GateFactory:
                 decide=self._decide,
                 scripts=self._enforcement.approvals.scripts,
                 has_namespaces=self._sandbox.expects_namespaces,
-            ),
-            toolbox.FetchTool(self._network),
-            toolbox.WebSearchTool(self._network),
-            *self._memory_tools(view, workspace),
-        ]
+            )
 
-    def _skill_tools(self, view: AgentView) -> list[toolbox.Tool]:
-        """Return the profile's tools about skills, under the profile's names.
+        makers: dict[str, toolbox.ToolMaker] = {
+            **self._skill_tools(view),
+            "read": lambda: toolbox.ReadTool(workspace(), self._results, self._network.conceal),
+            "list": lambda: toolbox.ListTool(workspace()),
+            "write": lambda: toolbox.WriteTool(workspace()),
+            "edit": lambda: toolbox.EditTool(workspace()),
+            "exec": command_tool,
+            "fetch": lambda: toolbox.FetchTool(self._network),
+            "web_search": lambda: toolbox.WebSearchTool(self._network),
+        }
+        configured = self._config.memory.enabled
+        if view.profile.memory if configured is None else configured:
+            makers["memory_search"] = lambda: toolbox.MemorySearchTool(workspace(), self._effect)
+            makers["memory_write"] = lambda: toolbox.MemoryWriteTool(workspace())
+        return makers
+
+    def _skill_tools(self, view: AgentView) -> dict[str, toolbox.ToolMaker]:
+        """Return those of the profile's tools about skills, under the profile's names.
 
         Where all skills are denied no model sees them, and a call gets the denial.
         """
         if not (view.visible.skills or view.hidden or view.profile.tools_without_skills):
-            return []
-        visible_skills = toolbox.VisibleSkills(
-            visible=view.visible,
-            hidden=SkillIndex(view.hidden, name_match=view.visible.name_match),
-            catalog=view.tool_catalog_text,
-            profile=view.profile,
-            decide=self._effect,
-            listed=frozenset(skill.file for skill in view.listed.skills),
-        )
-        remote_skills = self._policy.remote_skills
-        is_any_remote = remote_skills is not None and any(
-            remote_skills.files(skill) is not None for skill in view.visible.skills
-        )
-        return [
-            *(
-                toolbox.tool_about_skills(rule, visible_skills, lambda _: view.search.at_hand())
-                for rule in view.profile.tools
-            ),
-            *([toolbox.SkillResourceTool()] if is_any_remote else []),
-        ]
+            return {}
 
-    def _memory_tools(self, view: AgentView, workspace: toolbox.Workspace) -> list[toolbox.Tool]:
-        configured = self._config.memory.enabled
-        if not (view.profile.memory if configured is None else configured):
-            return []
-        return [
-            toolbox.MemorySearchTool(workspace, self._effect),
-            toolbox.MemoryWriteTool(workspace),
-        ]
+        @cache
+        def visible_skills() -> toolbox.VisibleSkills:
+            return toolbox.VisibleSkills(
+                visible=view.visible,
+                hidden=SkillIndex(view.hidden, name_match=view.visible.name_match),
+                catalog=view.tool_catalog_text,
+                profile=view.profile,
+                decide=self._effect,
+                listed=frozenset(skill.file for skill in view.listed.skills),
+            )
+
+        def maker(rule: ToolRule) -> toolbox.ToolMaker:
+            return lambda: toolbox.tool_about_skills(
+                rule, visible_skills(), lambda _: view.search.at_hand()
+            )
+
+        makers = {rule.name: maker(rule) for rule in view.profile.tools}
+        remote_skills = self._policy.remote_skills
+        if remote_skills is not None and any(
+            remote_skills.files(skill) is not None for skill in view.visible.skills
+        ):
+            makers[toolbox.SKILL_RESOURCE] = toolbox.SkillResourceTool
+        return makers
 
     def _way_out(
         self, session: toolbox.Session, command: str, named: tuple[toolbox.NamedRequest, ...]

@@ -30,6 +30,8 @@ class Lacking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
+    """The file that the processes share."""
+
     version: int = VERSION
     count: int = 0
     lacking: Mapping[str, Lacking] = field(default_factory=dict)

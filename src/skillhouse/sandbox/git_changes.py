@@ -35,6 +35,8 @@ _LOOKS = frozenset({"list", "show", "drop", "clear", "create", "store"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitChanges:
+    """The tracked files that a command of git may rewrite."""
+
     names: tuple[str, ...] = ()
     """Relative to the workspace."""
     is_known: bool = True

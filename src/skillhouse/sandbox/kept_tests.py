@@ -59,6 +59,8 @@ _PROGRAMS = ("node", "python3", "sh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
+    """The file of passed self-tests."""
+
     version: int = VERSION
     facts: str = ""
     """Digest of all that the results depend on."""

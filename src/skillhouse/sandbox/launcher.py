@@ -20,6 +20,7 @@ from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
 from skillhouse.sandbox.landlock_rules import NAME
 from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder_notes import placeholder_note
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
@@ -91,13 +92,15 @@ class BubblewrapLauncher:
         profile, cwd = resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
         profile = with_bridge(profile)
-        census = await census_of(profile)
+        census: Census | None = None
         guard = self._guard(profile)
         async with AsyncExitStack() as shielded:
             covers: dict[str, MountCover] = {}
             placeholders: list[str] = []
 
             async def prepare() -> None:
+                nonlocal census
+                census = await census_of(profile)
                 mounts = shield(
                     str(profile.workspace),
                     protected_paths(profile),

@@ -127,6 +127,8 @@ class SurveyEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SurveyHit:
+    """A name that the survey looks for."""
+
     name: str
     kinds: tuple[str, ...]
     is_closed: bool
@@ -135,6 +137,8 @@ class SurveyHit:
 
 @dataclass(slots=True)
 class Directory:
+    """What the survey keeps of one directory."""
+
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]
     state: tuple[int, ...]
@@ -202,6 +206,8 @@ class SandboxProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
+    """How a run ended, with its output."""
+
     exit_code: int | None
     """None when a signal ended the program, or a limit the run."""
     signal: int | None = None

@@ -82,6 +82,8 @@ BUBBLEWRAP = frozenset({SandboxLevel.CGROUP, SandboxLevel.RLIMITS})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
+    """The result of one probe of the self-test."""
+
     name: str
     passed: bool
     detail: str = ""
@@ -90,6 +92,8 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatus:
+    """The level that was found, and why it is no better one."""
+
     level: SandboxLevel
     reasons: tuple[str, ...] = ()
     """Why it is not a better one."""
@@ -132,6 +136,8 @@ def untested(status: SandboxStatus) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
+    """What the choice of a level depends on; tests give their own."""
+
     system: str
     machine: str
     search_path: str

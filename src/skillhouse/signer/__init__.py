@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.signer.key_file import KEYSTORE_FILE as KEYSTORE_FILE
     from skillhouse.signer.key_state import KeyEvent as KeyEvent
     from skillhouse.signer.key_state import SessionKey as SessionKey
     from skillhouse.signer.key_state import SessionKeys as SessionKeys
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from skillhouse.signer.keys import message_movement as message_movement
     from skillhouse.signer.keys import movement_of as movement_of
     from skillhouse.signer.keys import terms_from as terms_from
-    from skillhouse.signer.keystore import KEYSTORE_FILE as KEYSTORE_FILE
     from skillhouse.signer.keystore import read_vault as read_vault
     from skillhouse.signer.process import PasswordSource as PasswordSource
     from skillhouse.signer.process import SignerProcess as SignerProcess

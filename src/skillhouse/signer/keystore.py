@@ -30,8 +30,6 @@ from skillhouse.signer.keys import KeyInfo, Vault
 from skillhouse.signer.request import load_shallow
 from skillhouse.signer.signer_errors import SignerError
 
-KEYSTORE_FILE = "keys.json"
-"""Its name in the directory of the state."""
 VERSION = 1
 KEYSTORE_MAX = 1_048_576
 """Bytes of a keystore: thousands of keys."""

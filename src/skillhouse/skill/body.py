@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.regex import regex
 
 MENTIONS_MAX = 200
 """Mentions taken from one body; a body with more is an odd one, and the rest adds nothing."""
@@ -21,10 +22,10 @@ COMMAND_MAX = 4_096
 """Characters of a command that is looked at; `plain_words` takes no longer one for plain."""
 
 # What follows backticks holds none (CommonMark 4.5), or a line of inline code would open a block.
-_FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(\S*)")
+_FENCE = regex(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(\S*)")
 _SHELLS = frozenset({"bash", "sh", "shell", "console", "shell-session", "zsh"})
-_PROMPT = re.compile(r"^(?:\$|%|>) +")
-_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_PROMPT = regex(r"^(?:\$|%|>) +")
+_INLINE = regex(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ def plain_words(command: str) -> tuple[str, ...] | None:
 
 # Each alternative begins with characters of its own and none is repeated inside the repetition, so
 # that there is one way only to match a text, and a text that fails does so at once.
-_SAFE = re.compile(
+_SAFE = regex(
     r"""(?: [^\s'"\\$`;&|<>(){}\[\]*?~\#!]  # nothing that a shell treats specially
           | '[^']*'                          # everything literal
           | "[^"\\$`!]*"                     # no expansion inside
@@ -120,13 +121,13 @@ COMMANDS_MAX = 20
 FILLED_MAX = 1_048_576
 """Characters that all places of one body are filled with."""
 
-_PLACE = re.compile(
+_PLACE = regex(
     r"\$ARGUMENTS\[(?P<index>\d{1,3})\]|\$(?P<all>ARGUMENTS)\b|\$(?P<position>\d{1,3})\b"
     r"|\$\{(?P<setting>CLAUDE_SKILL_DIR|CLAUDE_SESSION_ID)\}|\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)\b"
 )
-_INLINE_COMMAND = re.compile(r"(?<!\S)!`([^`\n]+)`")
+_INLINE_COMMAND = regex(r"(?<!\S)!`([^`\n]+)`")
 _BLOCK = "```!"
-_MARK = re.compile("\ue000(\\d+)\ue001")
+_MARK = regex("\ue000(\\d+)\ue001")
 """Marks a place while a command is split; private use, so that it means nothing to a shell."""
 
 

@@ -7,11 +7,12 @@ instruction asks a person first, whatever the rules allow (docs/decisions/0151-h
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice, pairwise
+
+from skillhouse.floor.regex import regex
 
 SIGNS_MAX = 8
 """Invisible signs of one text from which on it may hide an instruction: as bits they are a letter.
@@ -21,17 +22,17 @@ COUNTED_MAX = 10_000
 SPELLED_MAX = 400
 """Characters of what tag characters spell that are kept."""
 
-_SUSPECT = re.compile(
+_SUSPECT = regex(
     "[\u180e\u200b\u200c\u200d\u2060-\u2064\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-_INVISIBLE = re.compile(
+_INVISIBLE = regex(
     # Controls but tab and the ends of lines and pages, then what Unicode has as
     # Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and annotation marks.
     "[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_CONCEALING = re.compile("(?:\x1b\\[|\x9b)(?:[0-9]+;)*8[;m]")
+_CONCEALING = regex("(?:\x1b\\[|\x9b)(?:[0-9]+;)*8[;m]")
 """Has a terminal write in a way that is not seen (ECMA-48, 8.3.117, parameter 8)."""
 _ASCII_SEEN = bytes([9, 10, 12, 13, *range(32, 127)])
 _JOINER = "\u200d"
@@ -46,6 +47,8 @@ _FLAGS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenText:
+    """What a text hides from people."""
+
     kinds: tuple[tuple[str, int], ...]
     """What it is, as a noun, with its number; the most frequent first."""
     line: int

@@ -35,6 +35,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.manifest_fields import Keys, LineOf, RawManifest, mapping_at
 from skillhouse.skill.profile_file import line_of_key
 from skillhouse.skill.source import FileRefusedError
@@ -45,7 +46,7 @@ TABLE = ("tool", "skillhouse")
 KEY_PARTS_MAX = 16
 """Parts of a dotted key; `tomllib` needs time by their square, minutes for 200 KB of them."""
 
-_TOKENS = re.compile(
+_TOKENS = regex(
     r"""
     (?P<comment> \#[^\n]*+ )
   | (?P<long> \"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+(?:\"\"\"|\Z)
@@ -57,7 +58,7 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """What is left of a text has no quotes to get lost in; each match goes on where the last ended."""
-_PLACE = re.compile(r"\(at line (\d+), column \d+\)")
+_PLACE = regex(r"\(at line (\d+), column \d+\)")
 
 
 def read_python(text: str) -> RawManifest | None:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from skillhouse.floor import PathError, checked_parts, nearest
+from skillhouse.floor.regex import regex
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.manifest_schema import schema_finding
 from skillhouse.skill.model import LEVELS, Language, SkillManifest, ToolSpec
@@ -30,19 +31,19 @@ FINDINGS_PLACED = 50
 UNKNOWN_MAX = 20
 
 _NOWHERE = Path("skill")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_STRICT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!-]{0,63}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_STRICT_NAME = regex(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_TOOL = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_VERSION = regex(r"[0-9A-Za-z][0-9A-Za-z.+!-]{0,63}")
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
-_STEERING = re.compile(
+_STEERING = regex(
     r"PATH|HOME|IFS|ENV|BASH_ENV|SHELLOPTS|(LD|DYLD|NODE|PYTHON|SKILLHOUSE|npm_config|GLIBC|MALLOC)_.*"
     r"|PYTHON[A-Z]+|GCONV_PATH",
     re.IGNORECASE,
 )
 """Variables that decide which code a program loads, or are our own."""
-_KEY_MATERIAL = re.compile(r"PRIVATE_?KEY|MNEMONIC|SEED_?PHRASE", re.IGNORECASE)
+_KEY_MATERIAL = regex(r"PRIVATE_?KEY|MNEMONIC|SEED_?PHRASE", re.IGNORECASE)
 
 _ENDINGS: Mapping[Language, tuple[str, ...]] = {
     "javascript": (".js", ".mjs", ".cjs"),

@@ -255,6 +255,8 @@ class SkillManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestResult:
+    """What was read of a directory's manifest."""
+
     directory: Path
     manifest: SkillManifest | None
     """None when a diagnostic is an error, or when the directory holds no executable skill."""
@@ -279,6 +281,8 @@ _Key = Callable[[Skill], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexContent:
+    """The skills of an index, apart from how names are looked up."""
+
     skills: tuple[Skill, ...] = ()
     shadowed: tuple[Skill, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()

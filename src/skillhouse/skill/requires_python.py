@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from itertools import zip_longest
 
+from skillhouse.floor.regex import regex
+
 CLAUSES_MAX = 20
 
 Version = tuple[int, ...]
 
-_CLAUSE = re.compile(
+_CLAUSE = regex(
     r"\s*(?P<operator>~=|===?|!=|<=|>=|<|>)\s*v?(?P<release>\d{1,4}(?:\.\d{1,6}){0,4})"
     r"(?:(?P<any>\.\*)|(?P<before>[._-]?(?:a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?\d{0,4}))?\s*",
     re.IGNORECASE,

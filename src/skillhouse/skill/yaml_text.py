@@ -19,6 +19,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, FileRefusedError
 
 FAST_BLOCK_MAX = 8_192
@@ -79,10 +80,10 @@ def _is_plain_with_marks(block: str, marks: bytes) -> bool:
     return not ((">" in block or "|" in block) and _ODD_BLOCK_SCALAR.search(block))
 
 
-_ODD_FLOW = re.compile(r"""[\[{](?:[^\n]*["'>|?]|(?:[^\n]*[ ,\[{])?:)|[\[{][^\]}\n]*\n""")
+_ODD_FLOW = regex(r"""[\[{](?:[^\n]*["'>|?]|(?:[^\n]*[ ,\[{])?:)|[\[{][^\]}\n]*\n""")
 """After an opener: a quote, a block mark, `?`, a text that begins with `:`, or the line's end."""
 
-_ODD_BLOCK_SCALAR = re.compile(r"(?<![^ \n])[>|][-+0-9]*[ ]*(?:#|\n(?![ ]+[^ \n]))")
+_ODD_BLOCK_SCALAR = regex(r"(?<![^ \n])[>|][-+0-9]*[ ]*(?:#|\n(?![ ]+[^ \n]))")
 """A block mark before a comment, or before a line that is blank or not indented."""
 
 
@@ -180,11 +181,11 @@ def _events() -> ModuleType:
 VALUES_JUDGED_MAX = 500
 """Values of one block that are parsed by themselves; a block with more is not repaired."""
 
-_QUOTED_KEY = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*(?=:)""")
-_SEPARATOR = re.compile(r":(?=[ \t]|$)")
+_QUOTED_KEY = regex(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*(?=:)""")
+_SEPARATOR = regex(r":(?=[ \t]|$)")
 _NO_KEY_START = frozenset(" \t#'\"[]{}&*!|>%@`,")
-_BLOCK_MARK = re.compile(r"[>|][-+0-9]*[ \t]+(?P<text>[^#\s].*)", re.DOTALL)
-_NOT_IN_SINGLE_QUOTES = re.compile(
+_BLOCK_MARK = regex(r"[>|][-+0-9]*[ \t]+(?P<text>[^#\s].*)", re.DOTALL)
+_NOT_IN_SINGLE_QUOTES = regex(
     "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 """What libyaml refuses, or reads as a line break, outside of an escape."""

@@ -126,6 +126,8 @@ _LINE = b"%10d %10d\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
+    """What the file of one process says."""
+
     name: str
     pid: int
     running: int
@@ -216,6 +218,8 @@ Step = tuple[str, Callable[[StopNotice], object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReport:
+    """What a stop did."""
+
     is_new: bool
     """False when everything was stopped already; the steps were done again."""
     done: tuple[str, ...]

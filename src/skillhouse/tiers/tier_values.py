@@ -101,6 +101,8 @@ class EmergencyStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierCall:
+    """A call, as far as tiers judge it."""
+
     tool: str
     """The name on the wire, `skill__tool` for a skill's."""
     user: str
@@ -119,6 +121,8 @@ class TierCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierState:
+    """What earlier calls left, as far as tiers judge by it."""
+
     stopped: str = ""
     """Why everything is stopped; empty when it is not."""
     is_companion_lost: bool = False
@@ -133,6 +137,8 @@ class TierState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierVerdict:
+    """What the tiers say of one call."""
+
     effect: Effect
     tier: Tier
     """The tier of the tool in the policy."""
@@ -178,6 +184,8 @@ _ETH_CHAINS = frozenset({"eip155:1", "eip155:10", "eip155:8453", "eip155:42161"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
+    """What a call spends."""
+
     usd: Decimal = Decimal(0)
     others: tuple[tuple[str, Decimal, bool], ...] = ()
     """Other currencies: label, amount, and whether skillhouse decoded it. Their worth in dollars

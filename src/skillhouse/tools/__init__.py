@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.offer import ALL as ALL
     from skillhouse.tools.offer import BUILTIN_TOOLS as BUILTIN_TOOLS
     from skillhouse.tools.offer import READ as READ
+    from skillhouse.tools.offer import SKILL_RESOURCE as SKILL_RESOURCE
     from skillhouse.tools.offer import SKILLS as SKILLS
     from skillhouse.tools.offer import ProfileTool as ProfileTool
     from skillhouse.tools.offer import ToolOffer as ToolOffer
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.remote_skills import acts as acts
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
     from skillhouse.tools.sign import SignTool as SignTool
+    from skillhouse.tools.skill_code import CODE_ACTION as CODE_ACTION
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
     from skillhouse.tools.skill_code import Runner as Runner
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.tool import Sessions as Sessions
     from skillhouse.tools.tool import SkillCheck as SkillCheck
     from skillhouse.tools.tool import Tool as Tool
+    from skillhouse.tools.tool_set import ToolMaker as ToolMaker
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.workspace import Workspace as Workspace

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from skillhouse import skill as skill_package
 from skillhouse.floor import DecodeError, Digest, digest, shaped
-from skillhouse.skill import ARGUMENTS_MAX, SkillContent
+
+if TYPE_CHECKING:
+    from skillhouse.skill import SkillContent
 
 ACTIVATIONS_MAX = 200
 """Skills that a conversation keeps account of; the ones begun longest ago go first."""
@@ -32,6 +35,8 @@ def tokens_of(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
+    """One skill that a conversation was given."""
+
     skill: str
     """The skill's id."""
     name: str
@@ -61,6 +66,8 @@ class Activation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
+    """A skill that is not attached again, and why."""
+
     name: str
     reason: str
 
@@ -191,6 +198,8 @@ class Activations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
+    """The activations as a transcript keeps them."""
+
     version: int
     activations: tuple[Activation, ...]
 
@@ -205,7 +214,10 @@ def _checked(data: object) -> tuple[Activation, ...]:
         raise DecodeError(f"expected activations of version {DATA_VERSION}, got {restored.version}")
     for one in restored.activations:
         texts = (one.skill, one.name, one.file, one.uri, one.digest, one.tree, one.call_id)
-        if any(len(text) > FIELD_MAX for text in texts) or len(one.arguments) > ARGUMENTS_MAX:
+        if (
+            any(len(text) > FIELD_MAX for text in texts)
+            or len(one.arguments) > skill_package.ARGUMENTS_MAX
+        ):
             raise DecodeError("an activation is too large")
     return tuple(
         replace(one, ordinal=at, is_approved=False, is_restored=True)

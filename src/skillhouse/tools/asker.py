@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import (
     Approval,
@@ -32,12 +33,14 @@ from skillhouse.tools.call import (
     failure_text,
 )
 from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
-from skillhouse.tools.command_inputs import CommandInputs, changes
-from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.standing import standing_pattern, standing_patterns
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tool import Session, Tool
-from skillhouse.tools.workspace_lock import WorkspaceLock
+
+if TYPE_CHECKING:
+    from skillhouse.tools.command_inputs import CommandInputs
+    from skillhouse.tools.recorder import Recorder
+    from skillhouse.tools.workspace_lock import WorkspaceLock
 
 ASKED_AGAIN_MAX = 3
 """Questions of one call whose files change each time, before it is refused."""
@@ -97,7 +100,7 @@ class Asker:
                     hold = lock.hold(exclusive=True, title=state.title)
                     await alone.enter_async_context(hold)
                 refusal = await in_thread(partial(self._redeemed, tool, session, state, asked))
-                if not isinstance(refusal, CommandInputs):
+                if refusal is None or isinstance(refusal, ToolResult):
                     state.holding.push_async_exit(alone.pop_all())
                     return refusal
             inputs, given = refusal, ""
@@ -288,7 +291,7 @@ def changed_inputs(
     now = json.loads(bound(context, workspace_root, inputs))
     if any(before.get(key) != now[key] for key in _SAME_CALL):
         return None
-    return changes(before, inputs, workspace_root, earlier.request.opened_ms * 1_000_000)
+    return inputs.changes(before, workspace_root, earlier.request.opened_ms * 1_000_000)
 
 
 def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | None) -> str:

@@ -10,12 +10,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.permission import Decision, Effect, Permission
-from skillhouse.tools.activation import Activation
-from skillhouse.tools.command_inputs import CommandInputs
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Level
+    from skillhouse.permission import Decision, Effect, Permission
+    from skillhouse.tools.activation import Activation
+    from skillhouse.tools.command_inputs import CommandInputs
 
 UNBOUND = "unbound"
 """The digest of a skill that has none: an approval of it holds once."""

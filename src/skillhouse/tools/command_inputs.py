@@ -11,12 +11,12 @@ import glob
 import hashlib
 import marshal
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from skillhouse.floor.regex import regex
 from skillhouse.permission import CommandPlan, SimpleCommand, loads_code, unwrapped
 
 NAMED_FILES_MAX = 1_000
@@ -29,9 +29,9 @@ SEALED_BYTES_MAX = 1_048_576
 CHANGES_MAX = 20
 """Changed files that a person is shown by name."""
 
-BETWEEN_WORDS = re.compile(r"[\s;|&<>()'\"`$={}]+")
+BETWEEN_WORDS = regex(r"[\s;|&<>()'\"`$={}]+")
 
-INTERPRETERS = re.compile(
+INTERPRETERS = regex(
     r"(?:python|pypy)[\d.]*|node(?:js)?|deno|bun|tsx|ts-node|ruby[\d.]*|perl[\d.]*|php[\d.]*|lua[\d.]*"
     r"|luajit|Rscript|julia|tclsh|(?:ba|da|z|k|mk|fi)?sh"
 )
@@ -71,6 +71,18 @@ class CommandInputs:
         texts = {"signature": self.signature, "unbound": self.unbound}
         return {"files": dict(self.files), **{name: text for name, text in texts.items() if text}}
 
+    def changes(self, before: Mapping[str, object], root: str, since_ns: int) -> str:
+        """Return in one line what differs from an earlier `value`, or ""."""
+        earlier = before.get("files")
+        files = earlier if isinstance(earlier, Mapping) else {}
+        names = [n for n in sorted({*files, *self.files}) if files.get(n) != self.files.get(n)]
+        if before.get("signature", "") != self.signature:
+            names += changed_since(root, since_ns, limit=CHANGES_MAX)
+            names = names or ["a file that was removed"]
+        names = list(dict.fromkeys(names))
+        more = f" and {len(names) - CHANGES_MAX} more" if len(names) > CHANGES_MAX else ""
+        return ", ".join(names[:CHANGES_MAX]) + more
+
 
 def inputs_of_plan(plan: CommandPlan, root: str, *, written: Iterable[str]) -> CommandInputs:
     """Return what a plan depends on now; the real paths `written` by it are not sealed."""
@@ -86,19 +98,6 @@ def inputs_of_line(line: str, root: str) -> CommandInputs:
     reader = _InputReader(root, root, frozenset())
     reader.read(BETWEEN_WORDS.split(line))
     return reader.inputs(loads=True)
-
-
-def changes(before: Mapping[str, object], now: CommandInputs, root: str, since_ns: int) -> str:
-    """Return in one line what differs from an earlier `CommandInputs.value`, or ""."""
-    earlier = before.get("files")
-    files = earlier if isinstance(earlier, Mapping) else {}
-    names = [n for n in sorted({*files, *now.files}) if files.get(n) != now.files.get(n)]
-    if before.get("signature", "") != now.signature:
-        names += changed_since(root, since_ns, limit=CHANGES_MAX)
-        names = names or ["a file that was removed"]
-    names = list(dict.fromkeys(names))
-    more = f" and {len(names) - CHANGES_MAX} more" if len(names) > CHANGES_MAX else ""
-    return ", ".join(names[:CHANGES_MAX]) + more
 
 
 def sealed_copies(approved: CommandInputs) -> Mapping[str, bytes]:

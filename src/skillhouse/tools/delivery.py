@@ -51,10 +51,14 @@ class Delivery:
     """Makes of a tool's result what its caller gets."""
 
     def __init__(
-        self, conceal: Callable[[str], str], results: ResultFiles | None, *, has_read: bool
+        self,
+        conceal: Callable[[str], str],
+        results: ResultFiles | None,
+        *,
+        has_read: Callable[[], bool],
     ) -> None:
         """`conceal` takes secrets out of a text; `results` keeps what is too long for a model, if
-        the model has the tool `read` (`has_read`)."""
+        the model has the tool `read` (`has_read`), which only a long result asks."""
         self._conceal = conceal
         self._results = results
         self._has_read = has_read
@@ -85,7 +89,7 @@ class Delivery:
 
     def _excerpt(self, result: ToolResult, session: Session) -> tuple[str, KeptFile | None]:
         kept, why = None, "there is no tool to read it with"
-        if self._results is not None and self._has_read:
+        if self._results is not None and self._has_read():
             try:
                 kept = self._results.keep(session, result.content)
             except OSError as error:

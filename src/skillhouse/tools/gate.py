@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import anyio
-import jsonschema_rs
 
-from skillhouse.approval import ApprovalBroker
-from skillhouse.audit import AuditError, AuditLog
+from skillhouse.audit import AuditError
 from skillhouse.floor import nearest
+from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
@@ -48,12 +47,17 @@ from skillhouse.tools.delivery import Delivery, relayed
 from skillhouse.tools.excerpt import bounded
 from skillhouse.tools.offer import ToolOffer
 from skillhouse.tools.recorder import Recorder
-from skillhouse.tools.result_files import ResultFiles
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.tool import Decide, Session, Tool
+from skillhouse.tools.tool_set import ToolMaker, ToolSet
 from skillhouse.tools.workspace_lock import WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
+
+if TYPE_CHECKING:
+    from skillhouse.approval import ApprovalBroker
+    from skillhouse.audit import AuditLog
+    from skillhouse.tools.result_files import ResultFiles
 
 
 class Gate:
@@ -63,6 +67,7 @@ class Gate:
         self,
         tools: Sequence[Tool],
         *,
+        makers: Mapping[str, ToolMaker] = MappingProxyType({}),
         decide: Decide,
         approvals: ApprovalBroker,
         audit: AuditLog,
@@ -77,7 +82,8 @@ class Gate:
         offer: ToolOffer = ToolOffer(),  # noqa: B008 - a frozen value.
         absent: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """`workspace` keeps other calls from changing the workspace; None where no tool does.
+        """`makers` are of further tools, by name. `workspace` keeps other calls from changing the
+        workspace; None where no tool does.
         `offer` says which of the tools a model may call, and which of these are listed.
 
         `absent` says why a tool is not there, where that is known.
@@ -85,16 +91,9 @@ class Gate:
         are: they are neither concealed nor escaped. `results` keeps what is too long for a model.
         Raises TypeError for a tool that does not derive from `Tool`.
         """
-        for tool in tools:
-            if not isinstance(tool, Tool):
-                raise TypeError(f"expected an object of a subclass of `Tool`, got {tool!r}")
         self._offer = offer
         self._absent = absent
-        self.tools = {tool.name: tool for tool in tools if offer.shows(tool)}
-        """The tools that a model is shown."""
-        self._by_name = {tool.name: tool for tool in tools}
-        # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
-        self._by_full_name = {tool.full_name: tool for tool in tools if tool.full_name}
+        self._tools = ToolSet(tools, makers, offer)
         self._decide = decide
         self._recorder = Recorder(audit)
         self._workspace_root = workspace_root
@@ -106,13 +105,13 @@ class Gate:
         )
         self._agreed = agreed or RedeemedApprovals()
         self._telling = telling
-        self._delivery = (
-            Delivery(conceal, results, has_read="read" in self.tools) if conceal else None
-        )
-        self._validators = {
-            tool.name: jsonschema_rs.Draft202012Validator(dict(tool.accepted or tool.schema))
-            for tool in tools
-        }
+        has_read = lambda: "read" in self.tools  # noqa: E731 - only a long result asks.
+        self._delivery = Delivery(conceal, results, has_read=has_read) if conceal else None
+
+    @once
+    def tools(self) -> dict[str, Tool]:
+        """The tools that a model is shown."""
+        return self._tools.shown()
 
     async def call(
         self, call: ToolCall, session: Session, *, listener: ProgressHandler | None = None
@@ -143,7 +142,7 @@ class Gate:
     async def _handle(
         self, tool: Tool, call: ToolCall, session: Session, span: CallSpan
     ) -> ToolResult:
-        wrong = _argument_fault(tool, call.arguments, self._validators[tool.name])
+        wrong = self._tools.argument_fault(tool, call.arguments)
         if wrong:
             return ToolResult(content=wrong, status="error")
         with self._tiers.running() as running:
@@ -203,7 +202,7 @@ class Gate:
             reason = str(ToolNotOfferedError(tool.name, sorted(self.tools)))
             return Forecast(effect=Effect.DENY, status="error", reasons=(reason,))
         if need is None:
-            wrong = _argument_fault(tool, call.arguments, self._validators[tool.name])
+            wrong = self._tools.argument_fault(tool, call.arguments)
             if wrong:
                 return Forecast(effect=Effect.DENY, status="error", reasons=(wrong,))
         planned = self._planned(tool, call, session, None, need=need)
@@ -330,7 +329,7 @@ class Gate:
         return self._recorder.refuse_stopped(state.context, reason)
 
     def _known(self, call: ToolCall) -> tuple[Tool, ToolCall]:
-        tool = self._by_name.get(call.name) or self._by_full_name.get(call.name)
+        tool = self._tools.get(call.name)
         if tool is None:
             known = sorted(self.tools)
             close = next(iter(nearest(call.name, known)), "")
@@ -370,25 +369,3 @@ async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Outp
         return Output(text=str(refused), failed=True)
     except OSError as error:
         return Output(text=failure_text(tool.name, error), failed=True)
-
-
-def _argument_fault(
-    tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Draft202012Validator
-) -> str:
-    try:
-        # A surrogate by itself is JSON to Python, but no text for a file or a program.
-        json.dumps(dict(arguments), allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"the arguments of `{tool.name}` are not JSON values: {error}"
-    known = tool.schema["properties"]
-    is_closed = tool.schema.get("additionalProperties") is False
-    for name in arguments:
-        if is_closed and name not in known:
-            close = nearest(name, known)
-            hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
-            return f"`{tool.name}` has no argument `{name}`; {hint}"
-    for fault in validator.iter_errors(dict(arguments)):
-        place = ".".join(str(part) for part in fault.instance_path)
-        where = f" `{place}`" if place else ""
-        return f"wrong argument{where} of `{tool.name}`: {fault.message}"
-    return ""

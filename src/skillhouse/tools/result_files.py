@@ -47,6 +47,8 @@ _Owner = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
+    """A long result that is kept."""
+
     owner: _Owner
     name: str
     size: int

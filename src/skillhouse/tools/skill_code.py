@@ -40,7 +40,7 @@ from skillhouse.tools.code_report import DEBUG_SECONDS, LOG_LINES, call_detail, 
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
 
-ACTION = "skill_tool"
+CODE_ACTION = "skill_tool"
 """The action of calling a skill's own tool; the resource is `skill:tool`."""
 DENIED_BY_GATE = -32_001
 """JSON-RPC code of what the gate refused to a skill (server error, implementation-defined)."""
@@ -54,6 +54,8 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeSkill:
+    """An executable skill as this configuration has it."""
+
     manifest: SkillManifest
     directory: Path
     scope: str
@@ -150,7 +152,7 @@ class SkillCodeTool(Tool):
     durable = True
     reads_only = False
     is_about_skills = True
-    required_actions = (ACTION,)
+    required_actions = (CODE_ACTION,)
 
     def __init__(
         self, skill: CodeSkill, spec: ToolSpec, workshop: Workshop, ask: Callable[[Session], Ask]
@@ -244,7 +246,7 @@ class SkillCodeTool(Tool):
             else f"no rule matches; a tool that may {level} asks by default"
         )
         return PermissionRequest(
-            permission=Permission(action=ACTION, resource=self.full_name),
+            permission=Permission(action=CODE_ACTION, resource=self.full_name),
             default=default,
             why=why,
             skill_digest=digest,

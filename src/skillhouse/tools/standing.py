@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from skillhouse import permission
 from skillhouse.approval import NEVER_LASTING, Pattern
 from skillhouse.floor.secret_names import is_secret
-from skillhouse.permission import standing_rule
 from skillhouse.tools.call import UNBOUND, PermissionRequest
 
 
@@ -38,7 +38,7 @@ def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
     if not resource or action in NEVER_LASTING or "*" in resource or "?" in resource:
         return ""
     if action == "exec":
-        return standing_rule(need.argv)
+        return permission.standing_rule(need.argv)
     if action != "write":
         return resource
     directory, _, name = resource.rpartition("/")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import anyio
 
 from skillhouse import net
+from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.tool import Session, Tool
@@ -29,7 +29,7 @@ RESULTS_USUAL = 5
 _SHOWN = ("content-type", "last-modified", "etag", "location", "retry-after", "link")
 """Headers of an answer that a model may see."""
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript")
-_CHARSET = re.compile(
+_CHARSET = regex(
     r"utf-?8|utf-?16(?:le|be)?|utf-?32(?:le|be)?|(?:us-)?ascii|iso-?8859-[0-9]{1,2}|latin-?1"
     r"|windows-125[0-9]|cp125[0-9]|shift_jis|euc-(?:jp|kr)|iso-2022-jp|gb2312|gbk|gb18030|big5"
     r"|koi8-[ru]"

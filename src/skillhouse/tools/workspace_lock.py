@@ -48,6 +48,8 @@ class WorkspaceBusyError(WorkspaceLockError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hold:
+    """A call that has a workspace, or waits for it."""
+
     workspace: str
     exclusive: bool
     waiting: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -19,6 +20,8 @@ __all__ = ["main"]
 
 OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 """Exit codes (DESIGN, "Command line")."""
+OBJECTS_PER_COLLECTION = 50_000
+"""New objects after which cycles are looked for: importing makes many, all of which stay."""
 
 VERBS = {
     "up": ("serve", "serve the status page on this machine"),
@@ -48,7 +51,7 @@ VERBS = {
     "audit": ("audit", "list, show and verify recorded calls"),
     "policy": ("policy", "write a starting policy, explain a decision, or lint the rules"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
-    "sandbox": ("calls", "test the sandbox that commands run in"),
+    "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
     "worker": ("serve", "run the code of skills for a core in another process"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
     "stop": ("manage", "stop every tool and end the session keys at once"),
@@ -72,8 +75,21 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 ok, 1 finding, 2 usage, 3 environment."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run one command and return its exit code: 0 ok, 1 finding, 2 usage, 3 environment.
+
+    Without `argv` the command is that of this process, which ends with it.
+    """
+    if argv is not None:
+        return _guarded(list(argv))
+    gc.set_threshold(OBJECTS_PER_COLLECTION)
+    try:
+        return _guarded(sys.argv[1:])
+    finally:
+        # What is here goes with the process: looking through it for cycles first took 50 ms.
+        gc.freeze()
+
+
+def _guarded(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The verbs about tools and the code behind them, from `tools` and `call` to `sandbox`."""
+"""The verbs about tools: `tools`, `call` and `invoke`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from skillhouse import tools as toolbox
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -23,11 +24,6 @@ from skillhouse.frontends.cli.options import (
     house_of,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
-from skillhouse.frontends.cli.sandbox_status import (
-    SANDBOX_EXAMPLES,
-    configure_sandbox,
-    print_sandbox,
-)
 from skillhouse.frontends.cli.waiting import WaitingChannel, add_wait
 from skillhouse.frontends.presentation.call_values import (
     PARTS,
@@ -40,12 +36,11 @@ from skillhouse.frontends.presentation.json_values import (
     python_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
-    from skillhouse.tools import Progress, Tool, ToolResult
+    from skillhouse.tools import Progress, SkillCodeTool, Tool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
   skillhouse tools list
@@ -72,8 +67,8 @@ def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.json:
         terminal.json({"tools": [tool_value(tool) for tool in tools]})
         return 0
-    brought = [tool for tool in tools if isinstance(tool, SkillCodeTool)]
-    own = [tool for tool in tools if not isinstance(tool, SkillCodeTool)]
+    brought = [tool for tool in tools if isinstance(tool, toolbox.SkillCodeTool)]
+    own = [tool for tool in tools if not isinstance(tool, toolbox.SkillCodeTool)]
     terminal.heading("built in")
     terminal.rows([(shown(tool.name), one_line(tool.description)) for tool in own])
     terminal.line()
@@ -91,7 +86,7 @@ def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def tool_value(tool: Tool) -> dict[str, Any]:
     """Return a tool as plain values; `skill` and `level` are null for a built-in tool."""
-    code = tool if isinstance(tool, SkillCodeTool) else None
+    code = tool if isinstance(tool, toolbox.SkillCodeTool) else None
     return {
         "name": tool.name,
         "full_name": code.full_name if code else tool.name,
@@ -163,7 +158,7 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
             house.services.skill_code.is_debugged = True
         try:
             result = anyio.run(_make_call, house, options, arguments, terminal, request)
-        except UnknownToolError as error:
+        except toolbox.UnknownToolError as error:
             raise UsageError(str(error)) from error
         except KeyboardInterrupt:
             if waiting:
@@ -320,5 +315,4 @@ VERBS = {
     "tools": Verb(_TOOLS_EXAMPLES, _configure_tools, _tools),
     "call": Verb(_CALL_EXAMPLES, _configure_call, _call),
     "invoke": Verb(_INVOKE_EXAMPLES, _configure_invoke, _invoke),
-    "sandbox": Verb(SANDBOX_EXAMPLES, configure_sandbox, print_sandbox),
 }

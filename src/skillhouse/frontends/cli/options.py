@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
+    """One verb of the command line."""
+
     examples: str
     """What follows the options in its help."""
     configure: Callable[[argparse.ArgumentParser], None]

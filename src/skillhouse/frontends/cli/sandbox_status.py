@@ -14,7 +14,7 @@ from skillhouse import cells
 from skillhouse.discovery import git_root
 from skillhouse.floor import Locations
 from skillhouse.floor.crash_cleanup import clean_state
-from skillhouse.frontends.cli.options import add_common, house_of
+from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.sandbox import (
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 LEVELS = tuple(level for level in SandboxLevel if level is not SandboxLevel.NONE)
 
 
-SANDBOX_EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse sandbox status
   skillhouse sandbox status --json
   skillhouse sandbox status --levels
 """
 
 
-def configure_sandbox(parser: argparse.ArgumentParser) -> None:
+def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     status = verbs.add_parser("status", help="which level commands run at, tested now")
     add_common(status)
     status.add_argument("--levels", action="store_true", help="test every level, as a table")
 
 
-def print_sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
+def _report(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
     state = Locations.here().state() / "sandbox"
     clean_state(state)
@@ -142,3 +142,6 @@ def _print(statuses: Mapping[SandboxLevel, SandboxStatus], terminal: Terminal) -
 
 def _mark(passed: bool | None) -> str:  # noqa: FBT001 - the one value that it is about.
     return "." if passed is None else "+" if passed else "-"
+
+
+VERBS = {"sandbox": Verb(_EXAMPLES, _configure, _report)}

@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.audit import AuditError, Query, entries_of
-from skillhouse.tools.skill_code import ACTION
+from skillhouse import audit
+from skillhouse import tools as toolbox
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, AuditLog
@@ -25,10 +25,10 @@ PARTS = ("frames", "log", "output")
 def recorded_call(log: AuditLog, request: str) -> AuditEntry | None:
     """Return the newest entry of the call with that request id; None where none can be read."""
     try:
-        entries = entries_of(log.path, Query(), key=log.key)
+        entries = audit.entries_of(log.path, audit.Query(), key=log.key)
         newest = itertools.islice(entries, _LOOKED_AT)
         return next((entry for entry in newest if entry.record.request == request), None)
-    except AuditError:
+    except audit.AuditError:
         # The call has its result, and `audit verify` says what is wrong with the log.
         return None
 
@@ -59,16 +59,18 @@ def code_value(entry: AuditEntry | None) -> dict[str, Any]:
 def code_calls(log: AuditLog, *, most: int) -> tuple[AuditEntry, ...]:
     """Return the newest calls of skills' code among the last records; none if none can be read."""
     try:
-        newest = itertools.islice(entries_of(log.path, Query(), key=log.key), _LOOKED_AT)
+        newest = itertools.islice(
+            audit.entries_of(log.path, audit.Query(), key=log.key), _LOOKED_AT
+        )
         found = (entry for entry in newest if is_of_code(entry))
         return tuple(itertools.islice(found, most))
-    except AuditError:
+    except audit.AuditError:
         return ()
 
 
 def is_of_code(entry: AuditEntry) -> bool:
     """Whether the call ran a skill's code, by the action that it needed."""
-    return any(one.action == ACTION for one in entry.record.permissions)
+    return any(one.action == toolbox.CODE_ACTION for one in entry.record.permissions)
 
 
 def _texts(value: object) -> list[str]:

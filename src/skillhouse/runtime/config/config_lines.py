@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from skillhouse.floor import ConfigError, read_regular
+from skillhouse.floor.regex import regex
 from skillhouse.runtime.config.config_files import CONFIG_FILE_MAX
 
 _NAME = r"([A-Za-z0-9_-]+)"
-_PLACE = re.compile(rf"`\$\.{_NAME}(?:\[(\d+)\]|\.{_NAME})?(?:\.{_NAME})?")
+_PLACE = regex(rf"`\$\.{_NAME}(?:\[(\d+)\]|\.{_NAME})?(?:\.{_NAME})?")
 """The place of a value as its decoder writes it, such as `$.rules[0].effect`."""
 
 

@@ -1,0 +1,92 @@
+"""The tools behind one gate, each made when it is first needed, and the check of their arguments.
+
+A call uses one tool. Making the others would load most of this package with every first call.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jsonschema_rs
+
+from skillhouse.floor import nearest
+from skillhouse.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from skillhouse.tools.offer import ToolOffer
+
+ToolMaker = Callable[[], Tool]
+"""Makes one tool; the name is known before."""
+
+
+class ToolSet:
+    """Tools by name; those of `makers` come first and are made when they are first asked for."""
+
+    def __init__(
+        self, tools: Iterable[Tool], makers: Mapping[str, ToolMaker], offer: ToolOffer
+    ) -> None:
+        """Raises TypeError for a tool that does not derive from `Tool`."""
+        tools = tuple(tools)
+        for tool in tools:
+            _check(tool)
+        self._makers = makers
+        self._offer = offer
+        self._made = {tool.name: tool for tool in tools}
+        self._names = tuple(dict.fromkeys((*makers, *self._made)))
+        # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
+        self._by_full_name = {tool.full_name: tool for tool in tools if tool.full_name}
+        self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}
+        # Calls come on several threads, and a tool is made once.
+        self._lock = threading.RLock()
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of that name or full name."""
+        made = self._made.get(name)
+        if made is None and name in self._makers:
+            with self._lock:
+                made = self._made.get(name)
+                if made is None:
+                    made = _check(self._makers[name](), name)
+                    self._made[name] = made
+        return made or self._by_full_name.get(name)
+
+    def shown(self) -> dict[str, Tool]:
+        """Return the tools that a model is shown, in their order."""
+        found = ((name, self.get(name)) for name in self._names)
+        return {name: tool for name, tool in found if tool is not None and self._offer.shows(tool)}
+
+    def argument_fault(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return what is wrong with the arguments, for the model; "" for nothing."""
+        try:
+            # A surrogate by itself is JSON to Python, but no text for a file or a program.
+            json.dumps(dict(arguments), allow_nan=False, ensure_ascii=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            return f"the arguments of `{tool.name}` are not JSON values: {error}"
+        known = tool.schema["properties"]
+        is_closed = tool.schema.get("additionalProperties") is False
+        for name in arguments:
+            if is_closed and name not in known:
+                close = nearest(name, known)
+                hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
+                return f"`{tool.name}` has no argument `{name}`; {hint}"
+        for fault in self._validator(tool).iter_errors(dict(arguments)):
+            place = ".".join(str(part) for part in fault.instance_path)
+            where = f" `{place}`" if place else ""
+            return f"wrong argument{where} of `{tool.name}`: {fault.message}"
+        return ""
+
+    def _validator(self, tool: Tool) -> jsonschema_rs.Draft202012Validator:
+        if tool.name not in self._validators:
+            schema = dict(tool.accepted or tool.schema)
+            self._validators[tool.name] = jsonschema_rs.Draft202012Validator(schema)
+        return self._validators[tool.name]
+
+
+def _check(tool: Tool, name: str = "") -> Tool:
+    if not isinstance(tool, Tool) or (name and tool.name != name):
+        what = f"an object of a subclass of `Tool`{f' named `{name}`' if name else ''}"
+        raise TypeError(f"expected {what}, got {tool!r}")
+    return tool
