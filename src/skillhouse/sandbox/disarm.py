@@ -5,6 +5,7 @@ What stays is known to start nothing; of the rest git gets new settings with eve
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -59,11 +60,23 @@ def obeyed_names(directory: str) -> frozenset[str]:
         return frozenset()
 
 
+def make_readable(path: str, *, writable: bool = True) -> None:
+    """Give back to the owner the rights to a directory or file that a run took from him."""
+    with contextlib.suppress(OSError):
+        mode = os.lstat(path).st_mode
+        needed = 0o700 if stat.S_ISDIR(mode) else 0o600 if stat.S_ISREG(mode) else 0
+        needed &= 0o700 if writable else 0o500
+        if mode & needed != needed:
+            os.chmod(path, stat.S_IMODE(mode) | needed)
+
+
 def disarm(directory: str, *, depth: int = 0) -> str:
     """Remove from a new repository what starts programs; return the removed names, or ""."""
     removed = []
+    make_readable(directory)
     for name in sorted(obeyed_names(directory)):
         path = os.path.join(directory, name)
+        make_readable(path)
         kind = spelled(name)
         if kind == "hooks":
             removed += _without_hooks(path)
@@ -80,7 +93,10 @@ def disarm(directory: str, *, depth: int = 0) -> str:
 
 def _repositories_below(directory: str) -> list[str]:
     repositories = []
+    make_readable(directory)
     for place, directories, files in os.walk(directory):
+        for name in directories:
+            make_readable(os.path.join(place, name))
         if is_repository({*directories, *files}):
             repositories.append(place)
             directories.clear()
@@ -95,6 +111,7 @@ def _without_hooks(path: str) -> list[str]:
     removed = []
     for name in sorted(os.listdir(path)):
         if not name.endswith(".sample"):
+            make_readable(os.path.join(path, name))
             remove(os.path.join(path, name))
             removed.append(f"hooks/{name}")
     return removed

@@ -23,7 +23,13 @@ from skillhouse.floor import (
     spelled,
 )
 from skillhouse.sandbox.covers import COVERS_MAX, ENTRIES_MAX, read_directory, read_entries
-from skillhouse.sandbox.disarm import BARE, disarm, is_repository, obeyed_names
+from skillhouse.sandbox.disarm import (
+    BARE,
+    disarm,
+    is_repository,
+    make_readable,
+    obeyed_names,
+)
 from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.profile import Directory, Opened, SurveyEntry
 
@@ -105,7 +111,7 @@ class Census:
             self._names.setdefault(before.identity[:2], []).append(relative)
         for place in tuple(self._directories):
             if _state(self._absolute(place)) not in (self._directories[place], ()):
-                self._check_directory(place, tree="")
+                self._check_directory(place)
         for relative, before in self._present.items():
             is_written = _identity(self._absolute(relative)) != before.identity
             if is_written and self.opened.frees(relative):
@@ -185,8 +191,17 @@ class Census:
         self._remember_repository(place)
         self.covered += [f"{path}/{name}" for name in sorted(self._repositories[place])]
 
-    def _check_directory(self, place: str, *, tree: str) -> None:
-        """Look at a directory; `tree` is the outermost new one that it is in, if any."""
+    def _check_directory(self, place: str) -> None:
+        """Look at a directory, and at the new ones below it, however deep."""
+        # Each with the outermost new one that it is in.
+        waiting = deque([(place, "")])
+        while waiting:
+            here, tree = waiting.popleft()
+            waiting += [(new, tree or new) for new in self._check_entries(here, tree)]
+
+    def _check_entries(self, place: str, tree: str) -> Iterator[str]:
+        """Look at what is in a directory, and yield the directories that were not there before."""
+        make_readable(self._absolute(place), writable=False)
         entries = read_entries(self._absolute(place))
         names = [entry.name for entry in entries]
         if place and is_repository(names) and not self._is_same_repository(place):
@@ -197,7 +212,7 @@ class Census:
             if spelled(entry.name) != ".git" and is_entered:
                 # One that was there before is looked at by itself, if it changed.
                 if relative not in self._directories:
-                    self._check_directory(relative, tree=tree or relative)
+                    yield relative
             elif is_placeholder(path) or self._is_as_before(relative, path, group):
                 continue
             elif spelled(entry.name) == ".git":
@@ -249,6 +264,7 @@ class Census:
     def _is_removed_empty(self, relative: str) -> bool:
         """Remove a directory with nothing in it, such as a copy of a placeholder."""
         path = self._absolute(relative)
+        make_readable(os.path.dirname(path))
         try:
             os.rmdir(path)
         except OSError:
@@ -280,8 +296,12 @@ class Census:
         self._withhold(relative, "it leads git to another place")
 
     def _leads_inside(self, relative: str) -> bool:
+        path = self._absolute(relative)
         try:
-            _, target = read_pointer(self._absolute(relative))
+            # To open anything else may wait for a program that writes into it.
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                return False
+            _, target = read_pointer(path)
         except OSError:
             return False
         return target.startswith(f"{self.workspace}/")
@@ -294,7 +314,12 @@ class Census:
         self._withhold(f"{place}/{head}", f"it makes `{place}` a git repository")
 
     def _disarm(self, relative: str) -> None:
-        removed = disarm(self._absolute(relative))
+        try:
+            removed = disarm(self._absolute(relative))
+        except OSError:
+            # What cannot be read as one is none that may stay.
+            self._withhold(relative, "its settings cannot be read")
+            return
         if removed:
             self.notes.append(f"removed from the new repository `{relative}`: {removed}")
 
@@ -302,10 +327,19 @@ class Census:
         path = self._absolute(relative)
         if not os.path.lexists(path) or is_placeholder(path):
             return
-        target, number = f"{path}.{WITHHELD}", 2
+        directory, name = os.path.split(path)
+        make_readable(directory)
+        # A name has at most 255 bytes.
+        start = f"{os.fsdecode(os.fsencode(name)[:200])}.{WITHHELD}"
+        target, number = f"{directory}/{start}", 2
         while os.path.lexists(target):
-            target, number = f"{path}.{WITHHELD}-{number}", number + 1
-        os.rename(path, target)
+            target, number = f"{directory}/{start}-{number}", number + 1
+        try:
+            os.rename(path, target)
+        except OSError as error:
+            # INVARIANT: the others are still looked at.
+            self.notes.append(f"not withheld, remove it: `{relative}` ({why}): {error.strerror}")
+            return
         shown = os.path.relpath(target, self.workspace)
         self.notes.append(f"withheld: `{relative}` is now `{shown}` ({why})")
 
