@@ -24,13 +24,14 @@ REFUSED = frozenset(
     {
         # They do something when they are imported, or are programs.
         *("antigravity", "this", "idlelib", "turtle", "turtledemo", "tkinter", "lib2to3"),
-        *("ensurepip", "venv", "pydoc_data", "test", "site", "sitecustomize", "usercustomize"),
+        *("ensurepip", "venv", "pydoc_data", "test", "tests"),
+        *("site", "sitecustomize", "usercustomize"),
         *("readline", "rlcompleter", "curses", "pty", "xxlimited", "xxlimited_35", "xxsubtype"),
         # Its processes prove themselves to each other by a key that is made at the import.
         "multiprocessing",
     }
 )
-"""Not imported ahead, with all that is in them and all names that begin with an underscore."""
+"""Names that are not imported ahead, nor what is in them; nor what begins with an underscore."""
 REFUSED_PARTS = frozenset({"concurrent.futures.process"})
 """They import one of those."""
 IMPORTED_BYTES = 24 << 20
@@ -57,7 +58,7 @@ def is_allowed(name: str) -> bool:
     parts = name.split(".")
     return (
         parts[0] in sys.stdlib_module_names
-        and parts[0] not in REFUSED
+        and REFUSED.isdisjoint(parts)
         and name not in REFUSED_PARTS
         and all(one.isidentifier() and not one.startswith("_") for one in parts)
     )

@@ -2,7 +2,7 @@
 //
 // Its arguments are the descriptor of the socket to the core, the skill's file, and "spare" where it
 // is started before there is a call. It loads nothing of the skill until the core sends the call, or
-// the order to load the code of a skill with packages ahead and wait. Messages are JSON-RPC
+// the order to load the code of a skill with packages ahead and to wait. Messages are JSON-RPC
 // 2.0, each after its length. The first one is waited for in a plain read, and a call that asks
 // nothing of the core answers by a plain write: the machinery for sockets takes some milliseconds to
 // load, and half of one at each event.
@@ -177,11 +177,13 @@ async function load(file) {
 
 const settled = (loading) => loading.then((tools) => ({ tools }), (error) => ({ error }));
 
-async function prepare(env) {
-  Object.assign(process.env, env);
-  const found = await settled(load(entry));
-  ahead = ahead || found;
-  const params = { modules: [], bytes: resident() };
+async function prepare({ env, load: loads }) {
+  if (loads) {
+    Object.assign(process.env, env);
+    const found = await settled(load(entry));
+    ahead = ahead || found;
+  }
+  const params = { modules: [], bytes: resident(), loaded: !(ahead && ahead.error) };
   write(framed({ jsonrpc: '2.0', method: 'cell.prepared', params }));
 }
 
@@ -360,7 +362,7 @@ async function main() {
   process.on('unhandledRejection', (error) => failed(error));
   process.on('uncaughtException', (error) => failed(error));
   if (request.method === 'cell.prepare') {
-    await prepare(request.params.env);
+    await prepare(request.params);
     request = next();
   }
   const { id } = request;

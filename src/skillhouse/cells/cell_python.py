@@ -253,6 +253,7 @@ def resident() -> int:
 
 def prepared(settings: Any, env: Any, link: cell_context.Link) -> Any:
     """Load the skill's code ahead of the call and report; return what gives its tools."""
+    imports = part(IMPORTS)
     before, size = frozenset(sys.modules), resident()
     os.environ.update(env)
     tools: Any = None
@@ -262,8 +263,9 @@ def prepared(settings: Any, env: Any, link: cell_context.Link) -> Any:
     except BaseException as error:  # noqa: BLE001 - raised again when the call has come.
         failed = error
     report = {
-        "modules": part(IMPORTS).standard_names(before, settings["skill"]),
+        "modules": imports.standard_names(before, settings["skill"]),
         "bytes": resident() - size,
+        "loaded": failed is None,
     }
     link.push(link.framed({"jsonrpc": "2.0", "method": PREPARED, "params": report}))
 

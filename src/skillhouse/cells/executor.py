@@ -188,13 +188,14 @@ class Executor:
             await asyncio.wait(set(self._closings))
 
     def health(self) -> Mapping[str, Any]:
-        """Return {status, level, cells, calls, waiting}."""
+        """Return {status, level, cells, calls, ready, waiting}; ready processes wait for calls."""
         calls = sum(held.active for held in (*self._cells.values(), *self._retired))
         return {
             "status": "ok",
             "level": str(self._level),
             "cells": len(self._cells) + len(self._retired),
             "calls": calls,
+            "ready": sum(held.cell.ready for held in self._cells.values()),
             "waiting": self._waiting,
         }
 

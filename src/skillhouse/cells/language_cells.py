@@ -32,11 +32,11 @@ from skillhouse.cells.cell_environment import CellEnvironment, places
 from skillhouse.cells.cell_process import BubblewrapCell, CellProcess, ContainerCell
 from skillhouse.cells.frames import CodeFrame, own_frames
 from skillhouse.cells.ready_calls import (
+    LOAD_SECONDS,
     Ending,
     Fork,
     LearnedImports,
     ReadyCalls,
-    module_names,
 )
 from skillhouse.cells.rpc import Frames
 from skillhouse.floor.threads import in_thread
@@ -58,6 +58,8 @@ CPU_SLACK_SECONDS = 5
 
 class LanguageCell:
     """The cell of one skill; made by `Executor` only."""
+
+    _ready_calls: ReadyCalls[Any]
 
     def __init__(
         self,
@@ -81,6 +83,11 @@ class LanguageCell:
     def _cell_process(self, *, forks: bool, is_spare: bool = False) -> CellProcess:
         kind = ContainerCell if self._environment.is_contained else BubblewrapCell
         return kind(self._environment, self._spec, tree=self._tree, forks=forks, is_spare=is_spare)
+
+    @property
+    def ready(self) -> int:
+        """How many processes wait for calls."""
+        return self._ready_calls.count
 
     @property
     def has_packages(self) -> bool:
@@ -122,12 +129,7 @@ class PythonCell(LanguageCell):
         self._endings: dict[int, Ending] = {}
         self._numbers = itertools.count(1)
         self._finishing: set[asyncio.Task[None]] = set()
-        self._ready_calls = ReadyCalls[Fork](
-            self,
-            keeps=self.has_packages,
-            # With one call's, all of the cell's memory.
-            max_bytes=int(self._environment.limits.memory_bytes * (1 - DATA_SHARE)),
-        )
+        self._ready_calls = ReadyCalls[Fork](self)
         self._spent = False
         """True once a limit was exceeded: its counter would also be taken for the next call's."""
         self._is_closed = False
@@ -153,7 +155,7 @@ class PythonCell(LanguageCell):
         with anyio.move_on_after(READY_SECONDS):
             await self._ready.wait()
         if known := self._learned.known(self._spec):
-            self._say({"import": known})
+            self._say({"import": known.names})
 
     async def _listen(self, control: socket.socket) -> None:
         try:
@@ -230,8 +232,12 @@ class PythonCell(LanguageCell):
         with contextlib.suppress(OSError):
             self._started().send(json.dumps(order).encode())
 
-    def _forked(self, seconds: float) -> Fork:
-        """Return a new process for one call, which waits for its request."""
+    def _forked(self, seconds: float, memory_bytes: int = 0) -> Fork:
+        """Return a new process for one call, which waits for its request.
+
+        Args:
+            memory_bytes: 0 for what a call may have.
+        """
         number = next(self._numbers)
         with contextlib.ExitStack() as stack, contextlib.ExitStack() as theirs:
             link, end = socket.socketpair()
@@ -247,7 +253,7 @@ class PythonCell(LanguageCell):
 
             output = stack.enter_context(contextlib.closing(CellOutput(reading, close_link)))
             limits = [
-                (resource.RLIMIT_DATA, int(self._environment.limits.memory_bytes * DATA_SHARE)),
+                (resource.RLIMIT_DATA, memory_bytes or self._call_bytes),
                 (resource.RLIMIT_NOFILE, OPEN_FILES),
                 (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
             ]
@@ -309,13 +315,28 @@ class PythonCell(LanguageCell):
     def go_ready(self, process: Fork) -> None:
         self._say({"go": process.number})
 
+    def start_learner(self) -> Fork | None:
+        known = self._learned.known(self._spec)
+        return self._forked(LOAD_SECONDS, self._ready_bytes) if known is None else None
+
     def take_report(self, report: Mapping[str, Any]) -> None:
         """Have what the skill's code imports of the standard library imported ahead."""
-        if new := self._learned.learn(self._spec, module_names(report.get("modules"))):
+        if new := self._learned.learn(self._spec, report):
             self._say({"import": new})
 
-    def lacks_report(self) -> bool:
-        return self._learned.known(self._spec) is None
+    def most_ready(self) -> int:
+        if not self.has_packages:
+            return 0
+        return self._learned.fitting(self._spec, self._ready_bytes)
+
+    @property
+    def _ready_bytes(self) -> int:
+        """Memory of all processes without a call: with a call's, all that the cell has."""
+        return self._environment.limits.memory_bytes - self._call_bytes
+
+    @property
+    def _call_bytes(self) -> int:
+        return int(self._environment.limits.memory_bytes * DATA_SHARE)
 
     def _judged(self, outcome: CallOutcome, output: CellOutput, ending: Ending) -> tuple[Kind, str]:
         if outcome.kind == "ok" or outcome.kind == "protocol":

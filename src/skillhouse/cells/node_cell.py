@@ -17,7 +17,7 @@ from skillhouse.cells.call_channel import CallOutcome, attempt
 from skillhouse.cells.cell import EXECUTE, TAIL_BYTES, CellResult, HostCalls, Kind
 from skillhouse.cells.cell_process import CellProcess
 from skillhouse.cells.language_cells import LanguageCell
-from skillhouse.cells.ready_calls import ReadyCalls
+from skillhouse.cells.ready_calls import READY_MAX, ReadyCalls
 from skillhouse.cells.rpc import Frames
 from skillhouse.sandbox.profile import MIB
 
@@ -30,9 +30,7 @@ packages has 45 MB (issue "executor": idle cell at most 60)."""
 
 class NodeCell(LanguageCell):
     def _prepare(self) -> None:
-        self._ready_calls = ReadyCalls[Worker](
-            self, loads=self.has_packages, max_bytes=WAITING_BYTES
-        )
+        self._ready_calls = ReadyCalls[Worker](self, loads=self.has_packages)
         self._first: Worker | None = None
         self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -118,11 +116,16 @@ class NodeCell(LanguageCell):
 
     go_ready = stop_ready
 
-    def take_report(self, report: Mapping[str, Any]) -> None:
-        """Node has nothing to import ahead: it cannot be forked."""
+    def start_learner(self) -> Worker | None:
+        """Each process has limits of its own, and cannot be forked: nothing is to be learned."""
 
-    def lacks_report(self) -> bool:
-        return False
+    def take_report(self, report: Mapping[str, Any]) -> None:
+        self._learned.learn(self._spec, report)
+
+    def most_ready(self) -> int:
+        if self._learned.known(self._spec) is None:
+            return READY_MAX
+        return self._learned.fitting(self._spec, WAITING_BYTES)
 
     async def close(self) -> None:
         """End the waiting processes, and return when all are gone; no call may be running."""

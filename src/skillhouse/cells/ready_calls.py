@@ -7,11 +7,12 @@ first instruction on. It has got nothing of a call until then, so it cannot pass
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -38,9 +39,10 @@ SKILLS_MAX = 256
 _NAME = re.compile(r"[A-Za-z_]\w{0,63}(\.[A-Za-z_]\w{0,63}){0,5}", re.ASCII)
 
 
-def prepare_order(env: Mapping[str, str]) -> bytes:
-    """Return the message that makes a process load the skill's code and wait."""
-    return framed({"jsonrpc": "2.0", "method": PREPARE, "params": {"env": dict(env)}})
+def prepare_order(env: Mapping[str, str], *, loads: bool) -> bytes:
+    """Return the message that makes a process report and wait, with or without the skill's code."""
+    params = {"env": dict(env), "load": loads}
+    return framed({"jsonrpc": "2.0", "method": PREPARE, "params": params})
 
 
 def module_names(value: object) -> tuple[str, ...]:
@@ -55,35 +57,59 @@ def module_names(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-class LearnedImports:
-    """The modules of the standard library that each skill's code imports.
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a process that has loaded a skill's code, and nothing of a call, reported of it."""
 
-    They come from processes that have loaded the code and have got nothing of any call, so no
-    call can leave a sign to a later one by what it imports.
+    names: tuple[str, ...] = ()
+    """Modules of the standard library that the code imports, or may import."""
+    size: int = 0
+    """Bytes of memory that loading it took."""
+    is_loaded: bool = True
+    """False: loading it raised an exception."""
+
+
+class LearnedImports:
+    """What is known of each skill's code, for all cells of an executor.
+
+    It never comes from a process that has got a call, so no call can leave a sign to a later one
+    by what it imports.
     """
 
     def __init__(self) -> None:
-        self._names: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
+        self._learned: OrderedDict[tuple[str, ...], Learned] = OrderedDict()
 
-    def known(self, spec: CellSpec) -> tuple[str, ...] | None:
-        """Return the names; None before a process has reported."""
-        return self._names.get(_code_of(spec))
+    def known(self, spec: CellSpec) -> Learned | None:
+        return self._learned.get(_code_of(spec))
 
-    def learn(self, spec: CellSpec, names: Iterable[str]) -> tuple[str, ...]:
-        """Add names to those of a skill, and return the new ones that are kept."""
+    def learn(self, spec: CellSpec, report: Mapping[str, Any]) -> tuple[str, ...]:
+        """Add a report, of which nothing is trusted; return the names that are new."""
         key = _code_of(spec)
-        before = self._names.pop(key, ())
-        kept = tuple(dict.fromkeys((*before, *names)))[:NAMES_MAX]
-        self._names[key] = kept
-        while len(self._names) > SKILLS_MAX:
-            self._names.popitem(last=False)
-        return kept[len(before) :]
+        before = self._learned.pop(key, Learned())
+        names = dict.fromkeys((*before.names, *module_names(report.get("modules"))))
+        size = report.get("bytes")
+        is_loaded = report.get("loaded") is True and type(size) is int and size >= 0
+        found = self._learned[key] = Learned(
+            tuple(names)[:NAMES_MAX],
+            max(before.size, size if isinstance(size, int) else 0),
+            is_loaded,
+        )
+        while len(self._learned) > SKILLS_MAX:
+            self._learned.popitem(last=False)
+        return found.names[len(before.names) :]
+
+    def fitting(self, spec: CellSpec, max_bytes: int) -> int:
+        """Return how many processes that have loaded the code fit into so much memory."""
+        found = self.known(spec)
+        if found is None or not found.is_loaded:
+            return 0
+        return min(READY_MAX, max_bytes // max(1, found.size))
 
 
 def _code_of(spec: CellSpec) -> tuple[str, ...]:
     packages = (str(path) for path in (spec.dependencies or "", *spec.shared))
     python = "" if spec.python is None else str(spec.python.program)
-    return (spec.digest, spec.entry, python, *packages)
+    return (spec.digest, spec.entry, python, " ".join(sorted(spec.env)), *packages)
 
 
 class Demand:
@@ -95,9 +121,6 @@ class Demand:
         self._wanted = 1
         self._at = clock()
 
-    def limit(self, most: int) -> None:
-        self._most = most
-
     def miss(self) -> None:
         """Count a call that found no process, or had to wait for one."""
         self._wanted = min(self._most, self.wanted + 1)
@@ -107,7 +130,7 @@ class Demand:
     def wanted(self) -> int:
         if self._clock() - self._at >= QUIET_SECONDS:
             self._wanted = 1
-        return min(self._most, self._wanted)
+        return self._wanted
 
 
 @dataclass(slots=True)
@@ -182,37 +205,41 @@ class Owner(Protocol[P]):
 
     def go_ready(self, process: P) -> None: ...
 
-    def take_report(self, report: Mapping[str, Any]) -> None:
-        """Use what a process has imported."""
+    def start_learner(self) -> P | None:
+        """Start one that loads the code to report of it, and gets no call; None if it has."""
         ...
 
-    def lacks_report(self) -> bool: ...
+    def take_report(self, report: Mapping[str, Any]) -> None: ...
+
+    def most_ready(self) -> int:
+        """Return how many may wait."""
+        ...
 
 
 class ReadyCalls(Generic[P]):
     """The processes of one cell that wait for calls."""
 
-    def __init__(
-        self, owner: Owner[P], *, loads: bool = True, keeps: bool = True, max_bytes: int
-    ) -> None:
+    def __init__(self, owner: Owner[P], *, loads: bool = True) -> None:
         """
         Args:
             loads: Whether they load the skill's code ahead.
-            keeps: False: one process loads the code to report its imports, and none waits.
-            max_bytes: Memory of all that wait, as they report it.
         """
         self._owner = owner
         self._loads = loads
-        self._keeps = keeps
-        self._max_bytes = max_bytes
         self._loop = asyncio.get_running_loop()
         self._demand = Demand(most=READY_MAX)
         self._waiting: list[P] = []
+        self._learner: P | None = None
         self._loading: dict[P, asyncio.TimerHandle] = {}
         self._trim: asyncio.TimerHandle | None = None
         self._failures = 0
         self._seconds = 0.0
         self._has_begun = False
+
+    @property
+    def count(self) -> int:
+        """How many wait, ready for a call."""
+        return sum(process.is_stopped for process in self._waiting)
 
     def take(self, seconds: float, env: Mapping[str, str]) -> P | None:
         """Return a process for a call of so many seconds; None where none fits."""
@@ -227,40 +254,34 @@ class ReadyCalls(Generic[P]):
                 self._owner.drop_ready(process)
         if found is not None and found.is_stopped:
             self._owner.go_ready(found)
-        elif self._has_begun and self._keeps:
+        elif self._has_begun:
             self._demand.miss()
         return found
 
     def refill(self, seconds: float, env: Mapping[str, str]) -> None:
         """Start what loads the code, if too few processes do or have."""
         self._seconds = max(self._seconds, seconds)
-        if self._failures >= FAILURES_MAX:
-            return
-        while len(self._waiting) < self._wanted() and len(self._loading) < LOADING_MAX:
-            try:
+        # Without descriptors, say; the next call starts its own process and says so.
+        with contextlib.suppress(OSError, SandboxError):
+            while self._failures < FAILURES_MAX and len(self._loading) < LOADING_MAX:
+                if not self._loading and (learner := self._owner.start_learner()) is not None:
+                    self._learner = learner
+                    self._begin(learner, env)
+                    return
+                if len(self._waiting) >= min(self._demand.wanted, self._owner.most_ready()):
+                    return
+                self._has_begun = True
                 process = self._owner.start_ready(self._seconds)
-            except (OSError, SandboxError):
-                # Without descriptors, say; the next call starts its own process and says so.
-                return
-            process.env = dict(env)
-            self._begin(process)
+                self._waiting.append(process)
+                self._begin(process, env)
 
-    def _wanted(self) -> int:
-        if self._keeps:
-            return self._demand.wanted
-        return int(self._owner.lacks_report())
-
-    def _begin(self, process: P) -> None:
-        self._has_begun = True
-        self._waiting.append(process)
-        if not self._loads:
-            self._watch_demand()
-            return
+    def _begin(self, process: P, env: Mapping[str, str]) -> None:
+        process.env = dict(env)
         self._loading[process] = self._loop.call_later(LOAD_SECONDS, self._fail, process)
         self._owner.watch_ready(process, closely=True)
         self._loop.add_reader(process.link, self._read, process)
         try:
-            process.link.send(prepare_order(process.env))
+            process.link.send(prepare_order(env, loads=self._loads))
         except OSError:
             self._fail(process)
 
@@ -286,14 +307,12 @@ class ReadyCalls(Generic[P]):
         self._settle(process)
         self._failures = 0
         self._owner.take_report(report)
-        size = report.get("bytes")
-        if not self._keeps:
+        if process is self._learner:
             self._remove(process)
+            self.refill(self._seconds, process.env)
             return
-        if type(size) is not int or size * len(self._waiting) > self._max_bytes:
+        if len(self._waiting) > self._owner.most_ready():
             self._remove(process)
-            self._keeps = bool(self._waiting)
-            self._demand.limit(len(self._waiting))
             return
         # It has no processor time until its call arrives.
         process.is_stopped = True
@@ -317,7 +336,10 @@ class ReadyCalls(Generic[P]):
 
     def _remove(self, process: P) -> None:
         self._settle(process)
-        self._waiting.remove(process)
+        if process is self._learner:
+            self._learner = None
+        else:
+            self._waiting.remove(process)
         self._owner.drop_ready(process)
 
     def _settle(self, process: P) -> None:
@@ -333,5 +355,5 @@ class ReadyCalls(Generic[P]):
         self._failures = FAILURES_MAX
         if self._trim is not None:
             self._trim.cancel()
-        for process in tuple(self._waiting):
+        for process in {*self._waiting, *self._loading}:
             self._remove(process)
