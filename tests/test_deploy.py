@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from skillhouse.skill.yaml_text import read_mapping
+from tests.engine import composers
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 COMPOSE = read_mapping((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
@@ -41,7 +44,7 @@ def stages() -> dict[str, list[str]]:
     for line in lines:
         if start := re.fullmatch(r"FROM (\S+) AS (\S+)", line):
             found[start[2]] = [start[1]]
-        else:
+        elif found:
             found[list(found)[-1]].append(line)
     return found
 
@@ -98,12 +101,21 @@ def test_the_images_run_as_nobody_and_install_only_what_is_pinned() -> None:
         users = [line for line in lines if line.startswith("USER ")]
         assert users[-1] == "USER 65534:65534"
         assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
-    installs = [line for line in found["build"] if "pip install" in line]
-    assert len(installs) == 2
-    assert "--require-hashes" in installs[0]
-    assert "--no-deps" in installs[1]
+    installs = [
+        text for line in found["build"] for text in line.split("&&") if "pip install" in text
+    ]
+    assert len(installs) == 3
+    assert all(
+        "--require-hashes" in text and "--only-binary :all:" in text for text in installs[:2]
+    )
+    assert "requirements/uv.txt" in installs[1]
+    assert "--no-deps" in installs[2]
+    # An installer that reaches the network is in the core alone.
+    assert "COPY --from=build /opt/uv/bin/uv /usr/local/bin/uv" in found["core"]
+    assert not any("uv" in line or "npm" in line for line in found["skill-executor"])
     images = {lines[0] for lines in found.values()} - set(found)
-    assert all(re.fullmatch(r"[a-z]+:[\w.-]*\d[\w.-]*", image) for image in images)
+    assert images == {"$BASE"}
+    assert re.search(r"^ARG BASE=[a-z]+:[\w.-]*\d[\w.-]*$", DOCKERFILE, re.MULTILINE)
     assert not re.search(r"^ADD |curl|wget|:latest", DOCKERFILE, re.MULTILINE)
 
 
@@ -117,3 +129,27 @@ def test_what_the_dockerfile_copies_is_there() -> None:
     ]
     assert sources
     assert [name for name in sources if not (DEPLOY.parent / name).exists()] == []
+    ignored = (DEPLOY.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    first = next(line for line in ignored if not line.startswith("#"))
+    sent = {line[1:] for line in ignored if line.startswith("!")}
+    assert (first, sent) == ("*", {name.partition("/")[0] for name in sources})
+
+
+def test_both_generations_of_compose_take_the_file() -> None:
+    # 1.29 refuses the key `name`, and has the project's name from .env, as Compose 2 does.
+    assert set(COMPOSE) == {"services", "networks", "volumes", "secrets"}
+    assert (DEPLOY / ".env").read_text(encoding="utf-8") == "COMPOSE_PROJECT_NAME=skillhouse\n"
+
+
+@pytest.mark.slow
+def test_the_installed_compose_reads_the_file(tmp_path: Path) -> None:
+    commands = composers()
+    if not commands:
+        pytest.skip("neither Compose 2 nor docker-compose is installed")
+    shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("secrets"))
+    (tmp_path / "deploy/secrets").mkdir()
+    (tmp_path / "deploy/secrets/rpc-token").write_text("f" * 64)
+    for command in commands.values():
+        argv = [*command, f"--file={tmp_path}/deploy/compose.yaml", "config"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert (done.returncode, "read_only: true" in done.stdout) == (0, True), done.stderr

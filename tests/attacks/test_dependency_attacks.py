@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from skillhouse.cells.environments import EnvironmentRules, prepare
-from skillhouse.sandbox import SandboxError
+from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
 from tests.cells.packages import npm_package, npm_registry, source_package, wheel
 from tests.cells.test_environments import (
@@ -76,6 +76,34 @@ def test_a_requirements_file_that_brings_its_own_packages(option: str, tmp_path:
         assert naive(argv, rules, cwd=skill) == 0
         assert "evil" in (tmp_path / "naive/greet.py").read_text()
     assert code_of(PYTHON, skill, tmp_path, rules) == "dependencies-line"
+
+
+@pytest.mark.slow
+def test_a_uv_lock_that_brings_its_own_package(tmp_path: Path) -> None:
+    skill = tmp_path / "skill"
+    sha = wheel(skill / "own", "greet", "1.0", "word = 'evil'")
+    file = "own/greet-1.0-py3-none-any.whl"
+    (skill / "pyproject.toml").write_text(
+        '[project]\nname = "s"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        f'dependencies = ["greet"]\n[tool.uv.sources]\ngreet = {{ path = "{file}" }}\n'
+    )
+    (skill / "uv.lock").write_text(
+        'version = 1\nrequires-python = ">=3.11"\n'
+        f'[[package]]\nname = "greet"\nversion = "1.0"\nsource = {{ path = "{file}" }}\n'
+        f'wheels = [{{ filename = "greet-1.0-py3-none-any.whl", hash = "sha256:{sha}" }}]\n'
+        '[[package]]\nname = "s"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "greet" }]\n'
+        "[package.metadata]\n"
+        f'requires-dist = [{{ name = "greet", path = "{file}" }}]\n'
+    )
+    rules = rules_for(tmp_path)
+    python = str(default_python().program)
+    argv = [str(UV), "sync", "--frozen", "--offline", "--no-python-downloads", "--python", python]
+    assert naive(argv, rules, cwd=skill) == 0
+    assert [path.read_text() for path in skill.glob(".venv/lib/*/site-packages/greet.py")] == [
+        "word = 'evil'"
+    ]
+    assert code_of(PYTHON, skill, tmp_path, rules) == "dependencies-source"
 
 
 @pytest.mark.slow

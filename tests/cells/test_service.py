@@ -182,6 +182,34 @@ def test_the_tables_of_both_sides_are_complete(tmp_path: Path, need: Any) -> Non
     lab.run(scene)
 
 
+def test_before_a_question_it_is_said_what_would_not_run(tmp_path: Path, need: Any) -> None:
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
+    ran = tmp_path / "ran"
+    spec = make(tmp_path, f"open({str(ran)!r}, 'w')\n{SOURCE}")
+
+    async def scene(executor: Executor) -> list[Any]:
+        methods = executor_methods(executor, Tools(spec), lambda _: Asked())
+        found = []
+        for name, context in (
+            ("echo", {"digest": spec.digest}),
+            ("echo", {"digest": "skilltree1:other"}),
+            ("none", {"digest": spec.digest}),
+            ("echo", {"port": -1}),
+        ):
+            answer = await answered(methods, "tool.check", tool=f"one:{name}", context=context)
+            found.append(answer.get("result", answer.get("error", {}).get("message", "")[:30]))
+        assert not executor.is_busy
+        return found
+
+    assert lab.run(scene) == [
+        {},
+        f"the skill `{spec.skill}` is not as it"[:30],
+        "unknown tool `one:none`",
+        "expected as context {meta, cap",
+    ]
+    assert not ran.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.req("S002-8")
 def test_the_executor_has_nothing_of_the_core() -> None:
