@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest
     from skillhouse.skill.manifest import read_manifest as read_manifest
+    from skillhouse.skill.mending import MENDED as MENDED
+    from skillhouse.skill.mending import mended as mended
     from skillhouse.skill.mends import MENDS as MENDS
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE

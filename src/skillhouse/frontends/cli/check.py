@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.discovery import discover
+from skillhouse.discovery import discover, skills_below
 from skillhouse.floor import Severity
-from skillhouse.frontends.cli.options import Verb, add_common, add_json, house_of, positive
+from skillhouse.frontends.cli.fixing import fix
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_common,
+    add_json,
+    house_of,
+    positive,
+)
 from skillhouse.frontends.cli.terminal import finding_line, prepare_search
+from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
     rehearsal_value,
@@ -29,6 +39,7 @@ _VALIDATE_EXAMPLES = """examples:
   skillhouse validate ./my-skill
   skillhouse validate skills/          every skill below a directory
   skillhouse validate . --lenient      only what agents would complain about
+  skillhouse validate . --fix          mend what is safe, after a difference and a question
 """
 
 
@@ -39,28 +50,47 @@ def _configure_validate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lenient", action="store_true", help="judge as an agent does, not as the specification"
     )
+    parser.add_argument("--all", action="store_true", help="fold no findings")
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="show what can be mended with the meaning kept, and write it if you agree",
+    )
+    parser.add_argument("--yes", action="store_true", help="with --fix: write without asking")
     add_json(parser)
 
 
 def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print all findings; 1 when one of them is an error."""
-    directories = [place for path in options.paths for place in _skills_below(Path(path))]
+    if options.yes and not options.fix:
+        raise UsageError("expected --fix with --yes")
+    inside: list[Diagnostic] = []
+    directories = [place for path in options.paths for place in _skills_below(Path(path), inside)]
+    directories = list(dict.fromkeys(directories))
+    fixed = fix(directories, terminal, yes=options.yes, quiet=options.json) if options.fix else []
     manifests = {place: read_manifest(place) for place in directories}
     findings = [
         found
         for place, manifest in manifests.items()
         for found in _findings(place, manifest, strict=not options.lenient)
     ]
+    findings += inside
     tools = [one for result in manifests.values() for one in _declared(result)]
     if options.json:
         value = {"skills": len(directories), "diagnostics": diagnostic_values(findings)}
-        terminal.json({**value, "tools": tools})
+        mends = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
+        terminal.json({**value, "tools": tools, **({"fixed": mends} if options.fix else {})})
     else:
-        for found in findings:
-            terminal.line(finding_line(found, terminal))
+        for one in fixed:
+            terminal.note(f"mended {shown(str(one.file))}: {', '.join(one.codes)}")
+        lines = folded_lines(
+            findings, lambda found: finding_line(found, terminal), everything=options.all
+        )
+        for line in lines:
+            terminal.line(line)
         for tool in tools:
             terminal.note(f"tool {shown(tool['full_name'])} ({tool['level']}), {tool['language']}")
-        terminal.note(_findings_summary(len(directories), findings))
+        terminal.note(f"{counted(len(directories), 'skill')}: {counts(findings)}")
     return 1 if any(found.severity is Severity.ERROR for found in findings) else 0
 
 
@@ -90,11 +120,16 @@ def _declared(result: ManifestResult) -> list[dict[str, str]]:
     ]
 
 
-def _skills_below(path: Path) -> list[Path]:
-    """Return the directory itself when it holds a skill or nothing does, else all skills below."""
-    if not path.is_dir() or (path / SKILL_FILE).exists() or has_manifest(path):
+def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
+    """Return the directory itself when it holds a skill or nothing does, and all skills below.
+
+    `inside` receives an info for each skill inside the directory of another one.
+    """
+    if not path.is_dir():
         return [path]
     index = discover([path])
+    every = (*index.skills, *index.shadowed)
+    inside += skills_below(every, known={skill.file for skill in every})
     places = {skill.directory for skill in index.skills + index.shadowed}
     places |= {
         found.path.parent
@@ -102,14 +137,11 @@ def _skills_below(path: Path) -> list[Path]:
         if found.path is not None and found.path.name == SKILL_FILE
     }
     places |= {found.directory for found in find_manifests(path)}
-    return sorted(places) or [path]
-
-
-def _findings_summary(skills: int, findings: list[Diagnostic]) -> str:
-    errors = sum(found.severity is Severity.ERROR for found in findings)
-    warnings = sum(found.severity is Severity.WARNING for found in findings)
-    found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-    return f"{counted(skills, 'skill')}: {found}"
+    real = path.resolve()
+    # As it was given, and not by its real path.
+    below = sorted(path / place.relative_to(real) for place in places if place != real)
+    is_skill = real in places or os.path.lexists(path / SKILL_FILE) or has_manifest(path)
+    return [path, *below] if is_skill or not below else below
 
 
 _REHEARSE_EXAMPLES = """examples:
