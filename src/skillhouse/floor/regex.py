@@ -7,13 +7,13 @@ none of it.
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 
 class _LateRegex:
     """Has the members of the compiled expression, each from its first use on."""
 
-    def __init__(self, text: str, flags: int) -> None:
+    def __init__(self, text: str | bytes, flags: int) -> None:
         self._source = (text, flags)
 
     def __getattr__(self, name: str) -> Any:
@@ -23,10 +23,10 @@ class _LateRegex:
         return found
 
 
-def regex(text: str, flags: int = 0) -> re.Pattern[str]:
+def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Do as `re.compile` for a constant; what is wrong with the text shows at the first use.
 
     >>> regex("[a-z]+").fullmatch("weather") is not None
     True
     """
-    return cast("re.Pattern[str]", _LateRegex(text, flags))
+    return cast("re.Pattern[AnyStr]", _LateRegex(text, flags))

@@ -193,6 +193,7 @@ def split_head(data: bytes) -> SourceHead:
 NAME_MAX = 64
 """Characters of a name (specification, `name`)."""
 
+_NO_NAME = regex(r"[^a-z0-9]+")
 _STRICT = regex(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -227,7 +228,7 @@ def _suggested(name: str) -> str:
     >>> _suggested("PDF Tools_2")
     'write `name: pdf-tools-2`, and rename the directory to it'
     """
-    made = re.sub(r"[^a-z0-9]+", "-", name[: 4 * NAME_MAX].lower()).strip("-")[:NAME_MAX].strip("-")
+    made = _NO_NAME.sub("-", name[: 4 * NAME_MAX].lower()).strip("-")[:NAME_MAX].strip("-")
     return f"write `name: {made}`, and rename the directory to it" if made else ""
 
 
