@@ -138,7 +138,7 @@ class EntryWatch:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         subprocess.Popen.__init__ = self._popen  # type: ignore[method-assign]
 
     def _called(self, frame: FrameType, event: str, _: object) -> None:

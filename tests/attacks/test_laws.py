@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest, ScriptStore
 from skillhouse.audit import AuditLog, read_records, verify_log
 from skillhouse.floor import PathError, confine
+from skillhouse.net import NetPolicy
 from skillhouse.permission import (
     Decision,
     Effect,
@@ -279,7 +280,7 @@ class Swapper:
         return Answer.ONCE
 
 
-def no_way_out(session: Session, text: str) -> AbstractAsyncContextManager[Path]:
+def no_way_out(*_: object) -> AbstractAsyncContextManager[Path]:
     raise AssertionError("no rule grants the network")
 
 
@@ -345,7 +346,8 @@ def asked_and_run(
                 Workspace(root),
                 open_,
                 layers=lambda _: (),
-                network=lambda _, __: False,
+                grants=lambda _, __: Effect.DENY,
+                net_policy=NetPolicy,
                 way_out=no_way_out,
                 environment={},
                 decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),

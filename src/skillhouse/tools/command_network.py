@@ -1,4 +1,4 @@
-"""Which network a command gets: by a rule all listed hosts, by a person's yes those it names."""
+"""Which network a command gets: by a rule all listed hosts, once approved those it names."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class CommandNetwork:
 
     is_open: bool = False
     withheld: str = ""
-    """Why not, where something speaks for it."""
+    """Why not, where a rule or a name would have granted it."""
     named: tuple[NamedRequest, ...] = ()
-    """With these it reaches nothing else, and each needs a yes."""
+    """With these it reaches nothing else, and each needs approval."""
 
     @property
     def word(self) -> str:
@@ -174,7 +174,7 @@ def _method(options: Mapping[str, str | None]) -> str:
 
 
 def _is_public(target: Target, policy: Callable[[], net.NetPolicy]) -> bool:
-    """Whether it could be reached after a yes: a name's addresses are judged when it is used."""
+    """Whether it could be reached once approved: a name's addresses are judged when it is used."""
     if not target.is_address:
         return target.host != "localhost" and not target.host.endswith(".localhost")
     try:
