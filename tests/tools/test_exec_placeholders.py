@@ -202,8 +202,13 @@ def test_no_other_command_makes_one_there(empty: Empty, line: str) -> None:
 @pytest.mark.usefixtures("_git")
 def test_an_existing_repository_is_not_opened_again(empty: Empty) -> None:
     subprocess.run(["git", "init", "-q", empty.root], check=True)
+    setting = ["git", "-C", str(empty.root), "config", "core.editor", "own"]
+    subprocess.run(setting, check=True)
     hook = empty.root / ".git/hooks/pre-commit"
-    assert empty.last("git init").is_error
+    hook.write_text("own")
+    assert empty.last("git init -b main").is_error
+    assert "editor = own" in (empty.root / ".git/config").read_text()
+    assert hook.read_text() == "own"
     (empty.root / ".git/config").unlink()
     assert empty.last("git init").is_error
     shutil.rmtree(empty.root / ".git")
@@ -212,7 +217,15 @@ def test_an_existing_repository_is_not_opened_again(empty: Empty) -> None:
     with house_at(empty.base, ALL) as house:
         house.call_sync("exec", {"command": "git init"})
     assert os.listdir(empty.root / "elsewhere") == []
-    assert not hook.exists()
+
+
+@pytest.mark.usefixtures("_git")
+def test_an_empty_directory_of_its_name_becomes_one(empty: Empty) -> None:
+    with house_at(empty.base, ALL) as house:
+        assert os.listdir(empty.root / ".git") == []
+        made = house.call_sync("exec", {"command": "git init -q"})
+        assert (made.status, made.content) == ("ok", "[no output]")
+        assert house.call_sync("exec", {"command": "git status --short"}).status == "ok"
 
 
 ATTACK = """

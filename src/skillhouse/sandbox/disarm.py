@@ -13,6 +13,7 @@ import stat
 from collections.abc import Collection
 
 from skillhouse.floor import spelled
+from skillhouse.sandbox.mountpoints import is_placeholder
 
 BARE = ("head", "objects", "refs")
 """Marks of a repository's own directory (gitrepository-layout (5)); `commondir` replaces the last
@@ -76,6 +77,8 @@ def disarm(directory: str, *, depth: int = 0) -> str:
     make_readable(directory)
     for name in sorted(obeyed_names(directory)):
         path = os.path.join(directory, name)
+        if is_placeholder(path):
+            continue
         make_readable(path)
         kind = spelled(name)
         if kind == "hooks":

@@ -119,6 +119,7 @@ class Census:
         for place, names in self._repositories.items():
             self._check_obeyed(place, names)
         if self.opened.top_repository and ".git" not in self._present:
+            # Its own directory may not have changed, where an empty one was there.
             self._disarm(".git")
         self._note_emptied()
         self.changes = sorted(set(self.changes))
@@ -143,8 +144,9 @@ class Census:
                 yield relative, entry.name
                 continue
             path = self._absolute(relative)
-            if spelled(entry.name) == ".git" and _is_empty_directory(path):
-                # What is put into it is a new repository.
+            is_top = relative == ".git" and self.opened.top_repository
+            if is_top and _is_empty_directory(path):
+                # What git puts into it is a new repository.
                 continue
             is_held = not (is_free or entry.is_link)
             self._present[relative] = _Known(_identity(path), is_held)
