@@ -4,7 +4,8 @@
 bubblewrap that forks for each request (the floor of a Python call); our call in a warm Python
 cell; Node started in bubblewrap with our options (the floor of a first call); our first call and
 our call with a warm spare. Then 200 calls at once, what a cell at rest holds, and how long other
-calls take while a hostile one runs.
+calls take while a hostile one runs. Skills that import asyncio, dateutil, pydantic and, in Node,
+semver are called beside a fork of a bare process that has these imported.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any
 
 import anyio
 
+from _imports import CASES, WARM_TARGET, spec_of, timed, waits
+from _imports import Floor as ImportFloor
 from _measure import markdown_table
 from skillhouse.cells import CellResult, CellSpec, Executor
 from skillhouse.floor import tree_digest
@@ -118,6 +121,7 @@ async def compare(place: Path, rounds: int) -> str:
         await many(made, specs["python"]),
     ]
     await made.close()
+    parts.append(await imports(status, place, max(8, rounds // 3)))
     parts.append(await idle(status, place, specs))
     parts.append(await beside_hostile(status, place, specs["python"], rounds))
     return "\n\n".join(parts)
@@ -221,6 +225,44 @@ async def first_calls(status: SandboxStatus, place: Path, spec: CellSpec, rounds
         row(f"first Node call (target {FIRST_TARGET} x)", ours, base),
     ]
     return markdown_table((f"{rounds} rounds", "median ms", "min ms", "p90 ms", "ratio"), rows)
+
+
+async def imports(status: SandboxStatus, place: Path, rounds: int) -> str:
+    """Return what calls of skills that import something take, with a pause and without."""
+    rows: list[tuple[str, ...]] = []
+    said: list[str] = []
+    for name, case in CASES.items():
+        executor = make_executor(status, place)
+        spec = await spec_of(name, case, place, executor)
+        if isinstance(spec, str):
+            said.append(spec)
+            await executor.close()
+            continue
+        before = tree_bytes()[1]
+        first = await timed(executor, spec, Nothing())
+        floor = ImportFloor(BARE, case, spec.dependencies)
+        bare: list[float] = []
+        ours: list[float] = []
+        for _ in range(rounds):
+            await waits(executor, spec)
+            await settled()
+            began = time.perf_counter()
+            floor.call()
+            bare.append((time.perf_counter() - began) * 1_000)
+            ours.append(await timed(executor, spec, Nothing()))
+        floor.close()
+        await waits(executor, spec)
+        await settled()
+        held = (tree_bytes()[1] - before) / 1e6
+        ceaseless = [await timed(executor, spec, Nothing()) for _ in range(rounds)]
+        await executor.close()
+        base = median(bare)
+        rows.append(row(f"{name}: floor", bare, base))
+        rows.append(row(f"{name}: call, warm (target {WARM_TARGET} x)", ours, base))
+        rows.append(row(f"{name}: calls without a pause", ceaseless, base))
+        said.append(f"{name}: first call {first:.0f} ms, at rest {held:.1f} MB.")
+    header = (f"imports, {rounds} rounds", "median ms", "min ms", "p90 ms", "ratio")
+    return "\n".join([markdown_table(header, rows), "", *said])
 
 
 async def many(executor: Executor, spec: CellSpec) -> str:

@@ -23,8 +23,10 @@ from skillhouse.cells.ready_calls import (
     LearnedImports,
     module_names,
 )
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.profile import MIB, Limits
 from tests.cells.lab import Lab, lab, language, make, until
+from tests.sandbox.places import launcher_at
 
 __all__ = ["lab", "language"]
 
@@ -90,6 +92,24 @@ def test_a_call_gets_a_process_that_has_loaded_the_code_and_leaves_nothing(
         return found
 
     assert lab.run(scene) == [("ok", [1, "value", n], "said\n") for n in range(4)]
+
+
+@pytest.mark.slow
+def test_without_namespaces_it_is_the_same(language: str, tmp_path: Path, need: Any) -> None:
+    launcher_at(SandboxLevel.LANDLOCK, need, tmp_path / "launcher")
+    lab = Lab(SandboxStatus(level=SandboxLevel.LANDLOCK), tmp_path)
+    spec = skill(tmp_path, language=language)
+
+    async def scene(executor: Executor) -> list[Any]:
+        found = []
+        for n in range(3):
+            found.append((await lab.ask(executor, spec, arguments={"n": n})).value)
+            await is_ready(executor)
+        await executor.end()
+        await until(lambda: not executor.is_busy)
+        return [*found, descendants()]
+
+    assert lab.run(scene) == [[1, None, n] for n in range(3)] + [[]]
 
 
 @pytest.mark.slow

@@ -23,7 +23,17 @@ if TYPE_CHECKING:  # The modules themselves would cost a megabyte.
 REFUSED = frozenset(
     {
         # They do something when they are imported, or are programs.
-        *("antigravity", "this", "idlelib", "turtle", "turtledemo", "tkinter", "lib2to3"),
+        *(
+            "antigravity",
+            "this",
+            "pdb",
+            "doctest",
+            "idlelib",
+            "turtle",
+            "turtledemo",
+            "tkinter",
+            "lib2to3",
+        ),
         *("ensurepip", "venv", "pydoc_data", "test", "tests"),
         *("site", "sitecustomize", "usercustomize"),
         *("readline", "rlcompleter", "curses", "pty", "xxlimited", "xxlimited_35", "xxsubtype"),
