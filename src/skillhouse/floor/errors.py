@@ -108,14 +108,30 @@ class ConfigError(SkillhouseError):
     """A configuration file or value cannot be used; `key` and `suggestion` where known."""
 
     def __init__(
-        self, message: str, *, path: Path | None = None, key: str = "", suggestion: str = ""
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        key: str = "",
+        suggestion: str = "",
+        line: int | None = None,
     ) -> None:
+        at = f"line {line}: " if line else ""
         where = f" in `{path}`" if path else ""
         hint = f"; did you mean `{suggestion}`" if suggestion else ""
-        super().__init__(f"{message}{where}{hint}")
+        super().__init__(f"{at}{message}{where}{hint}")
+        self.message = message
         self.path = path
         self.key = key
         self.suggestion = suggestion
+        self.line = line
+        """Line of the file, from 1, where the message does not say it itself."""
+
+    def at_line(self, line: int) -> ConfigError:
+        """Return the same error with the line of its file."""
+        return ConfigError(
+            self.message, path=self.path, key=self.key, suggestion=self.suggestion, line=line
+        )
 
 
 class StateError(SkillhouseError):

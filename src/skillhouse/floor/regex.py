@@ -14,11 +14,12 @@ class _LateRegex:
     """Has the members of the compiled expression, each from its first use on."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
-        self._source = (text, flags)
+        self._text, self._flags = text, flags
 
     def __getattr__(self, name: str) -> Any:
         # `re` keeps what it compiled. Later uses find the member in the instance.
-        found = getattr(re.compile(*self._source), name)
+        compiled: Any = re.compile(self._text, self._flags)
+        found = getattr(compiled, name)
         setattr(self, name, found)
         return found
 

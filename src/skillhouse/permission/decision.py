@@ -9,6 +9,23 @@ from typing import Literal
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.rules import OURS, Dialect, Effect, matches, matches_in
 
+ACTIONS = (
+    "skill",
+    "read",
+    "list",
+    "write",
+    "exec",
+    "exec-once",
+    "shell",
+    "script",
+    "network",
+    "fetch",
+    "net",
+    "sign",
+    "memory",
+)
+"""The actions that calls need; a rule about another action has no effect here."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:

@@ -9,26 +9,9 @@ from dataclasses import dataclass
 from skillhouse.floor import ONE_TIME, nearest
 from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission.command_rules import LayerRules
-from skillhouse.permission.decision import Layer, Rule
+from skillhouse.permission.decision import ACTIONS, Layer, Rule
 from skillhouse.permission.judge import judge_argv
 from skillhouse.permission.path_policy import PathPolicy
-
-ACTIONS = (
-    "skill",
-    "read",
-    "list",
-    "write",
-    "exec",
-    "exec-once",
-    "shell",
-    "script",
-    "network",
-    "fetch",
-    "net",
-    "sign",
-    "memory",
-)
-"""The actions that calls need; a rule about another action has no effect here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -293,7 +293,7 @@ class Profile:
     """Whether tools that skills bring are offered and their code is run, in cells."""
     memory: bool = False
     unattended: Literal["pending", "deny"] = "pending"
-    """Whether a question that no person here can answer stays open, or is refused after its wait."""
+    """Whether a question that no person here can answer stays open or is refused after its wait."""
 
     def scope(self, name: str) -> ScopeRule:
         """Return the rule of a scope, or raise ConfigError."""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 FOLDED_FROM = 30
 """Findings of one run from which on those of one code are folded."""
 SHOWN_EACH = 3
-"""Findings of a folded code that are shown, the errors among them never counted."""
+"""Warnings and informations of a folded code that are shown."""
+ERRORS_SHOWN_EACH = 20
+"""Errors of a folded code that are shown: each can be a skill that is lost."""
 
 
 def folded_lines(
@@ -23,21 +25,26 @@ def folded_lines(
 ) -> Iterator[str]:
     """Yield a line a finding, in their order; of a large run only a few of each code, and counts.
 
-    Errors are all shown: each is a skill that is lost.
+    Errors and warnings of one code are counted apart.
     """
     every = list(findings)
     if everything or len(every) <= FOLDED_FROM:
         yield from map(line, every)
         return
-    seen: Counter[str] = Counter()
+    seen: Counter[tuple[str, bool]] = Counter()
     for found in every:
-        if found.severity is not Severity.ERROR:
-            seen[found.code] += 1
-        if found.severity is Severity.ERROR or seen[found.code] <= SHOWN_EACH:
+        key = found.code, found.severity is Severity.ERROR
+        seen[key] += 1
+        if seen[key] <= _most(key):
             yield line(found)
-    for code, count in seen.most_common():
-        if count > SHOWN_EACH:
-            yield f"… and {counted(count - SHOWN_EACH, 'more finding')} [{code}]: --all"
+    for key, count in seen.most_common():
+        if count > _most(key):
+            more = counted(count - _most(key), "more error" if key[1] else "more finding")
+            yield f"… and {more} [{key[0]}]: --all"
+
+
+def _most(key: tuple[str, bool]) -> int:
+    return ERRORS_SHOWN_EACH if key[1] else SHOWN_EACH
 
 
 def counts(findings: Iterable[Diagnostic]) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from skillhouse import approval, net, signer
+from skillhouse import approval, net, permission, signer
 from skillhouse.approval import ApprovalSettings
-from skillhouse.floor import ConfigError, SkillhouseError, nearest
-from skillhouse.permission import Effect, Rule
+from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
+from skillhouse.permission import Effect, Rule, matches
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
 
@@ -89,6 +89,66 @@ def check_rules(rules: Sequence[Rule], path: Path | None) -> None:
             if getattr(rule, key) and not allows:
                 said = f'`{key}` is for rules with effect "allow" of "exec" only'
                 raise ConfigError(f"rule {index + 1}: {said}", path=path, key=key)
+
+
+KNOWN_ACTIONS = (
+    *permission.ACTIONS,
+    "invoke",
+    "search_skills",
+    "skill_code",
+    "skill_tool",
+    "web_search",
+)
+
+
+def check_actions(rules: Sequence[Rule], path: Path | None) -> None:
+    """Raise ConfigError for an action that is close to a known one and is none.
+
+    Any other word may be the action of a tool that a program brings (decision 0212); `policy lint`
+    mentions it.
+    """
+    for index, rule in enumerate(rules):
+        if any(matches(rule.action, known) for known in KNOWN_ACTIONS):
+            continue
+        close = nearest(rule.action, KNOWN_ACTIONS, limit=1)
+        if close:
+            known = ", ".join(KNOWN_ACTIONS)
+            message = f"rule {index + 1}: unknown action `{rule.action}`, known are {known}"
+            raise ConfigError(message, path=path, key="action", suggestion=close[0])
+
+
+_ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "effect": tuple(effect.value for effect in Effect),
+    "sandbox": ("any", "bubblewrap"),
+    "unattended": ("pending", "deny"),
+    "kind": ("well-known", "opencode"),
+    "levels": ("read", "write", "sign"),
+}
+"""What the keys with a closed list of values take."""
+_PLACE = re.compile(r" - at `\$\.?(.*?)`$")
+
+
+def wrong_value(error: DecodeError, table: Mapping[str, Any], path: Path | None) -> ConfigError:
+    """Return the error about a value, with its place, what was found and what may be written."""
+    text = str(error)
+    place = _PLACE.search(text)
+    keys = re.findall(r"[^.\[\]]+", place[1]) if place else []
+    found: Any = table
+    for key in keys:
+        is_list = isinstance(found, list) and key.isdecimal() and int(key) < len(found)
+        if is_list:
+            found = found[int(key)]
+        else:
+            found = found.get(key) if isinstance(found, Mapping) else None
+    last = keys[-1] if keys else ""
+    allowed = _ALLOWED.get("levels" if "levels" in keys else last, ())
+    if "enum" in text and allowed and isinstance(found, str):
+        close = nearest(found, allowed, limit=1)
+        message = f"wrong value: `{last}` is one of {', '.join(allowed)}, got {found!r}"
+        message += f" - at `$.{place[1]}`" if place else ""
+        suggestion = close[0] if close else ""
+        return ConfigError(message, path=path, key=last, suggestion=suggestion)
+    return ConfigError(f"wrong value: {text}", path=path, key=last)
 
 
 def check_signer(password: str, path: Path | None) -> None:

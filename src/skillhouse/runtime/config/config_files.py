@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from skillhouse.floor import (
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime.config.checks import (
     NET_KEYS,
+    check_actions,
     check_approvals,
     check_exec_environment,
     check_net,
@@ -40,7 +42,9 @@ from skillhouse.runtime.config.checks import (
     refuse_unknown_rule_keys,
     secret_variables,
     tables_of,
+    wrong_value,
 )
+from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX, with_line
 from skillhouse.runtime.config.config_values import (
     Config,
     ExtensionSettings,
@@ -65,9 +69,6 @@ PROJECT_FILE = "skillhouse.toml"
 ENVIRONMENT_PREFIX = "SKILLHOUSE_"
 REMOTE_DIRECTORY = "remotes"
 """Below the cache directory."""
-
-CONFIG_FILE_MAX = 1_048_576
-"""Bytes of a configuration file; rules for a whole team have some thousands."""
 
 PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
 """What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
@@ -212,15 +213,29 @@ class _ConfigFile:
             self._table = {"rules": self._table.get("rules", [])}
         for key in self._table.keys() - (_KEYS if only is None else only):
             if key in _KEYS:
-                raise ConfigError(f"key `{key}` cannot be set by a project", path=path, key=key)
+                message = f"key `{key}` cannot be set by a project"
+                with self._lines():
+                    raise ConfigError(message, path=path, key=key)
 
     def settings(self) -> Settings:
-        settings, path = _settings(self._table, self._path), self._path
+        path = self._path
+        with self._lines():
+            settings = _settings(self._table, path)
         if settings.roots is not None:
             roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
             settings = replace(settings, roots=roots)
         self._settings = settings
         return settings
+
+    @contextmanager
+    def _lines(self) -> Iterator[None]:
+        """Give an error about this file the line that it is about."""
+        try:
+            yield
+        except ConfigError as error:
+            if error.path != self._path:
+                raise
+            raise with_line(error, self._content.decode("utf-8", "replace")) from error.__cause__
 
     def try_examples(self, tried: TriedExamples) -> None:
         """Try the examples of the rules, unless those of the same bytes have held."""
@@ -228,9 +243,10 @@ class _ConfigFile:
         rules = [*(self._settings.rules or ()), *(r for a in agents.values() for r in a.rules)]
         if not any(rule.match or rule.not_match for rule in rules) or tried.holds(self._content):
             return
-        try_examples(self._table.get("rules"), self._settings.rules or (), self._path)
-        for name, agent in agents.items():
-            try_examples(self._table["agents"][name].get("rules"), agent.rules, self._path)
+        with self._lines():
+            try_examples(self._table.get("rules"), self._settings.rules or (), self._path)
+            for name, agent in agents.items():
+                try_examples(self._table["agents"][name].get("rules"), agent.rules, self._path)
         tried.remember(self._content)
 
 
@@ -269,14 +285,14 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     try:
         settings = shaped(with_each_pattern(table, path), Settings)
     except DecodeError as error:
-        raise ConfigError(f"wrong value: {error}", path=path) from error
+        raise wrong_value(error, table, path) from error
     except ConfigError as error:
-        raise ConfigError(f"wrong value: {error}", path=path, key=error.key) from error
+        raise ConfigError(f"wrong value: {error.message}", path=path, key=error.key) from error
     if settings.approvals is not None:
         check_approvals(settings.approvals, path)
-    check_rules(settings.rules or (), path)
-    for agent in (settings.agents or {}).values():
-        check_rules(agent.rules, path)
+    for rules in (settings.rules or (), *(a.rules for a in (settings.agents or {}).values())):
+        check_rules(rules, path)
+        check_actions(rules, path)
     check_exec_environment(settings.exec_environment or (), path)
     if settings.net is not None:
         check_net(settings.net, path)
