@@ -181,6 +181,8 @@ _Entry = tuple[str, SurveyEntry, PathGroup | None]
 
 @dataclass(slots=True)
 class Census:
+    """What acts later in a workspace, before and after a run."""
+
     workspace: str
     paths: PersistentPaths
     opened: Opened
