@@ -22,7 +22,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
+from skillhouse.cells.environment_locks import LOCK_MAX, LOCKS, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
 from skillhouse.sandbox.interpreters import Python, default_python
@@ -39,11 +39,6 @@ OUTPUT_MAX = 65_536
 SHOWN_MAX = 600
 """Characters of it that an error shows."""
 
-_LOCKS = {
-    # By language: each lock, and the manifest that belongs to it.
-    "python": (("uv.lock", "pyproject.toml"), ("requirements.txt", "")),
-    "javascript": (("package-lock.json", "package.json"),),
-}
 _PASSED = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 _PREFIXES = ("uv_", "pip_", "npm_config_")
@@ -208,7 +203,7 @@ async def prepare(
 
 def _lock_texts(manifest: SkillManifest, directory: Path) -> dict[str, str] | None:
     """Return the first lock and its manifest by their names; None when there is no lock."""
-    for file, beside in _LOCKS[manifest.language]:
+    for file, beside in LOCKS[manifest.language]:
         text = _read(directory, file)
         if text is not None:
             manifest_text = _read(directory, beside) if beside else None

@@ -208,10 +208,14 @@ class SkillCode:
 
     async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
         """Return a skill's packages, installed at its first call; SandboxError if they can't be."""
+        manifest = skill.manifest
+        if not (manifest.dependencies or cells.has_lock(manifest.language, skill.directory)):
+            # What installs is not even loaded.
+            return None
         if skill.directory not in self._packages:
             cache = self._config.cache_directory or self._config.places.cache()
             found: cells.Environment | None = await cells.prepare(
-                skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill)
+                manifest, skill.directory, cache / "packages", rules=self._rules(skill)
             )
             leased = None
             if found is not None:
