@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from skillhouse.tools import Plan, Session, Tool, ToolOffer
@@ -72,6 +73,13 @@ def test_what_a_maker_makes_must_be_the_tool_of_that_name(made):
     tools = ToolSet([], {"read": lambda: made}, ToolOffer())
     with pytest.raises(TypeError, match="named `read`"):
         tools.get("read")
+
+
+def test_a_schema_that_is_none_is_refused_before_any_call():
+    broken = Named("one")
+    broken.schema = {"type": "objekt", "properties": {}}
+    with pytest.raises(jsonschema_rs.ValidationError):
+        ToolSet([broken], {}, ToolOffer())
 
 
 def test_what_is_wrong_with_arguments_is_said_by_the_tool_s_schema():
