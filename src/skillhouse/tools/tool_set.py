@@ -87,7 +87,7 @@ class ToolSet:
         return self._validators[tool.name]
 
 
-def _check(tool: Tool, name: str = "") -> Tool:
+def _check(tool: object, name: str = "") -> Tool:
     if not isinstance(tool, Tool) or (name and tool.name != name):
         what = f"an object of a subclass of `Tool`{f' named `{name}`' if name else ''}"
         raise TypeError(f"expected {what}, got {tool!r}")
