@@ -7,7 +7,8 @@ machine only ever adds to it. `list` and `search` have 1,000 skills, their index
 an earlier run; `mcp` is killed when it has answered `initialize`. Then, unless `--cpu` is given,
 wall time from the spawn to answers over MCP, medians, beside bare Python and the server of the SDK
 alone, which has one tool and nothing behind it. Last, a call of a Python skill's tool and an `exec`
-in a fresh process, beside bare bubblewrap with Python running the same function: least wall time.
+of Python in a fresh process, beside bare bubblewrap with Python running the same function: least
+wall time.
 """
 
 from __future__ import annotations
@@ -171,12 +172,18 @@ SETTINGS = """
 enabled = true
 [[rules]]
 effect = "allow"
-action = "*"
+action = "skill_tool"
+pattern = "*"
+[[rules]]
+effect = "allow"
+action = "exec"
 pattern = "*"
 """
+"""No network: a command that may reach it gets a proxy, which the bare run has not."""
+PYTHON = ("-I", "-S", "-c", "print({'text': 'hello'})")
 BARE_CALL = (
     *("bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"),
-    *("python3", "-I", "-S", "-c", "print({'text': 'hello'})"),
+    *("/usr/bin/python3", *PYTHON),
 )
 CALL_TARGET = 20.0
 """Most times the wall time of bare bubblewrap (issue "skill code", point 4)."""
@@ -185,7 +192,8 @@ CALL_TARGET = 20.0
 def call_table(source: Path, *, rounds: int) -> str:
     """Return the table of what calls in fresh processes cost, with and without a self-test."""
     tool = (PROGRAM, "call", "hello:greet")
-    command = (PROGRAM, "call", "exec", "--args", '{"command": "true", "params": []}')
+    arguments = json.dumps({"command": "python3", "params": PYTHON})
+    command = (PROGRAM, "call", "exec", "--args", arguments)
     cases: dict[str, tuple[tuple[str | Path, ...], bool]] = {
         "bare bubblewrap, Python": (BARE_CALL, False),
         "`skillhouse call TOOL`": (tool, False),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.broker import ApprovalEvent as ApprovalEvent
     from skillhouse.approval.connections import Connections as Connections
     from skillhouse.approval.connections import new_connection as new_connection
+    from skillhouse.approval.device_secrets import DeviceSecrets as DeviceSecrets
     from skillhouse.approval.devices import Device as Device
     from skillhouse.approval.devices import Devices as Devices
     from skillhouse.approval.devices import Issuer as Issuer

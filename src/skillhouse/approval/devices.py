@@ -29,7 +29,7 @@ from skillhouse.approval.webhook import (
     verified_id,
 )
 from skillhouse.floor import DecodeError, StateError, shaped
-from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 TOKEN_SECONDS = 600
 """How long a token holds: long enough to carry it to another window (NIST SP 800-63B, 5.1.3.2)."""
@@ -178,7 +178,6 @@ class Devices:
         # INVARIANT: held to change what follows; answers come on threads of their own.
         self._lock = threading.Lock()
         self._refused = 0
-        self._secrets: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
         self._recorded_at = -float("inf")
 
     def pair(self, name: str, *, user: str) -> Device:
@@ -207,17 +206,6 @@ class Devices:
             Device(id=i, name=name, user=user, secret=secret, paired_ms=paired)
             for i, name, user, secret, paired in rows
         )
-
-    def secrets(self) -> tuple[str, ...]:
-        """Return the secrets of the paired devices, which no log may hold."""
-        try:
-            stamp = commit_stamp(self._path)
-            if stamp != self._secrets[0]:
-                self._secrets = (stamp, tuple(device.secret for device in self.all()))
-        except StateError:
-            # INVARIANT: a state that cannot be read keeps no refusal out of the log.
-            return self._secrets[1]
-        return self._secrets[1]
 
     def unpair(self, device_id: str) -> Unpaired | None:
         """Forget a device with every approval of it that could still be used; None for no device.

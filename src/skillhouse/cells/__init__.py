@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillhouse.cells.cell_probes import installed as installed
     from skillhouse.cells.cell_probes import language_test as language_test
     from skillhouse.cells.cell_probes import self_test as self_test
+    from skillhouse.cells.environment_locks import has_lock as has_lock
     from skillhouse.cells.environment_locks import locked_python as locked_python
     from skillhouse.cells.environments import Compile as Compile
     from skillhouse.cells.environments import Environment as Environment

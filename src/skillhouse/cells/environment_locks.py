@@ -10,6 +10,7 @@ operator's own setting.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +46,12 @@ _RANGE = regex(rf"(?:npm:{_PACKAGE}@)?[\w.+^~<>=|* -]{{0,200}}")
 _INTEGRITY = regex(r"sha(?:256|384|512)-[A-Za-z0-9+/]{40,90}={0,2}")
 _TARBALL = regex(r"https?://")
 
+LOCKS = {
+    # By language: each lock, and the manifest that belongs to it.
+    "python": (("uv.lock", ""), ("requirements.txt", "")),
+    "javascript": (("package-lock.json", "package.json"),),
+}
+
 _LOCKED_PYTHON = regex(r"^requires-python = \"([^\"\n]{0,200})\"$", re.MULTILINE)
 
 _RANGES = ("dependencies", "optionalDependencies", "peerDependencies", "devDependencies")
@@ -76,6 +83,11 @@ def clean_requirements(text: str, *, unhashed: bool = False) -> str:
     if len(requirements) > PACKAGES_MAX:
         raise SandboxError("dependencies-many", f"expected at most {PACKAGES_MAX} packages")
     return "".join(sorted(requirements))
+
+
+def has_lock(language: str, directory: Path) -> bool:
+    """Whether something has the name of a lock, usable or not."""
+    return any(os.path.lexists(directory / file) for file, _ in LOCKS[language])
 
 
 def locked_python(directory: Path) -> str:

@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from skillhouse import cells
 from skillhouse.cells.bytecode import remove_bytecode
-from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
+from skillhouse.cells.environment_locks import LOCK_MAX, LOCKS, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.cells.installers import RunTool, run_tool
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
@@ -36,12 +36,6 @@ CACHE_BYTES = 4 * 1024 * 1024 * 1024
 
 SHOWN_MAX = 600
 """Characters of it that an error shows."""
-
-_LOCKS = {
-    # By language: each lock, and the manifest that belongs to it.
-    "python": (("uv.lock", ""), ("requirements.txt", "")),
-    "javascript": (("package-lock.json", "package.json"),),
-}
 
 
 class Compile(Protocol):
@@ -205,7 +199,7 @@ def _key(about: Mapping[str, object], manifest: SkillManifest, rules: Environmen
 
 def _lock_texts(manifest: SkillManifest, directory: Path) -> dict[str, str] | None:
     """Return the first lock and its manifest by their names; None when there is no lock."""
-    for file, beside in _LOCKS[manifest.language]:
+    for file, beside in LOCKS[manifest.language]:
         text = _read(directory, file)
         if text is not None:
             manifest_text = _read(directory, beside) if beside else None

@@ -213,7 +213,7 @@ class SkillCode:
 
     async def check_packages(self, skill: toolbox.CodeSkill) -> None:
         """Raise SandboxError where a skill's packages cannot be installed; nothing is installed."""
-        if skill.directory not in self._packages:
+        if skill.directory not in self._packages and _needs_packages(skill):
             rules = self._rules(skill)
             await cells.check_installable(
                 skill.manifest, skill.directory, self._package_store, rules=rules
@@ -221,6 +221,8 @@ class SkillCode:
 
     async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
         """Return a skill's packages, installed at its first call; SandboxError if they can't be."""
+        if not _needs_packages(skill):
+            return None
         if skill.directory not in self._packages:
             found: cells.Environment | None = await cells.prepare(
                 skill.manifest,
@@ -365,3 +367,9 @@ class SkillCode:
             )
 
         return ask
+
+
+def _needs_packages(skill: toolbox.CodeSkill) -> bool:
+    """Whether there may be any to install; where not, what installs is not even loaded."""
+    manifest = skill.manifest
+    return bool(manifest.dependencies) or cells.has_lock(manifest.language, skill.directory)

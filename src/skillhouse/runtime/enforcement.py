@@ -109,6 +109,10 @@ class EnforcementServices:
         return approval.Devices(self._state, record=self._device_event, clock=self.clock)
 
     @once
+    def _device_secrets(self) -> approval.DeviceSecrets:
+        return approval.DeviceSecrets(self._state)
+
+    @once
     def tokens(self) -> approval.Tokens:
         """The one-time tokens with which a script approves a request."""
         return approval.Tokens(self._state, clock=self.clock)
@@ -261,7 +265,7 @@ class EnforcementServices:
         """The values that no record, log line or transcript may hold, as they are now."""
         known = (*self._secrets(), *self._configured_secrets, *self.also_secret)
         known += self._former_secrets
-        return (*known, *self.devices.secrets())
+        return (*known, *self._device_secrets.all())
 
     @once
     def _configured_secrets(self) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ class _Known:
 
 @dataclass(slots=True)
 class Census:
+    """What acts later in a workspace, before and after a run."""
+
     workspace: str
     paths: PersistentPaths
     opened: Opened

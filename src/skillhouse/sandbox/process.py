@@ -46,6 +46,8 @@ SIGNAL_MAX = 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
+    """What a run starts."""
+
     program: Path
     argv: Sequence[str]
     files: Mapping[str, bytes]

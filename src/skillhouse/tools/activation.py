@@ -214,10 +214,8 @@ def _checked(data: object) -> tuple[Activation, ...]:
         raise DecodeError(f"expected activations of version {DATA_VERSION}, got {restored.version}")
     for one in restored.activations:
         texts = (one.skill, one.name, one.file, one.uri, one.digest, one.tree, one.call_id)
-        if (
-            any(len(text) > FIELD_MAX for text in texts)
-            or len(one.arguments) > skill_package.ARGUMENTS_MAX
-        ):
+        is_long = len(one.arguments) > skill_package.ARGUMENTS_MAX
+        if is_long or any(len(text) > FIELD_MAX for text in texts):
             raise DecodeError("an activation is too large")
     return tuple(
         replace(one, ordinal=at, is_approved=False, is_restored=True)

@@ -28,19 +28,21 @@ class ToolSet:
     def __init__(
         self, tools: Iterable[Tool], makers: Mapping[str, ToolMaker], offer: ToolOffer
     ) -> None:
-        """Raises TypeError for a tool that does not derive from `Tool`."""
+        """Raises TypeError for a tool that does not derive from `Tool`, and the error of a schema
+        that is none; those of skills are checked with their manifests."""
         tools = tuple(tools)
-        for tool in tools:
-            _check(tool)
         self._makers = makers
         self._offer = offer
-        self._made = {tool.name: tool for tool in tools}
+        self._made = {_check(tool).name: tool for tool in tools}
         self._names = tuple(dict.fromkeys((*makers, *self._made)))
         # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
         self._by_full_name = {tool.full_name: tool for tool in tools if tool.full_name}
         self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}
         # Calls come on several threads, and a tool is made once.
         self._lock = threading.RLock()
+        for tool in tools:
+            if not tool.full_name:
+                self._validator(tool)
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of that name or full name."""

@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 """Exit codes (DESIGN, "Command line")."""
-OBJECTS_PER_COLLECTION = 50_000
+OBJECTS_PER_COLLECTION = 100_000
 """New objects after which cycles are looked for: importing makes many, all of which stay."""
 
 VERBS = {
