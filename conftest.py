@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import faulthandler
+import fnmatch
+import functools
 import gc
+import os
 import re
 import signal
 import sys
+import tomllib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +23,7 @@ ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILIN
 HANG_SECONDS = 240
 """Longest setup, call or teardown of one test; on a loaded machine the slowest take a minute."""
 TOO_LONG = f"took longer than {HANG_SECONDS} seconds"
+CI_SKIPS = Path(__file__).with_name("tests") / "ci_skips.toml"
 RECURSION_LIMIT = sys.getrecursionlimit()
 
 
@@ -47,6 +52,40 @@ def pytest_collect_file(
     if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
         return [collector for collector in collectors if type(collector) is pytest.Module]
     return collectors
+
+
+@functools.cache
+def allowed_skips() -> tuple[tuple[str, str], ...]:
+    """Return the patterns of node ids and reasons that CI may skip."""
+    listed = tomllib.loads(CI_SKIPS.read_text(encoding="utf-8"))["skip"]
+    return tuple((entry["tests"], entry["reason"]) for entry in listed)
+
+
+def fail_unlisted_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Make a skip in CI a failure, unless tests/ci_skips.toml has it."""
+    if not report.skipped or hasattr(report, "wasxfail") or not os.environ.get("CI"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    for tests, reasons in allowed_skips():
+        if fnmatch.fnmatchcase(report.nodeid, tests) and fnmatch.fnmatchcase(reason, reasons):
+            return
+    report.outcome = "failed"
+    report.longrepr = f"skipped in CI, which tests/ci_skips.toml does not allow: {reason}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    fail_unlisted_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    fail_unlisted_skip(report)
+    return report
 
 
 @contextmanager

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 PACKAGE = Path(skillhouse.__file__).parent
 PRODUCTS = re.compile(r"\.(claude|opencode|owliabot|codex|gemini|cursor)/")
+OPENED = "with sqlite3." + "connect("
 REACHES_TOOLS = {"ExecTool", "WriteTool", "EditTool", "ReadTool", "Gate", "launcher_for"}
 """Names of what could run without the gate: tools, launchers, the signer."""
 
@@ -113,3 +114,10 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     if all((package / f"{alias.name}.py").exists() for alias in node.names):
         return []  # Modules of the package, not names of its face.
     return [node.module or ""]
+
+
+def test_every_connection_of_a_test_is_closed() -> None:
+    """`with` ends a transaction of `sqlite3` and closes nothing, of which Python 3.13 warns."""
+    tests = Path(__file__).parent
+    found = [file for file in tests.rglob("*.py") if OPENED in file.read_text(encoding="utf-8")]
+    assert [file.relative_to(tests).as_posix() for file in found] == []

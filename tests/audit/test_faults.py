@@ -19,6 +19,7 @@ from skillhouse.audit.log_end import LogHead, head_bytes, head_path, torn_facts
 from skillhouse.audit.log_files import read_keys
 from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
+from tests.machines import OWN_MOUNTS
 
 # Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
@@ -121,7 +122,7 @@ def test_a_full_disk_refuses_effects_lets_reads_go_on_and_loses_nothing(
     mount = (
         f"mount -t tmpfs -o size=512k none {tmp_path} && head -c 192k /dev/zero > {tmp_path}/filler"
     )
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    command = [*OWN_MOUNTS, "sh", "-c"]
     tried = shutil.which("unshare") and subprocess.run(
         [*command, mount], capture_output=True, check=False
     )

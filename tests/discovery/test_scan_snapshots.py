@@ -245,7 +245,10 @@ def test_an_index_that_another_process_holds_is_not_waited_for_twice(
         assert snapshots.fault is not None
         assert snapshots.get("root") is None
         other.execute("ROLLBACK")
-    assert ScanSnapshots(tmp_path).get("root") == Snapshot(b"observed", b"entries")
+    snapshots.close()
+    snapshots = ScanSnapshots(tmp_path)
+    assert snapshots.get("root") == Snapshot(b"observed", b"entries")
+    snapshots.close()
 
 
 def test_of_many_roots_the_one_written_longest_ago_is_forgotten(tmp_path: Path) -> None:

@@ -289,7 +289,8 @@ def test_an_adapter_reads_on_in_a_long_result(
     script = Reading((name, arguments), ("read", {}))
     with open_house(tmp_path) as house:
         agent = Agent("a", tools=skillhouse_tools(house), model=script)
-        Runner.run_sync(agent, "go")
+        # Not `run_sync`, which makes the thread an event loop and leaves it open.
+        anyio.run(Runner.run, agent, "go")
         got = script.told()
     assert [len(text) <= RESULT_MAX + 500 for text in got] == [True, True]
     assert got[1].startswith("1\n" if name == "count" else "xxxx")

@@ -418,9 +418,8 @@ def test_a_child_of_a_fork_opens_its_own(file: Path) -> None:
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection:
         assert connection.execute(_COUNT).fetchall() == [(1,)]
-    connection.close()
     assert _rows(file) == [(1,)]
 
 

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -343,16 +344,15 @@ def test_what_is_held_at_a_crash_goes_on_to_count(desk: Desk) -> None:
 
 def test_a_fault_of_the_open_state_refuses_and_passes_when_it_is_mended(desk: Desk) -> None:
     assert desk.judge(SWAP).effect is Effect.ALLOW
-    with sqlite3.connect(desk.path) as connection:
+    with closing(sqlite3.connect(desk.path)) as connection:
         connection.execute("ALTER TABLE tier_use RENAME TO gone")
     waiting = desk.judge(SWAP)
     assert (waiting.effect, waiting.reason) == (Effect.DENY, "state-unreadable")
     assert "cannot be used" in desk.tiers.begin("0" * 32)
     with pytest.raises(StateError):
         desk.tiers.settle("0" * 32, TierOutcome.SUCCESS)
-    with sqlite3.connect(desk.path) as connection:
+    with closing(sqlite3.connect(desk.path)) as connection:
         connection.execute("ALTER TABLE gone RENAME TO tier_use")
-    connection.close()
     assert desk.judge(SWAP).effect is Effect.ALLOW
 
 

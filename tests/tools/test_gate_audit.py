@@ -20,6 +20,7 @@ from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import WriteGate
+from tests.machines import OWN_MOUNTS
 from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_approvals import unattended
 from tests.tools.test_gate_tiers import policy
@@ -247,7 +248,7 @@ def test_a_full_disk_under_the_house_refuses_effects_and_loses_nothing(
     state.mkdir()
     disk = f"mount -t tmpfs -o size=512k,mode=700 none {state}"
     mount = f"{disk} && head -c 300k /dev/zero > {state}/filler"
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    command = [*OWN_MOUNTS, "sh", "-c"]
     tried = shutil.which("unshare") and subprocess.run(
         [*command, mount], capture_output=True, check=False
     )
