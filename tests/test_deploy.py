@@ -57,7 +57,8 @@ def test_the_executor_has_the_published_hardening() -> None:
     assert {key: executor[key] for key in PUBLISHED} == PUBLISHED
     # Beside the published volume only what the core installs for skills, likewise read-only.
     assert executor["volumes"] == ["../workspace/skills:/skills:ro", "packages:/packages:ro"]
-    assert COMPOSE["networks"]["internal"] == {"internal": "true"}
+    options = {"com.docker.network.bridge.inhibit_ipv4": "true"}
+    assert COMPOSE["networks"]["internal"] == {"internal": "true", "driver_opts": options}
 
 
 @pytest.mark.req("S002-12", "S002-85")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,19 +61,23 @@ tools = {"hello": lambda params, context: greet.word}
 TRIED = [text.replace("PORT", "8700") for text in STATEMENTS]
 OF_THE_EXECUTOR = ("/run/secrets/rpc-token", "'/skills'", "'/packages'", "create_connection")
 """What a plain process in that container reaches; the rest of it is kept from that one as well."""
-NO_ROUTE = """
-import pathlib
-routes = pathlib.Path("/proc/net/route").read_text().splitlines()[1:]
-print(sum(line.split()[1] == "00000000" for line in routes))
-"""
-UNNAMED = """
-import urllib.error, urllib.request
-for port in (8600,):
+REACHES = """
+import json, socket, sys, urllib.error, urllib.request
+
+def reaches(address, port):
     try:
-        urllib.request.urlopen(f"http://core:{port}/api/status", timeout=10)
-    except urllib.error.HTTPError as error:
-        print(error.code)
+        socket.create_connection((address, port), 3).close()
+    except OSError as error:
+        return type(error).__name__
+    return "reached"
+
+try:
+    urllib.request.urlopen("http://core:8600/api/status", timeout=10)
+except urllib.error.HTTPError as error:
+    named = error.code
+print(json.dumps([named, *(reaches(*place) for place in json.loads(sys.argv[1]))]))
 """
+"""The page of the core by a name that it does not answer to, and then each address."""
 
 
 @pytest.fixture
@@ -106,7 +111,7 @@ def write_skills(base: Path) -> None:
     )
     (base / "more.yaml").write_text(
         "services:\n  core:\n    environment:\n"
-        '      UV_FIND_LINKS: /wheels\n      UV_NO_INDEX: "1"\n'
+        '      UV_FIND_LINKS: /wheels\n      UV_OFFLINE: "1"\n'
         f"    volumes:\n      - {base}/wheels:/wheels:ro\n"
     )
 
@@ -133,24 +138,32 @@ def the_hardening_is_in_force(place: Composed) -> None:
         "ReadonlyRootfs": True, "CapDrop": ["ALL"], "Memory": 512 << 20, "PidsLimit": 256,
     }  # fmt: skip
     assert executor["Config"]["User"] == "65534:65534"
-    routes = {
-        service: place.inside(service, "python", "-c", NO_ROUTE).stdout.strip()
-        for service in ("core", "skill-executor")
-    }
-    assert routes == {"core": "1", "skill-executor": "0"}
-    assert place.inside("skill-executor", "python", "-c", UNNAMED).stdout.strip() == "401"
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        # The core's other network, and what this machine serves, by the address of either bridge.
+        outside = place.inspect("core")["NetworkSettings"]["Networks"]["skillhouse_external"]
+        port = listener.getsockname()[1]
+        inside = place.engine.run("docker", "network", "inspect", "skillhouse_internal").stdout
+        gateway = json.loads(inside)[0]["IPAM"]["Config"][0]["Gateway"]
+        places = [[outside["IPAddress"], 8600], [outside["Gateway"], port], [gateway, port]]
+        core, executor = (
+            json.loads(place.inside(name, "python", "-c", REACHES, json.dumps(places)).stdout)
+            for name in ("core", "skill-executor")
+        )
+    assert core[:3] == [421, "reached", "reached"]
+    assert executor[0] == 421
+    assert "reached" not in executor
 
 
 def a_skill_with_a_uv_lock_is_called(place: Composed) -> None:
     pinned = re.search(r"^uv==(\S+)", (ROOT / "requirements/uv.txt").read_text(), re.MULTILINE)
     assert pinned is not None
     assert place.inside("core", "uv", "--version").stdout.split()[1] == pinned[1]
-    assert place.inside("skill-executor", "uv", "--version", check=False).returncode == 127
+    assert place.inside("skill-executor", "uv", "--version", check=False).returncode != 0
     first = place.call("greets:hello")
     assert (first["status"], first["content"]) == ("ok", "hello"), first
     # Installed, it needs neither uv nor what uv was told.
     without = {"PATH": "/opt/skillhouse/bin", "UV_FIND_LINKS": "/none", "PIP_NO_INDEX": "1"}
-    assert place.inside("core", "uv", variables=without, check=False).returncode == 127
+    assert place.inside("core", "uv", variables=without, check=False).returncode != 0
     assert place.call("greets:hello", variables=without)["content"] == "hello"
     shutting = place.inside("skill-executor", "touch", "/packages/made", check=False)
     assert "Read-only file system" in shutting.stderr
@@ -166,14 +179,17 @@ def tmp_is_writable_in_each_form(place: Composed) -> None:
 
 
 def what_a_skill_tries_is_refused(place: Composed) -> None:
-    code = f"{ATTEMPTS}\nimport json\nprint(json.dumps([attempt(text) for text in {TRIED!r}]))"
+    # Nothing that would change the executor itself, which is process 1 there.
+    harmless = [text for text in TRIED if not re.search(r"\(1,|PROCESS, 1|kill|fork", text)]
+    code = f"{ATTEMPTS}\nimport json\nprint(json.dumps([attempt(text) for text in {harmless!r}]))"
     plain = place.inside("skill-executor", "python", "-I", "-c", code).stdout.splitlines()[-1]
     reached = [
-        text for text, said in zip(TRIED, json.loads(plain), strict=True) if said == "worked"
+        text for text, said in zip(harmless, json.loads(plain), strict=True) if said == "worked"
     ]
     for part in OF_THE_EXECUTOR:
         assert any(part in text for text in reached), reached
     found = place.call("hostile:tries", statements=TRIED)
+    assert found["status"] == "ok", found
     confined = dict(zip(TRIED, found["data"]["data"], strict=True))
     assert "worked" not in confined.values(), confined
 
