@@ -504,8 +504,10 @@ def test_a_refusal_names_the_field_that_it_is_about() -> None:
             "yaml-error",
             5,
             "metadata",
-            "error: `metadata`: a colon with a space inside a value without quotes: "
-            "`hint: a: b`; put the value in quotes [yaml-error]",
+            (
+                "error: `metadata`: a colon with a space inside a value without quotes: "
+                "`hint: a: b`; put the value in quotes [yaml-error]"
+            ),
         )
     ]
     assert result.diagnostics[0].detail == "mapping values are not allowed in this context"

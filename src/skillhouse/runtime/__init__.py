@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import Settings as Settings
     from skillhouse.runtime.config import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime.config import load_config as load_config
+    from skillhouse.runtime.config.config_faults import UsableConfig as UsableConfig
+    from skillhouse.runtime.config.config_faults import usable_config as usable_config
     from skillhouse.runtime.config.config_source import configured as configured
     from skillhouse.runtime.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings

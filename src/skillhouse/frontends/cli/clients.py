@@ -23,16 +23,21 @@ from skillhouse.frontends.presentation.client_report import (
     report,
     table,
 )
-from skillhouse.frontends.presentation.json_values import catalog_notes, catalog_report, facts_value
+from skillhouse.frontends.presentation.json_values import (
+    catalog_notes,
+    catalog_report,
+    diagnostic_values,
+    facts_value,
+)
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.runtime import (
     Locations,
     Skillhouse,
     TrustStore,
     audit_troubles,
-    configured,
     file_troubles,
     offered_code,
+    usable_config,
 )
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
@@ -74,8 +79,8 @@ def add_start(parser: argparse.ArgumentParser) -> None:
 def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print what each client makes of this place; 1 when something is wrong."""
     places = places_of(options)
+    config, faults = usable_config(places)
     lens = seen_by(places, profiles_of(places, options.clients or ()))
-    config = configured(places)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
     catalog, watches, code, notes = _own_place(config)
@@ -85,6 +90,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         files = [dataclasses.asdict(one) for one in open_files]
         entries = [{"client": one.client, "name": one.name, "fault": one.fault} for one in unsafe]
         value = {**lens_value(lens, found), "audit": audit, "files": files}
+        value |= {"configuration": diagnostic_values(faults)}
         value |= {"entries": entries, "catalog": catalog, "watches": watches}
         value |= {"code": [facts_value(facts) for facts in code]}
         terminal.json({"machine": machine(), **value})
@@ -94,7 +100,8 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         for note in notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
-        messages = [f"{one.message} [{one.code}]" for one in (*stuck, *open_files)]
+        messages = [f"{one.advice} [{one.code}]" for one in faults]
+        messages += [f"{one.message} [{one.code}]" for one in (*stuck, *open_files)]
         messages += [
             f"skill with code `{shown(facts.name)}`: {shown(one.message)} [{one.code}]"
             for facts in code
@@ -109,7 +116,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line()
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
-    return 1 if found or stuck or open_files or unsafe or broken else 0
+    return 1 if found or faults or stuck or open_files or unsafe or broken else 0
 
 
 def _own_place(
@@ -140,7 +147,7 @@ def _own_place(
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:
     """Return the entries of clients that are not safe to start our server with."""
-    state = configured(places).state_directory
+    state = usable_config(places).config.state_directory
     configs = ClientConfigs(
         places=places,
         project=git_root(places.start) or places.start,
@@ -156,12 +163,12 @@ def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
         return tuple(load_profile(name, places.profiles) for name in dict.fromkeys(names))
     known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
     clients = tuple(profile for profile in known if profile.client)
-    ours = load_profile(configured(places).profile, places.profiles)
+    ours = load_profile(usable_config(places).config.profile, places.profiles)
     return clients if ours in clients else (*clients, ours)
 
 
 def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
-    config = configured(places)
+    config = usable_config(places).config
     project = git_root(places.start) or places.start
     return compare(
         start=places.start,

@@ -18,8 +18,10 @@ from skillhouse.frontends.cli.options import (
     places_of,
 )
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import (
     command_value,
+    diagnostic_values,
     explanation_value,
     matched_value,
 )
@@ -32,13 +34,20 @@ from skillhouse.runtime import (
     judged_line,
     policy_text,
     starting_rules,
+    usable_config,
 )
 from skillhouse.skill import load
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.permission import CommandReading, MatchedRule, RuleFinding
-    from skillhouse.runtime import Explanation, JudgedLine, ReadCommand, Skillhouse
+    from skillhouse.runtime import (
+        Explanation,
+        JudgedLine,
+        ReadCommand,
+        Skillhouse,
+        UsableConfig,
+    )
     from skillhouse.skill import Skill, SkillContent
 
 _POLICY_EXAMPLES = """examples:
@@ -104,9 +113,9 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the decision, or the findings; 1 when it is deny, or there are some."""
     if options.verb == "init":
         return _init(options, terminal)
+    if options.verb == "lint":
+        return _lint(usable_config(places_of(options)), terminal, is_json=options.json)
     with house_of(options) as house:
-        if options.verb == "lint":
-            return _lint(house, terminal, is_json=options.json)
         resource = " ".join(options.resource)
         if options.action not in ACTIONS and (" " in options.action or not resource):
             resource = " ".join((options.action, *options.resource))
@@ -260,19 +269,27 @@ def _rule_index(judged: JudgedLine) -> int | None:
     return places[0] if places else None
 
 
-def _lint(house: Skillhouse, terminal: Terminal, *, is_json: bool) -> int:
-    layers = (*house.config.layers, *house.config.agents.values())
+def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
+    """Print what is odd about rules, and which files cannot be used; 1 when there is something."""
+    config, faults = usable
+    layers = (*config.layers, *config.agents.values())
     findings = lint_rules(layers)
     if is_json:
-        terminal.json({"findings": [_finding_value(found) for found in findings]})
-        return 1 if findings else 0
+        value = {"findings": [_finding_value(found) for found in findings]}
+        terminal.json(value | ({"files": diagnostic_values(faults)} if faults else {}))
+        return 1 if findings or faults else 0
+    for fault in faults:
+        terminal.line(finding_line(fault, terminal))
     for found in findings:
         rule = f"{found.rule.effect} {found.rule.action} {found.rule.pattern}"
         terminal.line(f"{found.layer} {found.rule_index + 1}: {shown(rule)}")
         terminal.line(f"  {shown(found.message)} [{found.code}]")
     rules = sum(len(layer.rules) for layer in layers)
-    terminal.note(f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}")
-    return 1 if findings else 0
+    said = f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}"
+    if faults:
+        said += f", {counted(len(faults), 'fault')} of files: not every rule was read"
+    terminal.note(said)
+    return 1 if findings or faults else 0
 
 
 def _finding_value(found: RuleFinding) -> dict[str, Any]:

@@ -125,26 +125,21 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "levels": ("read", "write", "sign"),
 }
 """What the keys with a closed list of values take."""
+_ENUM_VALUE = re.compile(r"^invalid enum value '(.*)' - at ", re.DOTALL)
 _PLACE = re.compile(r" - at `\$\.?(.*?)`$")
 
 
-def wrong_value(error: DecodeError, table: Mapping[str, Any], path: Path | None) -> ConfigError:
+def wrong_value(error: DecodeError, path: Path | None) -> ConfigError:
     """Return the error about a value, with its place, what was found and what may be written."""
     text = str(error)
     place = _PLACE.search(text)
     keys = re.findall(r"[^.\[\]]+", place[1]) if place else []
-    found: Any = table
-    for key in keys:
-        is_list = isinstance(found, list) and key.isdecimal() and int(key) < len(found)
-        if is_list:
-            found = found[int(key)]
-        else:
-            found = found.get(key) if isinstance(found, Mapping) else None
+    value = _ENUM_VALUE.search(text)
     last = keys[-1] if keys else ""
     allowed = _ALLOWED.get("levels" if "levels" in keys else last, ())
-    if "enum" in text and allowed and isinstance(found, str):
-        close = nearest(found, allowed, limit=1)
-        message = f"wrong value: `{last}` is one of {', '.join(allowed)}, got {found!r}"
+    if value is not None and allowed:
+        close = nearest(value[1], allowed, limit=1)
+        message = f"wrong value: `{last}` is one of {', '.join(allowed)}, got {value[1]!r}"
         message += f" - at `$.{place[1]}`" if place else ""
         suggestion = close[0] if close else ""
         return ConfigError(message, path=path, key=last, suggestion=suggestion)

@@ -24,7 +24,6 @@ from skillhouse.floor import (
     Locations,
     Severity,
     file_problem,
-    nearest,
     read_regular,
     shaped,
 )
@@ -57,6 +56,7 @@ from skillhouse.runtime.config.config_values import (
     SkillCodeSettings,
     tool_lists,
 )
+from skillhouse.runtime.config.environment import from_environment
 from skillhouse.runtime.config.rule_tables import (
     TriedExamples,
     try_examples,
@@ -66,7 +66,6 @@ from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
 PROJECT_FILE = "skillhouse.toml"
-ENVIRONMENT_PREFIX = "SKILLHOUSE_"
 REMOTE_DIRECTORY = "remotes"
 """Below the cache directory."""
 
@@ -75,17 +74,24 @@ PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
 
 
 def load_config(
-    places: Locations, flags: Settings | None = None, *, project: Path | None = None
+    places: Locations,
+    flags: Settings | None = None,
+    *,
+    project: Path | None = None,
+    without: frozenset[Path] = frozenset(),
 ) -> Config:
     """Return the configuration of `places`, `flags` and, where it is trusted, of a project.
+
+    The files `without` are as if they set nothing; only what looks at faults may ask for that.
 
     Raises:
         ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
             example of a rule does not hold. Of a project's file that is one of `problems`.
     """
-    own = [_ConfigFile(places.managed_file), _ConfigFile(places.user_file)]
+    files = (places.managed_file, places.user_file)
+    own = [_ConfigFile(file, is_empty=file in without) for file in files]
     managed, user = (file.settings() for file in own)
-    environment = _from_environment(places.environment)
+    environment = from_environment(places.environment)
     # No project says where the cache is.
     cache = _cache_of(_merged(managed, flags or Settings(), environment, user), places)
     tried = TriedExamples(cache)
@@ -197,17 +203,22 @@ class _ConfigFile:
     """One file of the configuration; one that is missing sets nothing."""
 
     def __init__(
-        self, path: Path, *, only: frozenset[str] | None = None, rules_only: bool = False
+        self,
+        path: Path,
+        *,
+        only: frozenset[str] | None = None,
+        rules_only: bool = False,
+        is_empty: bool = False,
     ) -> None:
         """Read a file; `only` has the keys that a project may set.
 
         Whose a project's file is does not matter: it only makes things stricter, and a project may
         be worked on by several people.
         """
-        if only is None and (problem := file_problem(path)):
+        if only is None and not is_empty and (problem := file_problem(path)):
             raise ConfigError(f"the configuration is not used: {problem}", path=path)
         self._path = path
-        self._content, self._table = _read_table(path)
+        self._content, self._table = (b"", {}) if is_empty else _read_table(path)
         self._settings = Settings()
         if rules_only:
             self._table = {"rules": self._table.get("rules", [])}
@@ -285,7 +296,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     try:
         settings = shaped(with_each_pattern(table, path), Settings)
     except DecodeError as error:
-        raise wrong_value(error, table, path) from error
+        raise wrong_value(error, path) from error
     except ConfigError as error:
         raise ConfigError(f"wrong value: {error.message}", path=path, key=error.key) from error
     if settings.approvals is not None:
@@ -302,43 +313,6 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     return settings
 
 
-def _from_environment(environment: Mapping[str, str]) -> Settings:
-    """Return what `SKILLHOUSE_*` sets; the variable with roots belongs to the profile."""
-    found: dict[str, Any] = {}
-    for variable, value in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
-            continue
-        key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if key not in _VARIABLES:
-            known = [ENVIRONMENT_PREFIX + name.upper() for name in _VARIABLES]
-            suggestion = next(iter(nearest(variable, known)), "")
-            raise ConfigError(
-                f"unknown environment variable `{variable}`", key=variable, suggestion=suggestion
-            )
-        found[key] = _VARIABLES[key](variable, value)
-    return Settings(**found)
-
-
-def _number(variable: str, value: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise ConfigError(
-            f"expected a number in `{variable}`, got {value!r}", key=variable
-        ) from None
-
-
-def _switch(variable: str, value: str) -> bool:
-    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-    if value.lower() not in known:
-        raise ConfigError(f"expected true or false in `{variable}`, got {value!r}", key=variable)
-    return known[value.lower()]
-
-
-def _text(_: str, value: str) -> str:
-    return value
-
-
 _KEYS = frozenset(field.name for field in fields(Settings))
 _TABLES = {
     "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
@@ -351,17 +325,6 @@ _TABLES = {
     "protection": frozenset(field.name for field in fields(ProtectionSettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }
-_VARIABLES = {
-    "profile": _text,
-    "catalog_budget_tokens": _number,
-    "yaml_fast_path": _switch,
-    "cache": _switch,
-    "cache_directory": _text,
-    "state_directory": _text,
-}
-_OTHER_VARIABLES = frozenset(
-    {"SKILLHOUSE_SKILLS_DIR", "SKILLHOUSE_CHAT_MODEL", "SKILLHOUSE_CHAT_BASE_URL"}
-)
 
 
 def managed_rules(places: Locations) -> tuple[Rule, ...]:
