@@ -300,9 +300,7 @@ class Skillhouse:
         self.close()
 
     def load(self, reference: str) -> SkillContent:
-        """Return the body of a skill for a person, by id, name or path.
-
-        What a model may load is for the gate to say.
+        """Return the body of a skill for a person, by id, name or path; a model asks the gate.
 
         Raises:
             UnknownSkillError, AmbiguousSkillError: nothing fits, or several do; UnusableSkillError

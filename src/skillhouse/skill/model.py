@@ -152,8 +152,7 @@ class Skill:
     @property
     def id(self) -> str:
         """`scope:name`; of a skill that another of its scope shadows, `scope:name@path`."""
-        plain = f"{self.scope}:{self.name}"
-        return f"{plain}@{self.variant}" if self.variant else plain
+        return f"{self.scope}:{self.name}{'@' if self.variant else ''}{self.variant}"
 
     @property
     def location(self) -> Path:

@@ -72,6 +72,9 @@ from skillhouse.tools.command_protection import (
     writes_of,
 )
 from skillhouse.tools.command_requests import (
+    check_program,
+    checked_argv,
+    is_program,
     line_needs,
     needs_of,
     shell_need,
@@ -187,7 +190,7 @@ class ExecTool(Tool):
             variables = shown_variables(self._environment, self._workspace.root)
             verdict = judge_line(command, rules, places, environment=variables)
         else:
-            verdict = judge_argv(_checked((command, *params), rules), rules, places)
+            verdict = judge_argv(checked_argv((command, *params), rules), rules, places)
         work = self._work(command, verdict, rules, session, paths)
         network = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
@@ -296,10 +299,10 @@ class ExecTool(Tool):
         structure = verdict.structure
         if structure is not None and verdict.effect is not Effect.DENY:
             check_scripts(
-                structure, self._workspace, session, may_be_program=lambda a: _is_program(a, rules)
+                structure, self._workspace, session, may_be_program=lambda a: is_program(a, rules)
             )
         for command in () if structure is None else structure.commands():
-            _check_program(command.argv, rules)
+            check_program(command.argv, rules)
         if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
         said = tuple(("judge", reason) for reason in verdict.reasons)
@@ -373,23 +376,6 @@ class ExecTool(Tool):
             is Effect.DENY
             for judged in verdict.commands
         )
-
-
-def _is_program(argv: tuple[str, ...], rules: LayerRules) -> bool:
-    """Whether a program is a name, or a path that a rule names: a script of the workspace."""
-    return "/" not in argv[0] or (argv[0][0] != "/" and rules.rule(argv).literals > 0)
-
-
-def _check_program(argv: tuple[str, ...], rules: LayerRules) -> None:
-    if not _is_program(argv, rules):
-        raise RefusedError("denied: name a program, not a path", denied=True)
-
-
-def _checked(argv: tuple[str, ...], rules: LayerRules) -> tuple[str, ...]:
-    _check_program(argv, rules)
-    if any("\0" in word for word in argv):
-        raise RefusedError("a NUL in the command")
-    return argv
 
 
 def _shell() -> str:

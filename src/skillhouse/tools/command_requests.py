@@ -26,7 +26,7 @@ from skillhouse.permission import (
     unwrapped,
 )
 from skillhouse.sandbox import Opened, known_variables
-from skillhouse.tools.call import PermissionRequest
+from skillhouse.tools.call import PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
 from skillhouse.tools.files import read_need, write_need
 from skillhouse.tools.path_rules import PathRules
@@ -259,3 +259,22 @@ def _real(word: str, directory: str, *, follow: bool = True) -> str:
 def _below(rules: PathRules, directories: Iterable[str]) -> Iterator[PermissionRequest]:
     for directory in directories:
         yield from rules.refused_below(directory)
+
+
+def is_program(argv: tuple[str, ...], rules: LayerRules) -> bool:
+    """Whether a program is a name, or a path that a rule names: a script of the workspace."""
+    return "/" not in argv[0] or (argv[0][0] != "/" and rules.rule(argv).literals > 0)
+
+
+def check_program(argv: tuple[str, ...], rules: LayerRules) -> None:
+    """Refuse a program that is named by a path."""
+    if not is_program(argv, rules):
+        raise RefusedError("denied: name a program, not a path", denied=True)
+
+
+def checked_argv(argv: tuple[str, ...], rules: LayerRules) -> tuple[str, ...]:
+    """Return the words of a program that may be named so, without a NUL."""
+    check_program(argv, rules)
+    if any("\0" in word for word in argv):
+        raise RefusedError("a NUL in the command")
+    return argv
