@@ -15,7 +15,8 @@ import pytest
 
 from skillhouse.floor.crash_cleanup import MARKER_NAME
 from skillhouse.sandbox import SandboxLevel, detect
-from tests.attacks.kills import ACTS, ENDLESS, SYSTEM_PYTHON, Scene, children, delay, owner_start
+from tests.attacks.kills import ACTS, ENDLESS, Scene, children, delay, owner_start
+from tests.machines import check_machine, check_user, without_bubblewrap
 
 pytestmark = [
     pytest.mark.heavy,
@@ -37,15 +38,26 @@ def base() -> Iterator[Path]:
         yield base
 
 
-@pytest.mark.parametrize("user", [0, UNPRIVILEGED], ids=["cgroup", "rlimits"])
+WAYS = {
+    "cgroup": (0, True),
+    "rlimits": (UNPRIVILEGED, True),
+    "landlock": (0, False),
+    "landlock-user": (UNPRIVILEGED, False),
+}
+"""Another user or 0, and whether bubblewrap is there."""
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("act", ACTS)
 def test_a_random_kill_leaves_nothing(
-    base: Path, need: Callable[[object, str], None], act: str, user: int
+    base: Path, need: Callable[[object, str], None], act: str, way: str
 ) -> None:
     need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox here")
-    need(os.geteuid() == 0, "not root")
-    need(not user or SYSTEM_PYTHON.exists(), f"no {SYSTEM_PYTHON}")
-    scene, chance = Scene(base / "s", user), random.Random(f"{act} {user}")
+    user, has_bubblewrap = WAYS[way]
+    check_user(need, user)
+    check_machine(need, () if has_bubblewrap else without_bubblewrap())
+    scene = Scene(base / "s", user, has_bubblewrap=has_bubblewrap)
+    chance = random.Random(f"{act} {way}")
     for _ in range(TRIALS):
         said = scene.trial(act, chance, after_seconds=delay(chance))
         assert ENDLESS not in said

@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests with a cell at every level that they apply to."""
     name = metafunc.function.__name__
     if "lab" in metafunc.fixturenames:
-        levels = LEVELS if name in NAMESPACED else ALL_LEVELS
+        levels: tuple[SandboxLevel, ...] = LEVELS if name in NAMESPACED else ALL_LEVELS
         if name.startswith("test_without_namespaces"):
             levels = (SandboxLevel.LANDLOCK,)
         metafunc.parametrize("lab", levels, indirect=True)

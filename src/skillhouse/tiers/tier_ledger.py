@@ -199,8 +199,8 @@ def _deny(connection: sqlite3.Connection, tool: str, user: str, now_ms: int) -> 
 def _spent(connection: sqlite3.Connection, since_ms: int, user: str | None = None) -> Decimal:
     # Added here and not by SQLite, which would make floating-point numbers of them.
     rows = connection.execute(
-        "SELECT usd FROM tier_use WHERE at_ms > ? AND usd <> '0' AND (?2 IS NULL OR user = ?2)",
-        (since_ms, user),
+        "SELECT usd FROM tier_use WHERE at_ms > ? AND usd <> '0' AND (? IS NULL OR user = ?)",
+        (since_ms, user, user),
     )
     return sum((Decimal(usd) for (usd,) in rows), Decimal(0))
 
