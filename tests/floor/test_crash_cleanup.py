@@ -21,6 +21,7 @@ from skillhouse.floor.crash_cleanup import (
     clean_groups,
     clean_state,
     is_left,
+    is_placeholder,
     owner_name,
 )
 from tests.owners import gone_owner
@@ -113,6 +114,44 @@ def test_placeholders_go_and_what_is_not_ours_stays(tmp_path: Path) -> None:
     assert sorted(path.name for path in work.iterdir()) == [".env"]
     assert outside.is_dir()
     assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "seconds", "is_ours"),
+    [
+        ("commondir", b".", 0, True),
+        ("config.worktree", b"", 0, True),
+        ("commondir", b".", 1, False),
+        ("commondir", b"x", 0, False),
+        ("commondir", b"../x", 0, False),
+        ("config.worktree", b"[core]", 0, False),
+        ("other", b".", 0, False),
+    ],
+)
+def test_a_file_is_ours_by_its_name_its_time_and_its_content(
+    tmp_path: Path, name: str, content: bytes, seconds: int, is_ours: bool
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    when = PLACEHOLDER_NS + seconds * 1_000_000_000
+    os.utime(path, ns=(when, when))
+    assert is_placeholder(str(path)) is is_ours
+    clean([f"placeholder:{json.dumps([str(tmp_path), str(path)])}"])
+    assert path.exists() is not is_ours
+
+
+def test_a_directory_that_holds_something_or_a_link_is_not_ours(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").touch()
+    link = tmp_path / "commondir"
+    link.symlink_to("full")
+    for path in (full, link):
+        os.utime(path, ns=(PLACEHOLDER_NS, PLACEHOLDER_NS), follow_symlinks=False)
+        assert not is_placeholder(str(path))
+        clean([f"placeholder:{json.dumps([str(tmp_path), str(path)])}"])
+        assert os.path.lexists(path)
+    assert not is_placeholder(str(tmp_path / "never"))
 
 
 def test_a_workspace_that_a_run_uses_is_left_to_it(tmp_path: Path) -> None:

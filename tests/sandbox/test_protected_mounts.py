@@ -129,13 +129,14 @@ def test_placeholders_of_a_crash_are_removed_by_the_next_run(launcher: Launcher,
         "from skillhouse.sandbox.mountpoints import Stash\n"
         "from skillhouse.sandbox.protected_mounts import shield\n"
         "async def main():\n"
-        "    async with shield(sys.argv[1], ('.claude', '.bashrc'), stash=Stash()):\n"
+        "    names = ('.claude', '.bashrc', '.git/commondir')\n"
+        "    async with shield(sys.argv[1], names, stash=Stash()):\n"
         "        os.kill(os.getpid(), 9)\n"
         "anyio.run(main)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(workspace)], check=False)
     assert done.returncode == -signal.SIGKILL
-    assert listing(workspace) == before | {".claude", ".bashrc"}
+    assert listing(workspace) == before | {".claude", ".bashrc", ".git/commondir"}
     assert sh(launcher, workspace, "echo x > .bashrc").exit_code != 0
     assert listing(workspace) == before
 
