@@ -7,6 +7,7 @@ is a directory that cells see read-only, shared by all skills with an equal lock
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import shutil
@@ -22,7 +23,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from skillhouse.cells.bytecode import remove_bytecode
+from skillhouse.cells.code_cache import MakeCaches, remove_caches
 from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
@@ -117,12 +118,6 @@ async def run_tool(
     return Ran(code, output.decode("utf-8", "replace"))
 
 
-class Compile(Protocol):
-    async def __call__(self, installed: Path, python: Python, *, max_bytes: int) -> object:
-        """Add bytecode to installed packages, outside of this process (`bytecode.py`)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRules:
     """The operator's settings for installations; a skill sets none of them."""
@@ -169,7 +164,7 @@ async def prepare(
     *,
     run: RunTool = run_tool,
     rules: EnvironmentRules | None = None,
-    compiled: Compile | None = None,
+    caches: MakeCaches | None = None,
 ) -> Environment | None:
     """Return the skill's dependencies, installed now or before; None when it has none to install.
 
@@ -179,7 +174,7 @@ async def prepare(
     Args:
         directory: The skill's directory, of which only the lock and the manifest are read.
         cache: Directory of all environments; made when it is missing.
-        compiled: Makes the bytecode of Python packages; without it each import compiles them.
+        caches: Makes what spares calls the compilation of packages; without it each compiles them.
 
     Raises:
         SandboxError: there is no usable lock, or installing failed; the cache is as before.
@@ -199,6 +194,7 @@ async def prepare(
         "platform": _platform(manifest, rules),
         "unhashed": rules.unhashed,
         "builds": rules.builds,
+        "compiled": caches is not None,
     }
     environment_digest = digest(canonical_json(about))
     key = environment_digest.removeprefix("sha256:")
@@ -209,7 +205,7 @@ async def prepare(
             # Whoever held the lock before may have installed the very same.
             path = store.packages(key)
             if path is None:
-                path = await _install(manifest, store, key, files, run, rules, compiled)
+                path = await _install(manifest, store, key, files, run, rules, caches)
         await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
     return Environment(path, environment_digest)
 
@@ -301,7 +297,7 @@ async def _install(
     files: Mapping[str, str],
     run: RunTool,
     rules: EnvironmentRules,
-    compiled: Compile | None,
+    caches: MakeCaches | None,
 ) -> Path:
     is_python = manifest.language == "python"
     with store.staging(key) as place:
@@ -316,11 +312,11 @@ async def _install(
         await _run(run, argv, rules, cwd=place, task=task)
         # An installer that had nothing to do makes no directory.
         installed.mkdir(exist_ok=True)
-        if is_python:
-            await in_thread(lambda: remove_bytecode(installed))
-            if compiled is not None:
-                python = rules.python or default_python()
-                await compiled(installed, python, max_bytes=rules.environment_bytes)
+        await in_thread(lambda: remove_caches(installed))
+        if caches is not None:
+            named = tuple(json.loads(files.get("package.json", "{}")).get("dependencies", ()))
+            python = rules.python or default_python() if is_python else None
+            await caches(installed, python, named, max_bytes=rules.environment_bytes)
         return await anyio.to_thread.run_sync(
             lambda: store.publish(installed, place, key, max_bytes=rules.environment_bytes)
         )

@@ -214,7 +214,7 @@ class SkillCode:
                 skill.directory,
                 cache / "packages",
                 rules=self._rules(skill),
-                compiled=self._compiled(),
+                caches=self._caches(),
             )
             leased = None
             if found is not None:
@@ -224,10 +224,10 @@ class SkillCode:
             self._packages[skill.directory] = leased
         return self._packages[skill.directory]
 
-    def _compiled(self) -> cells.Compile | None:
-        """Return what makes bytecode: a cell of this machine, where calls have any."""
+    def _caches(self) -> cells.MakeCaches | None:
+        """Return what compiles packages once: a cell of this machine, where calls have any."""
         executor = self.background
-        return None if executor is None else functools.partial(cells.make_bytecode, executor)
+        return None if executor is None else functools.partial(cells.make_caches, executor)
 
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
