@@ -25,7 +25,7 @@ from skillhouse.cells import (
     EnvironmentRules,
     Executor,
     installer_variables,
-    make_bytecode,
+    make_caches,
     prepare,
 )
 from skillhouse.floor import tree_digest
@@ -196,7 +196,7 @@ async def spec_of(name: str, case: Case, place: Path, executor: Executor) -> Cel
             directory,
             place / "packages",
             rules=EnvironmentRules(unhashed=True, variables=installer_variables(variables)),
-            compiled=functools.partial(make_bytecode, executor),
+            caches=functools.partial(make_caches, executor),
         )
     except SandboxError as error:
         return f"{name} is left out: {str(error)[:200]}"

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.cells.bytecode import make_bytecode as make_bytecode
     from skillhouse.cells.cell import CELL_LIMITS as CELL_LIMITS
     from skillhouse.cells.cell import TOOL_SECONDS as TOOL_SECONDS
     from skillhouse.cells.cell import Capabilities as Capabilities
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
     from skillhouse.cells.cell_probes import installed as installed
     from skillhouse.cells.cell_probes import language_test as language_test
     from skillhouse.cells.cell_probes import self_test as self_test
+    from skillhouse.cells.code_cache import MakeCaches as MakeCaches
+    from skillhouse.cells.code_cache import make_caches as make_caches
     from skillhouse.cells.environment_locks import has_lock as has_lock
     from skillhouse.cells.environment_locks import locked_python as locked_python
-    from skillhouse.cells.environments import Compile as Compile
     from skillhouse.cells.environments import Environment as Environment
     from skillhouse.cells.environments import EnvironmentRules as EnvironmentRules
     from skillhouse.cells.environments import check_installable as check_installable

@@ -27,11 +27,20 @@ PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")
 NODE_OWN_TMP = Path(__file__).with_name("own_tmp.cjs")
 """What gives a call its own /tmp where nothing can be mounted."""
+NODE_PART = Path(__file__).with_name("cell_code_cache.cjs")
+"""What cell_node.cjs loads from its own directory."""
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
 PYTHON_PARTS = ("cell_context.py", "cell_coroutines.py", "cell_imports.py")
 """What cell_python.py loads from its own directory."""
+READABLE = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf"),
+    *("/dev/zero", "/dev/urandom", "/dev/random"),
+)
+"""What code can read without namespaces. Nothing of it is secret; Node exits if it cannot read
+OpenSSL's configuration."""
 IDLE_WATCH_SECONDS = 0.5
 """Interval of checks of an idle cell without control group."""
 CONTAINED_BYTES = 320 * MIB
@@ -69,7 +78,7 @@ class CellEnvironment:
 def scripts(*, forks: bool) -> dict[str, bytes]:
     """Return our files in a cell that forks for each call, or in one call's own."""
     if not forks:
-        return {SCRIPT_PLACE: NODE_CELL.read_bytes()}
+        return {SCRIPT_PLACE: NODE_CELL.read_bytes(), f"/{NODE_PART.name}": NODE_PART.read_bytes()}
     parts = {f"/{name}": PYTHON_CELL.with_name(name).read_bytes() for name in PYTHON_PARTS}
     return {SCRIPT_PLACE: PYTHON_CELL.read_bytes(), **parts}
 
@@ -165,6 +174,20 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
         directories, (f"{level}/node_modules" for level in reversed(above)), strict=False
     )
     return above[-1] + SKILL_PLACE, tuple(packages)
+
+
+CODE_CACHE = ".skillhouse-code-cache"
+"""The file among installed packages with V8's cache of their code (code_cache.py)."""
+
+
+def code_cache_of(spec: CellSpec, packages: str) -> str:
+    """Return the path of the code cache inside of a cell; "" where there is none.
+
+    Args:
+        packages: The path of the skill's own dependencies inside.
+    """
+    own = spec.dependencies
+    return f"{packages}/{CODE_CACHE}" if own and (own / CODE_CACHE).is_file() else ""
 
 
 def node_program() -> str:

@@ -1,7 +1,7 @@
 // What runs in a cell for JavaScript skills: one process, for one call.
 //
-// Its arguments are the descriptor of the socket to the core, the skill's file, and "spare" where it
-// is started before there is a call. It loads nothing of the skill until the core sends the call, or
+// Its arguments are the descriptor of the socket to the core, the skill's file, "spare" where it is
+// started before there is a call, and the file with the code cache of its packages, if there is one. It loads nothing of the skill until the core sends the call, or
 // the order to load the code of a skill with packages ahead and to wait. Messages are JSON-RPC
 // 2.0, each after its length. The first one is waited for in a plain read, and a call that asks
 // nothing of the core answers by a plain write: the machinery for sockets takes some milliseconds to
@@ -10,6 +10,7 @@
 
 const fs = require('fs');
 const os = require('os');
+const path = require('path');
 
 const FRAME_BYTES = 8 << 20;
 // Requests that the core answers at once; more wait here for their turn.
@@ -166,7 +167,18 @@ async function loaded(file) {
   }
 }
 
+function useCodeCache(file) {
+  if (!file) return;
+  try {
+    require(path.join(path.dirname(process.argv[1]), 'cell_code_cache.cjs')).use(file);
+  } catch (error) {
+    // Without it, Node compiles the packages.
+    console.error(`code cache: ${text(error)}`);
+  }
+}
+
 async function load(file) {
+  useCodeCache(file === entry ? process.argv[5] : '');
   const module = await loaded(file);
   const tools = module.tools || (module.default && module.default.tools);
   if (!tools || typeof tools !== 'object') {

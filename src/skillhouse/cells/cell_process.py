@@ -29,9 +29,12 @@ from skillhouse.cells.cell_environment import (
     NODE_CELL,
     NODE_FLAGS,
     NODE_OWN_TMP,
+    NODE_PART,
     PYTHON_CELL,
+    READABLE,
     SCRIPT_PLACE,
     CellEnvironment,
+    code_cache_of,
     node_program,
     places,
     scripts,
@@ -210,18 +213,16 @@ class BubblewrapCell(CellProcess):
     def _argv(self, descriptor: int) -> tuple[str, ...]:
         if self._forks:
             return (self._python.inside, "-I", "-S", "-u", SCRIPT_PLACE, str(descriptor))
-        entry = f"{places(self._spec)[0]}/{self._spec.entry}"
-        spare = ("spare",) if self._is_spare else ()
-        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare)
+        skill, packages = places(self._spec)
+        cache = code_cache_of(self._spec, packages[0][1] if packages else "")
+        spare = "spare" if self._is_spare else ""
+        own = (str(descriptor), f"{skill}/{self._spec.entry}", spare, cache)
+        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, *own)
 
 
 CONFINE = Path(confine.__file__)
 FILES_EVERY = 20
 """Checks of memory for each check of files."""
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_READABLE = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf")
-"""Nothing of it is secret; Node exits if it cannot read OpenSSL's configuration."""
-_DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 
 
 class ContainerCell(CellProcess):
@@ -293,7 +294,7 @@ class ContainerCell(CellProcess):
     def _settings_for(self, descriptor: int) -> str:
         limits, environment = self._environment.limits, self._environment
         skill = str(self._skill)
-        readable = [*_SYSTEM, *_READABLE, *_DEVICES, str(self._tree), *map(str, self._packages)]
+        readable = [*READABLE, str(self._tree), *map(str, self._packages)]
         readable += map(str, self._python.readable)
         settings: dict[str, Any] = {
             "parent": os.getpid(),
@@ -310,14 +311,14 @@ class ContainerCell(CellProcess):
             ],
         }
         if self._forks:
-            settings |= {"script": str(PYTHON_CELL), "scratch": scratch.__file__}
-            return json.dumps({**settings, "readable": readable})
+            own = {"script": str(PYTHON_CELL), "scratch": scratch.__file__, "readable": readable}
+            return json.dumps(settings | own)
         # Otherwise Node would resolve the links, and search other directories for packages.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main", "--require", str(NODE_OWN_TMP))
-        entry = f"{skill}/{self._spec.entry}"
-        spare = ("spare",) if self._is_spare else ()
-        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *spare)
-        readable += [str(self._base / "view"), str(NODE_CELL), str(NODE_OWN_TMP)]
+        cache = code_cache_of(self._spec, str(self._skill.parent / "node_modules"))
+        entry, spare = f"{skill}/{self._spec.entry}", "spare" if self._is_spare else ""
+        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, spare, cache)
+        readable += map(str, (self._base / "view", NODE_CELL, NODE_OWN_TMP, NODE_PART))
         filters = {"seccomp": environment.call_filter.hex()}
         return json.dumps({**settings, **filters, "readable": readable, "argv": argv})
 

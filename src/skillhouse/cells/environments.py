@@ -7,6 +7,7 @@ is a directory that cells see read-only, shared by all skills with an equal lock
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import shutil
@@ -14,12 +15,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import anyio.to_thread
 
 from skillhouse import cells
-from skillhouse.cells.bytecode import remove_bytecode
+from skillhouse.cells.code_cache import MakeCaches, remove_caches
 from skillhouse.cells.environment_locks import LOCK_MAX, LOCKS, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.cells.installers import RunTool, run_tool
@@ -36,11 +36,6 @@ CACHE_BYTES = 4 * 1024 * 1024 * 1024
 
 SHOWN_MAX = 600
 """Characters of it that an error shows."""
-
-
-class Compile(Protocol):
-    async def __call__(self, installed: Path, python: Python, *, max_bytes: int) -> object:
-        """Add bytecode to installed packages, outside of this process (`bytecode.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +86,7 @@ async def prepare(
     *,
     run: RunTool = run_tool,
     rules: EnvironmentRules | None = None,
-    compiled: Compile | None = None,
+    caches: MakeCaches | None = None,
 ) -> Environment | None:
     """Return the skill's dependencies, installed now or before; None when it has none to install.
 
@@ -101,14 +96,17 @@ async def prepare(
     Args:
         directory: The skill's directory, of which only the lock and the manifest are read.
         cache: Directory of all environments; made when it is missing.
-        compiled: Makes the bytecode of Python packages; without it each import compiles them.
+        caches: Makes what spares calls the compilation of packages; without it each compiles them.
 
     Raises:
         SandboxError: there is no usable lock, or installing failed; the cache is as before.
     """
     rules = rules or EnvironmentRules()
     store = EnvironmentStore(cache)
-    wanted = await anyio.to_thread.run_sync(lambda: _wanted(manifest, directory, store, rules))
+    compiled = caches is not None
+    wanted = await anyio.to_thread.run_sync(
+        lambda: _wanted(manifest, directory, store, rules, compiled=compiled)
+    )
     if wanted is None:
         return None
     key, path = wanted.key, wanted.path
@@ -116,7 +114,7 @@ async def prepare(
         async with store.alone(key, seconds=rules.seconds):
             # Whoever held the lock before may have installed the very same.
             path = store.packages(key) or await _install(
-                manifest, store, wanted, run, rules, compiled
+                manifest, store, wanted, run, rules, caches
             )
         await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
     if wanted.source:
@@ -131,6 +129,7 @@ async def check_installable(
     *,
     run: RunTool = run_tool,
     rules: EnvironmentRules | None = None,
+    compiled: bool = False,
 ) -> None:
     """Raise what `prepare` would before it starts to install, without installing.
 
@@ -138,7 +137,9 @@ async def check_installable(
     """
     rules = rules or EnvironmentRules()
     store = EnvironmentStore(cache)
-    wanted = await anyio.to_thread.run_sync(lambda: _wanted(manifest, directory, store, rules))
+    wanted = await anyio.to_thread.run_sync(
+        lambda: _wanted(manifest, directory, store, rules, compiled=compiled)
+    )
     if wanted is None or wanted.path is not None:
         return
     if manifest.language == "javascript":
@@ -160,7 +161,12 @@ class _Wanted:
 
 
 def _wanted(
-    manifest: SkillManifest, directory: Path, store: EnvironmentStore, rules: EnvironmentRules
+    manifest: SkillManifest,
+    directory: Path,
+    store: EnvironmentStore,
+    rules: EnvironmentRules,
+    *,
+    compiled: bool,
 ) -> _Wanted | None:
     """Return the environment of a skill; None if it needs none."""
     if manifest.language == "javascript" and (directory / "node_modules").is_dir():
@@ -170,21 +176,28 @@ def _wanted(
         if manifest.dependencies and rules.shared is None and rules.host is None:
             raise _unlocked(manifest)
         return None
-    source = _source_key(manifest, texts, rules) if "uv.lock" in texts else ""
+    source = _source_key(manifest, texts, rules, compiled) if "uv.lock" in texts else ""
     if source:
         key = store.known(source)
         path = store.packages(key) if key else None
         if path is not None:
             return _Wanted(key=key, path=path, files={})
     files = _cleaned(manifest, texts, rules)
-    key = _key({"language": manifest.language, "files": files}, manifest, rules)
+    about = {"language": manifest.language, "files": files, "compiled": compiled}
+    key = _key(about, manifest, rules)
     return _Wanted(key=key, path=store.packages(key), files=files, source=source)
 
 
-def _source_key(manifest: SkillManifest, texts: Mapping[str, str], rules: EnvironmentRules) -> str:
+def _source_key(
+    manifest: SkillManifest,
+    texts: Mapping[str, str],
+    rules: EnvironmentRules,
+    compiled: bool,  # noqa: FBT001 a part of the key
+) -> str:
     # Markers may ask for the kernel's release and version.
     system = (*os.uname()[:1], *os.uname()[2:])
-    return _key({"texts": texts, "needs": manifest.dependencies, "system": system}, manifest, rules)
+    about = {"texts": texts, "needs": manifest.dependencies, "system": system}
+    return _key({**about, "compiled": compiled}, manifest, rules)
 
 
 def _key(about: Mapping[str, object], manifest: SkillManifest, rules: EnvironmentRules) -> str:
@@ -259,7 +272,7 @@ async def _install(
     wanted: _Wanted,
     run: RunTool,
     rules: EnvironmentRules,
-    compiled: Compile | None,
+    caches: MakeCaches | None,
 ) -> Path:
     is_python = manifest.language == "python"
     with store.staging(wanted.key) as place:
@@ -275,11 +288,13 @@ async def _install(
         await _run(run, argv, rules, cwd=place, task=task)
         # An installer that had nothing to do makes no directory.
         installed.mkdir(exist_ok=True)
-        if is_python:
-            await in_thread(lambda: remove_bytecode(installed))
-            if compiled is not None:
-                python = rules.python or default_python()
-                await compiled(installed, python, max_bytes=rules.environment_bytes)
+        await in_thread(lambda: remove_caches(installed))
+        if caches is not None:
+            named = tuple(
+                json.loads(wanted.files.get("package.json", "{}")).get("dependencies", ())
+            )
+            python = rules.python or default_python() if is_python else None
+            await caches(installed, python, named, max_bytes=rules.environment_bytes)
         return await anyio.to_thread.run_sync(
             lambda: store.publish(installed, place, wanted.key, max_bytes=rules.environment_bytes)
         )

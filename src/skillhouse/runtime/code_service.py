@@ -214,9 +214,12 @@ class SkillCode:
     async def check_packages(self, skill: toolbox.CodeSkill) -> None:
         """Raise SandboxError where a skill's packages cannot be installed; nothing is installed."""
         if skill.directory not in self._packages and _needs_packages(skill):
-            rules = self._rules(skill)
             await cells.check_installable(
-                skill.manifest, skill.directory, self._package_store, rules=rules
+                skill.manifest,
+                skill.directory,
+                self._package_store,
+                rules=self._rules(skill),
+                compiled=self._caches() is not None,
             )
 
     async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
@@ -229,7 +232,7 @@ class SkillCode:
                 skill.directory,
                 self._package_store,
                 rules=self._rules(skill),
-                compiled=self._compiled(),
+                caches=self._caches(),
             )
             leased = None
             if found is not None:
@@ -239,10 +242,10 @@ class SkillCode:
             self._packages[skill.directory] = leased
         return self._packages[skill.directory]
 
-    def _compiled(self) -> cells.Compile | None:
-        """Return what makes bytecode: a cell of this machine, where calls have any."""
+    def _caches(self) -> cells.MakeCaches | None:
+        """Return what compiles packages once: a cell of this machine, where calls have any."""
         executor = self.background
-        return None if executor is None else functools.partial(cells.make_bytecode, executor)
+        return None if executor is None else functools.partial(cells.make_caches, executor)
 
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
