@@ -9,13 +9,13 @@ does: it may hold what a call was about."""
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from skillhouse.floor.errors import SkillhouseError
+from skillhouse.floor.regex import regex
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -101,7 +101,7 @@ logger = logging.getLogger(__name__)
 
 _SCOPE = "skillhouse"
 _API = "opentelemetry.trace"
-_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_TRACEPARENT = regex(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 """Version 00 of W3C Trace Context, "traceparent Header"."""
 
 
