@@ -133,7 +133,8 @@ def test_skills_of_both_kinds_of_server_are_listed_with_their_scope_and_asked_ab
     remote = [skill["id"] for skill in found if skill["scope"] == "remote"]
     assert remote == ["remote:alpha", "remote:beta", "remote:gamma"]
     assert all("skills of scope remote default to ask" in run("show", skill)[1] for skill in remote)
-    assert run("list")[1].startswith("remote\n  alpha")
+    assert "\n  alpha" in run("list")[1]
+    assert run("list")[1].startswith("remote  http")
 
     code, _, err = run("call", "skill", "--args", '{"name": "gamma"}')
     assert (code, "skills of scope remote default to ask" in err) == (1, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.discovery import Root
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, SkillError
 from skillhouse.net import Route
 from skillhouse.remote import RemoteSource, skills_place
 from skillhouse.runtime import Config, Network, Skillhouse, configured
@@ -134,3 +135,76 @@ def test_one_server_that_fails_costs_no_other(tmp_path: Path) -> None:
         assert all("cannot reach" in found.error for found in done)
         assert [e.status for e in read_records(house.audit_log.path, limit=5)] == ["error"] * 2
         assert not skills_place(config.remote_directory, SOURCE).exists()
+
+
+def tamper(config: Config, name: str, relative: str = "SKILL.md") -> Path:
+    """Change one byte of a cached file, its size and dates kept."""
+    file = skills_place(config.remote_directory, SOURCE) / name / relative
+    info = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"The", b"Xhe"))
+    os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
+    return file
+
+
+def test_a_changed_byte_of_the_cache_is_not_loaded(tmp_path: Path) -> None:
+    config = filled(tmp_path, alpha="The body.", beta="The other.")
+    tamper(config, "alpha")
+    with Skillhouse(config) as house:
+        result = house.call_sync("skill", {"name": "alpha"})
+        assert result.status == "denied"
+        assert "its files are not those that were synced" in result.content
+        assert "skillhouse remote sync" in result.content
+        assert house.approvals.pending() == ()
+        assert house.call_sync("skill", {"name": "beta"}).status == "pending"
+        with pytest.raises(SkillError, match="not those that were synced"):
+            house.load("alpha")
+        assert house.load("beta").body == "The other.\n"
+
+
+def test_a_cache_of_which_nothing_is_known_is_not_loaded(tmp_path: Path) -> None:
+    config = filled(tmp_path, alpha="The body.")
+    (skills_place(config.remote_directory, SOURCE).parent / "digests").unlink()
+    with Skillhouse(config) as house, pytest.raises(SkillError, match="not known which files"):
+        house.load("alpha")
+
+
+def test_a_file_that_was_added_to_the_cache_is_noticed(tmp_path: Path) -> None:
+    config = filled(tmp_path, alpha="The body.")
+    (skills_place(config.remote_directory, SOURCE) / "alpha/run.py").write_text("evil")
+    with Skillhouse(config) as house:
+        assert house.call_sync("skill", {"name": "alpha"}).status == "denied"
+
+
+def test_the_next_sync_repairs_the_cache_and_says_so(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    server = Server()
+    server.offer(*(entry(server, name, text_of(name, "The body.")) for name in ("alpha", "beta")))
+    config.remote_directory.mkdir(parents=True)
+    assert synced(SOURCE, config.remote_directory, server).added == ("alpha", "beta")
+    file = tamper(config, "alpha")
+    report = synced(SOURCE, config.remote_directory, server)
+    assert (report.repaired, report.kept, report.changed) == (("alpha",), ("beta",), ())
+    assert (
+        b"The body."
+        in (skills_place(config.remote_directory, SOURCE) / "alpha/SKILL.md").read_bytes()
+    )
+    assert not file.exists() or b"The body." in file.read_bytes()
+    with Skillhouse(config) as house:
+        assert house.load("alpha").body == "The body.\n"
+    assert synced(SOURCE, config.remote_directory, server).repaired == ()
+
+
+def test_what_cannot_be_fetched_again_stays_refused(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    server = Server()
+    offered = entry(server, "alpha", text_of("alpha", "The body."))
+    server.offer(offered)
+    config.remote_directory.mkdir(parents=True)
+    synced(SOURCE, config.remote_directory, server)
+    tamper(config, "alpha")
+    del server.pages[f"{BASE}/files/alpha"]
+    report = synced(SOURCE, config.remote_directory, server)
+    assert report.repaired == ()
+    assert "`alpha` not taken" in report.problems[0]
+    with Skillhouse(config) as house, pytest.raises(SkillError, match="not those"):
+        house.load("alpha")

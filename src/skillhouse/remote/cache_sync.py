@@ -13,9 +13,10 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import SkillhouseError, decode, encode, make_private
+from skillhouse.floor import SkillhouseError, decode, encode, make_private, tree_digest
 from skillhouse.floor.lock import try_lock
 from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, unpack
+from skillhouse.remote.cache_digests import DIGESTS, cache_fault, read_digests
 from skillhouse.remote.source import (
     Artifact,
     RemoteError,
@@ -79,6 +80,8 @@ class SyncReport:
     removed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     """Unchanged, or not to be had this time."""
+    repaired: tuple[str, ...] = ()
+    """Of the same version, and fetched anew because the files here were others."""
     problems: tuple[str, ...] = ()
 
 
@@ -100,20 +103,42 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
         (staging / SKILLS).mkdir(parents=True, mode=0o700)
         try:
             problems = list(listing.problems)
-            after = await _staged(listing, place, before, staging, fetch, problems)
+            known = read_digests(place / CURRENT)
+            faulty = _faulty(place, before)
+            fetched: set[str] = set()
+            after = await _staged(
+                listing, place, before, staging, fetch, problems, faulty=faulty, fetched=fetched
+            )
+            # INVARIANT: files that were not fetched now never make a digest that fits them.
+            digests = {
+                name: tree_digest(staging / SKILLS / name)
+                if name in fetched
+                else known.get(name, "")
+                for name in after
+            }
             (staging / VERSIONS).write_bytes(encode(after))
-            if after != before:
+            (staging / DIGESTS).write_bytes(encode(digests))
+            if after != before or digests != known or faulty & fetched:
                 _swap(place, staging)
         finally:
             _tidy(place)
+    same = {name for name in after.keys() & before.keys() if after[name] == before[name]}
+    repaired = tuple(sorted(same & faulty & fetched))
     return SyncReport(
         source=source,
         added=tuple(sorted(after.keys() - before.keys())),
         changed=tuple(sorted(n for n in after.keys() & before.keys() if after[n] != before[n])),
         removed=tuple(sorted(before.keys() - after.keys())),
-        kept=tuple(sorted(n for n in after.keys() & before.keys() if after[n] == before[n])),
+        kept=tuple(sorted(n for n in same if n not in repaired)),
+        repaired=repaired,
         problems=tuple(problems),
     )
+
+
+def _faulty(place: Path, versions: Mapping[str, str]) -> frozenset[str]:
+    """Return the cached skills that are not what was synced."""
+    root = os.path.realpath(place / CURRENT / SKILLS)
+    return frozenset(name for name in versions if cache_fault(root, os.path.join(root, name, "")))
 
 
 async def _listing(source: RemoteSource, fetch: Fetch) -> RemoteListing:
@@ -134,8 +159,14 @@ async def _staged(
     staging: Path,
     fetch: Fetch,
     problems: list[str],
+    *,
+    faulty: frozenset[str],
+    fetched: set[str],
 ) -> dict[str, str]:
-    """Put each listed skill into `staging`, new or as it is; return the version of each."""
+    """Put each listed skill into `staging`, new or as it is; return the version of each.
+
+    Those in `faulty` are fetched again; `fetched` receives what came from the server now.
+    """
     after: dict[str, str] = {}
     failures: list[OSError] = []
     slots = anyio.CapacityLimiter(PARALLEL)
@@ -144,6 +175,7 @@ async def _staged(
         old = place / CURRENT / SKILLS / skill.name
         target = staging / SKILLS / skill.name
         is_same = bool(skill.version) and before.get(skill.name) == skill.version
+        is_same = is_same and skill.name not in faulty
         try:
             if is_same:
                 shutil.copytree(old, target, copy_function=os.link)
@@ -151,6 +183,7 @@ async def _staged(
                 return
             async with slots:
                 after[skill.name] = await _fetched(skill, target, fetch)
+                fetched.add(skill.name)
         except (SkillhouseError, OSError, ValueError, RecursionError) as error:
             problems.append(f"`{skill.name}` not taken: {_said(error)}")
             shutil.rmtree(target, ignore_errors=True)

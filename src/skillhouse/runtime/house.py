@@ -300,14 +300,15 @@ class Skillhouse:
         self.close()
 
     def load(self, reference: str) -> SkillContent:
-        """Return the body of a skill for a person, by id, name or path; a model asks the gate.
+        """Return a skill's body for a person, by id, name or path; the gate is for models.
 
         Raises:
             UnknownSkillError, AmbiguousSkillError: nothing fits, or several do; UnusableSkillError
                 says why a skill that is here cannot be used.
             SkillError: the file cannot be used any more.
         """
-        return load_for_person(self.services.mcp_host, find_skill(self, reference))
+        skill = find_skill(self, reference)
+        return load_for_person(self.services.mcp_host, skill, self.config.remote_directory)
 
     @once
     def remotes(self) -> Remotes:

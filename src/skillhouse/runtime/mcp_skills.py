@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import remote
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
+from skillhouse.runtime.cached_skills import check_for_person
 from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.skill import SkillContent, SkillIndex
 
@@ -95,11 +97,13 @@ def load_known(skill: Skill) -> SkillContent:
     )
 
 
-def load_for_person(host: remote.McpHost | None, skill: Skill) -> SkillContent:
+def load_for_person(
+    host: remote.McpHost | None, skill: Skill, remote_directory: Path
+) -> SkillContent:
     """Return the body of a skill that a person asked to see; one of a server is fetched for it.
 
     Raises:
-        SkillError: as `load`.
+        SkillError: as `load`, or the files below `remote_directory` are not those of the sync.
         RemoteError: its server cannot be asked, or gave something else than it listed.
     """
     if host is not None and host.held(skill) is not None:
@@ -108,4 +112,5 @@ def load_for_person(host: remote.McpHost | None, skill: Skill) -> SkillContent:
             portal.call(lambda: host.fetch(skill))
         finally:
             portal.close()
+    check_for_person(remote_directory, skill)
     return skill_package.load(skill)

@@ -167,6 +167,7 @@ def _detail(report: remote.SyncReport | None) -> dict[str, object]:
         "changed": len(report.changed),
         "removed": len(report.removed),
         "kept": len(report.kept),
+        "repaired": len(report.repaired),
         "problems": " · ".join(report.problems[:_TOLD_MAX]),
     }
 

@@ -17,6 +17,7 @@ from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
 from skillhouse.floor import StateError, check_private, directory_problem
 from skillhouse.floor.lock import once
+from skillhouse.runtime.cached_skills import refuse_unsynced
 from skillhouse.runtime.composition import Composition
 from skillhouse.runtime.config.config_files import project_of
 from skillhouse.runtime.config_reload import Adopted
@@ -262,7 +263,13 @@ class Services:
         """The conversations, each with the skills that it loaded."""
         noted = lambda activation: self.recent.note(activation.file)  # noqa: E731
         skill_need = lambda skill: self.policy.skill_need(skill)  # noqa: E731, PLW0108 the newest
-        return toolbox.Sessions(skill_need, self._checks, lambda: self.mcp_host, noted)
+        return toolbox.Sessions(
+            skill_need,
+            self._checks,
+            lambda: self.mcp_host,
+            noted,
+            verify=lambda skill: refuse_unsynced(self.config.remote_directory, skill),
+        )
 
     def expected_sandbox(self) -> SandboxStatus:
         """Return the sandbox that this machine should offer, without a self-test."""

@@ -25,7 +25,12 @@ class SkillLoad:
     def __init__(
         self, session: Session, skill: Skill, needs: tuple[PermissionRequest, ...], *, listed: int
     ) -> None:
-        """Read the skill if it is here, and add the caution that its text needs."""
+        """Read the skill if it is here, and add the caution that its text needs.
+
+        Raises:
+            RefusedError: its files are not those that were synced.
+        """
+        session.verify(skill)
         self._session, self._skill, self._listed = session, skill, listed
         self._known = content_here(session, skill, resources_max=listed)
         text = None if self._known is None else self._known.text

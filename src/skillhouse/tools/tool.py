@@ -69,6 +69,8 @@ class Session:
     """The skills that were listed to this agent: the snapshot its calls are judged by."""
     skill_need: Callable[[Skill], PermissionRequest]
     checks: Sequence[SkillCheck] = ()
+    verify: Callable[[Skill], None] = lambda _: None
+    """Raises RefusedError for a skill whose files are not those that they should be."""
     remote_skills: RemoteSkillProvider | None = None
     active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
     """What commands need besides while skills of other servers are in use, by the skill's file."""
@@ -118,7 +120,10 @@ class Sessions:
         checks: Sequence[SkillCheck] = (),
         remote_skills: Callable[[], RemoteSkillProvider | None] = lambda: None,
         noted: Callable[[Activation], None] | None = None,
+        *,
+        verify: Callable[[Skill], None] = lambda _: None,
     ) -> None:
+        self._verify = verify
         self._elsewhere = remote_skills
         self._noted = noted
         self._skill_need = skill_need
@@ -164,6 +169,7 @@ class Sessions:
                     visible=visible,
                     skill_need=self._skill_need,
                     checks=self._checks,
+                    verify=self._verify,
                     activations=Activations(self._noted),
                 )
                 self._sessions[key] = session

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import discovery, runtime
+from skillhouse import discovery, remote, runtime
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.client_folders import clients_of, short_path
@@ -170,13 +170,31 @@ def _print_skills(
         label = (lambda s: f"{s.name}  {s.scope}") if order == "name" else (lambda s: s.file)
         _print_rows([(label(skill), skill) for skill in skills], terminal)
         return
-    for (scope, root), group in groupby(skills, key=lambda skill: (skill.scope, skill.root)):
+    urls = _urls(house)
+    for (scope, root), group in groupby(skills, key=lambda skill: _source(skill, urls)):
         terminal.heading(cut(_heading(house, scope, root), terminal.width))
         _print_rows([(skill.name, skill) for skill in group], terminal)
 
 
+def _urls(house: Skillhouse) -> dict[str, str]:
+    """Return the address of each configured server by the root of what was synced from it."""
+    directory = house.config.remote_directory
+    return {
+        str(remote.skills_place(directory, source).resolve()): source.url
+        for source in house.config.remotes
+    }
+
+
+def _source(skill: Skill, urls: Mapping[str, str]) -> tuple[str, str]:
+    """Return the scope of a skill, and its root, the server that it is from, or nothing."""
+    if skill.scope == "remote":
+        # A skill of an MCP server is a root of its own.
+        return skill.scope, urls.get(skill.root, "of MCP servers")
+    return skill.scope, "" if skill.scope == "builtin" else skill.root
+
+
 def _heading(house: Skillhouse, scope: str, root: str) -> str:
-    if scope == "builtin":
+    if not root:
         return scope
     places = house.config.places
     clients = clients_of(Path(root))

@@ -87,12 +87,13 @@ def _print_synced(synced: Synced, terminal: Terminal) -> None:
         terminal.line(f"{address}: not synced, and what was here is as it was")
         terminal.error(synced.error)
         return
-    total = len(report.added) + len(report.changed) + len(report.kept)
+    total = len(report.added) + len(report.changed) + len(report.kept) + len(report.repaired)
     terminal.line(f"{address}: {counted(total, 'skill')}")
     groups = {
         "added": report.added,
         "changed": report.changed,
         "removed": report.removed,
+        "repaired": report.repaired,
         "as before": report.kept,
     }
     for label, names in groups.items():
@@ -123,6 +124,7 @@ def _synced_value(synced: Synced) -> dict[str, Any]:
         "changed": list(report.changed),
         "removed": list(report.removed),
         "kept": list(report.kept),
+        "repaired": list(report.repaired),
         "problems": list(report.problems),
     }
 

@@ -37,6 +37,7 @@ from skillhouse.runtime import (
     offered_code,
     state_of,
 )
+from skillhouse.runtime.cached_skills import check_for_person
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 PAGE_SKILLS = 200
@@ -199,6 +200,7 @@ class StatusReader:
             winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
+            check_for_person(self._house.config.remote_directory, skill)
             content = load(skill)
         except (SkillError, OSError) as error:
             problem = str(error)
