@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from skillhouse.audit.retention import Retention as Retention
     from skillhouse.audit.verify import LogProblem as LogProblem
     from skillhouse.audit.verify import Verification as Verification
+    from skillhouse.audit.verify import archive_problem as archive_problem
     from skillhouse.audit.verify import verify_log as verify_log
 else:
     from skillhouse.lazy_exports import lazy_exports

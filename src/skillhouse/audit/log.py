@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from skillhouse import audit
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
 from skillhouse.audit.health import Degraded, Pending, boot_id, gap_note, repair_note, to_stderr
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
@@ -25,8 +27,10 @@ from skillhouse.audit.record import (
 )
 from skillhouse.audit.redaction import LONG_TEXT, KnownSecrets, Secrets, clean_text, redacted
 from skillhouse.audit.retention import ArchiveCompactor, Retention
-from skillhouse.audit.verify import Progress, Verification, verify_log
 from skillhouse.floor import lock as locks
+
+if TYPE_CHECKING:
+    from skillhouse.audit.verify import Progress, Verification
 
 MAX_BUFFERED = 1_000
 """Records kept in memory while the log is down (decision 9, S000-115)."""
@@ -187,7 +191,9 @@ class AuditLog:
 
     def verify(self, *, progress: Progress | None = None) -> Verification:
         """Do as `verify_log` for this log."""
-        return verify_log(self.path, key=self.key, checkpoints=self.checkpoints, progress=progress)
+        return audit.verify_log(
+            self.path, key=self.key, checkpoints=self.checkpoints, progress=progress
+        )
 
     def close(self) -> None:
         """Write waiting records and a checkpoint, and close the files; an append reopens them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -274,10 +274,12 @@ def day_number(day: str) -> int:
     >>> day_number("1970-02-01")
     31
     """
-    return (datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC) - _EPOCH).days
+    if len(day) != len("YYYY-MM-DD") or day[4] != "-" or day[7] != "-":
+        raise ValueError(f"expected a day as YYYY-MM-DD, got {day!r}")
+    return date.fromisoformat(day).toordinal() - _EPOCH
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @lru_cache(maxsize=16)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from skillhouse import audit
 from skillhouse.audit.archives import (
     SEAL_LINE,
     STAGES,
@@ -24,7 +25,6 @@ from skillhouse.audit.archives import (
 from skillhouse.audit.line import LineError, opened, summary_of
 from skillhouse.audit.log_files import LogKeys
 from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, day_number, day_of
-from skillhouse.audit.verify import archive_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def tidy(log: Path, keys: LogKeys, retention: Retention, *, now: int) -> tuple[A
 def _shortened(archives: Sequence[Archive], place: int, stage: str, keys: LogKeys) -> Archive:
     archive = archives[place]
     # INVARIANT: only an archive that verifies is sealed again, or a change would be sealed too.
-    problem = archive_problem(archive, keys)
+    problem = audit.archive_problem(archive, keys)
     if problem is not None:
         message = f"the archive is not shortened: {problem.message}"
         raise AuditError("archive-changed", message, archive.path)

@@ -148,7 +148,7 @@ def path_pattern(patterns: Iterable[str]) -> re.Pattern[str]:
         forms["^" if text.startswith("/") else "(?:^|/)"].append(name)
     # The start once for all names: before each, it makes the search twenty times slower.
     found = "|".join(f"{start}(?:{'|'.join(names)})" for start, names in forms.items() if names)
-    return re.compile(f"(?:{found})(?=/|$)")
+    return regex(f"(?:{found})(?=/|$)")
 
 
 _SECRET = path_pattern(SECRET_NAMES)
