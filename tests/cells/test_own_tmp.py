@@ -151,7 +151,8 @@ def test_node_has_a_tmp_of_each_call(tmp_path: Path, landlock: SandboxStatus, ne
     need(shutil.which("node"), "no node here")
     works, again, elsewhere = answers(tmp_path, landlock, NODE, "javascript")
     assert works == [
-        [], [], "x", "ENOENT", "12", 2, True, False, ["copied", "one"], "x", "ENOENT", ["file", "moved"], ["copied"],
+        [], [], "x", "ENOENT", "12", 2, True, False, ["copied", "one"], "x", "ENOENT",
+        ["file", "moved"], ["copied"],
     ]  # fmt: skip
     assert again == [[], []]
     assert elsewhere == [["EACCES", True]] * 3

@@ -43,7 +43,7 @@ const sync = {
     let refusal = null;
     try {
       const result = Reflect.apply(original, self, given);
-      // `existsSync` says no by its result, and some by none where they may.
+      // `existsSync` throws nothing, and others only where they were not asked to.
       const isAbsent = result === false || (result === undefined && given[1]?.throwIfNoEntry === false);
       if (!isAbsent) return result;
     } catch (error) {
@@ -102,7 +102,7 @@ const compound = {
   },
 };
 
-// Landlock does not refuse it: nobody could use the directory that it led to.
+// Landlock does not refuse it: the real directory would be of no use.
 process.chdir = new Proxy(process.chdir, {
   apply(original, self, [path]) {
     const there = own(path);

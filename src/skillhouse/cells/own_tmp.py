@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-SHARED = ("/tmp", "/dev/shm")  # noqa: S108 - what the call's directory stands for.
+SHARED = ("/tmp", "/dev/shm")  # noqa: S108 - what the call's directory replaces.
 RETRIED = frozenset((errno.EACCES, errno.ENOENT, errno.EPERM, errno.EROFS, errno.EXDEV))
 FUNCTIONS = (
     "access link listdir lstat mkdir mkfifo open pathconf readlink remove rename replace "
@@ -51,7 +51,7 @@ class WithOwnTmp:
             if error.errno not in RETRIED:
                 raise
             first = error
-        # `access` says no by its result.
+        # `access` raises nothing where it refuses.
         if result is not False:
             return result
         own = (*map(own_path, args[:2]), *args[2:])
@@ -68,7 +68,7 @@ class WithOwnTmp:
 
 
 class OwnTmpFirst(WithOwnTmp):
-    """`chdir`, which Landlock does not refuse: nobody could use the directory that it led to."""
+    """`chdir`, which Landlock does not refuse: the real directory would be of no use."""
 
     def __call__(self, path: Any) -> Any:
         try:
