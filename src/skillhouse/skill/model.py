@@ -92,10 +92,19 @@ def split_outside(
     return tuple(part.strip() for part in parts if part.strip())
 
 
+Reader = Literal["specified", "bun-yaml", "serde-yaml", "gray-matter", "js-yaml-lines"]
+"""Readings of a SKILL.md, the clients' named after what they stand on (`client_readers`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsePolicy:
     """How `parse` treats points on which designs and clients differ."""
 
+    reader: Reader = "specified"
+    """Whose reading of the frontmatter: the specification's by the fields below, or a client's own
+    fences, repair, YAML library and types, and then only `file_max` applies too."""
+    file_max: int = 0
+    """Bytes of a SKILL.md above which the client passes over it; 0 where none are known."""
     yaml_repair: bool = True
     """Mend unquoted colons and one-line `>` values (S001-25)."""
     yaml_fast_path: bool = True

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from skillhouse.floor import Diagnostic, SkillError, encode
@@ -60,6 +61,8 @@ def parse(
     The skill is None when a finding is an error (vectors/frontmatter.jsonl).
     """
     findings: list[Finding] = []
+    if policy.reader != "specified":
+        return _parse_as_client(data, directory, path, policy)
     skill, text, body = None, "", ""
     try:
         check_size(len(data), findings)
@@ -75,17 +78,45 @@ def parse(
         findings.append(refusal.finding)
     else:
         if not any(finding.fatal for finding in findings):
-            file = (path if path is not None else Path(directory, SKILL_FILE)).absolute()
-            skill = Skill(
-                name=metadata.name,
-                description=metadata.description,
-                scope="explicit",
-                file=str(file),
-                root=str(file.parent),
-                packed_fields=encode(metadata.fields),
-                policy=policy,
-            )
+            skill = _skill_of(metadata, directory, path, policy)
     return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=body)
+
+
+def _skill_of(metadata: Metadata, directory: str, path: Path | None, policy: ParsePolicy) -> Skill:
+    file = (path if path is not None else Path(directory, SKILL_FILE)).absolute()
+    return Skill(
+        name=metadata.name,
+        description=metadata.description,
+        scope="explicit",
+        file=str(file),
+        root=str(file.parent),
+        packed_fields=encode(metadata.fields),
+        policy=policy,
+    )
+
+
+def _parse_as_client(
+    data: bytes, directory: str, path: Path | None, policy: ParsePolicy
+) -> ParseResult:
+    findings: list[Finding] = []
+    text = data[:SKILL_FILE_MAX].decode("utf-8", "replace").removeprefix("\ufeff")
+    try:
+        read = _client_readers().read_as_client(data, directory, policy, findings)
+    except FileRefusedError as refusal:
+        diagnostics = placed([*findings, refusal.finding], path)
+        return ParseResult(skill=None, diagnostics=diagnostics, text=text)
+    metadata = Metadata(read.name, read.description, read.fields)
+    skill = _skill_of(metadata, directory, path, policy)
+    return ParseResult(
+        skill=skill, diagnostics=placed(findings, path), text=text, body=read.body
+    )
+
+
+def _client_readers() -> ModuleType:
+    """Return the readings of other clients, loaded when a profile of one is used: with PyYAML."""
+    from skillhouse.skill import client_readers  # noqa: PLC0415 - see above.
+
+    return client_readers
 
 
 def typed_fields(data: bytes, *, directory: str) -> Mapping[str, Any] | None:
@@ -211,6 +242,10 @@ def read_metadata(
     """
     findings: list[Finding] = []
     try:
+        if policy.reader != "specified":
+            whole = _rest(handle)
+            read = _client_readers().read_as_client(whole, directory, policy, findings)
+            return Metadata(read.name, read.description, read.fields), findings
         check_size(size, findings)
         data = os.read(handle, HEAD_BYTES)
         complete = len(data) < HEAD_BYTES
@@ -253,7 +288,7 @@ def _body(handle: int, data: bytes, policy: ParsePolicy, *, complete: bool) -> s
 def _rest(handle: int) -> bytes:
     """Return what follows the first read, never much more than a SKILL.md may hold."""
     chunks = []
-    left = SKILL_FILE_MAX
+    left = SKILL_FILE_MAX + 1
     while left > 0 and (chunk := os.read(handle, left)):
         chunks.append(chunk)
         left -= len(chunk)

@@ -10,6 +10,7 @@ at least 99 % of the real files and 99 % of all, for each program.
 from __future__ import annotations
 
 import argparse
+import html
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,11 +175,22 @@ def lens_of(
 
 
 def same_text(client: str, ours: str) -> bool:
-    """Whether a description is the same, but for blanks and the mark of a cut."""
-    left, right = " ".join(client.split()), " ".join(ours.split())
-    if left.endswith(("…", "...")) and len(left) > 900:
-        return right.startswith(left.rstrip("….")[:900])
+    """Whether a description is the same, but for how a client writes it.
+
+    Claude Code 2.1.330 writes `&lt;` for `<`, a blank for a control, and `...` for `…`.
+    """
+    left, right = (
+        " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFKC", html.unescape(text))).split())
+        for text in (client, ours)
+    )
+    if left.endswith("...") and len(left) > CUT_LEAST:
+        return right.startswith(left[:CUT_LEAST])
     return left == right
+
+
+CUT_LEAST = 900
+"""Characters that every client shows of a description."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 
 
 def _disagreement(

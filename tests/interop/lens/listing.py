@@ -69,14 +69,11 @@ def _below(place: Place, path: str) -> str:
 
 
 def _ask_claude(place: Place) -> Iterator[tuple[str, Listed]]:
-    """Take the names of the first event and the descriptions of the first request to the model."""
+    """Take names and descriptions from the first request to the model."""
     model = FakeModel(steps=())
     with serving(model):
         done = subprocess.run(
-            [
-                *(str(place.program), "-p", "List.", "--model", "sonnet"),
-                *("--output-format", "stream-json", "--verbose"),
-            ],
+            [str(place.program), "-p", "List.", "--model", "sonnet"],
             cwd=place.project,
             env=place.environment(
                 {
@@ -96,16 +93,16 @@ def _ask_claude(place: Place) -> Iterator[tuple[str, Listed]]:
             check=False,
             timeout=CLIENT_SECONDS,
         )
-    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    started = next((event for event in events if event.get("subtype") == "init"), None)
-    if started is None:
+    request = next((one.body for one in model.asked), None)
+    if request is None:
         raise RuntimeError(f"{place.program}: {done.stderr[-400:] or done.stdout[-400:]}")
+    # A name is that of its directory. Its first event names only what has a description.
     root = place.project / ".claude/skills"
-    # A name is that of its directory, so it is its own path.
-    names = [name for name in started["skills"] if (root / name).is_dir()]
-    shown = _described(next(one.body for one in model.asked), started["skills"])
-    for name in names:
-        yield f".claude/skills/{name}/SKILL.md", Listed(name, shown.get(name, ""))
+    for name, described in _described(request, sorted(os.listdir(root))).items():
+        yield f".claude/skills/{name}/SKILL.md", Listed(name, described)
+
+
+_ENTRY = re.compile(r"(?P<head>- .+?)(?: \([^()]*\))?:(?: |$)")
 
 
 def _described(request: Any, names: list[str]) -> dict[str, str]:
@@ -119,9 +116,12 @@ def _described(request: Any, names: list[str]) -> dict[str, str]:
     known = {f"- {name}": name for name in names}
     entries: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
+        # 2.1.330 puts a `name` that differs in brackets.
+        found = _ENTRY.match(line)
         head = next((h for h in (line, line.partition(": ")[0]) if h in known), None)
-        if head is None and (found := re.match(r"- (.+?):(?: |$)", line)):
-            head = found[0].rstrip(": ") if found[0].rstrip(": ") in known else None
+        if head is None and found and found["head"] in known:
+            head = found["head"]
+            line = f"{head}: {line[found.end() :]}"
         if head is not None:
             entries.append((known[head], [line[len(head) :].removeprefix(":").strip()]))
         elif entries:

@@ -1,0 +1,419 @@
+"""Reads a SKILL.md as another client does: its fences, its repair, its YAML library, its types.
+
+Each reader is named after what it stands on and is held against the program itself, file by file
+(tests/interop/lens, docs/interop.md). What it says is for people who ask what a client sees; a
+hidden character in a name or description is shown as an escape, which the client does not do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from skillhouse.skill.client_yaml import ClientMapping, YamlRules, read_as
+from skillhouse.skill.hidden import hidden_text, revealed
+from skillhouse.skill.model import ParsePolicy
+from skillhouse.skill.source import NAME_MAX, SKILL_FILE_MAX, FileRefusedError, Finding
+
+_SPACE = "[\\t\\n\\v\\f\\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]"
+"""What `\\s` is in JavaScript."""
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUTHS = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
+_NUMBER = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0o[0-7]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
+_JS_NUMBER = re.compile(
+    r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|[0-9][0-9_]*(?::[0-5]?[0-9])*"
+    r"|[0-9][0-9_]*(?::[0-5]?[0-9])*\.[0-9_]*|(?:[0-9][0-9_]*)?\.?[0-9_]+(?:[eE][-+]?[0-9]+)?"
+    r"|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
+)
+_DATE = re.compile(
+    r"\d{4}-\d\d-\d\d|\d{4}-\d\d?-\d\d?(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?"
+    r"(?:[ \t]*(?:Z|[-+]\d\d?(?::?\d\d)?))?"
+)
+
+
+class ClientRead(NamedTuple):
+    """What a client makes of a file."""
+
+    name: str
+    description: str
+    fields: dict[str, Any]
+    body: str
+
+
+class _Source(NamedTuple):
+    data: bytes
+    directory: str
+    policy: ParsePolicy
+    findings: list[Finding]
+
+
+def read_as_client(
+    data: bytes, directory: str, policy: ParsePolicy, findings: list[Finding]
+) -> ClientRead:
+    """Return what the client of `policy.reader` lists, adding to `findings`.
+
+    FileRefusedError: the client does not list the file.
+    """
+    cut = data[:SKILL_FILE_MAX]
+    if policy.file_max and len(data) > policy.file_max:
+        raise FileRefusedError("too-large", f"more than {policy.file_max} bytes")
+    read = READERS[policy.reader](_Source(cut, directory, policy, findings))
+    name, description = (_shown(text, part, findings) for text, part in zip(read[:2], _PARTS))
+    return read._replace(name=name, description=description)
+
+
+_PARTS = ("name", "description")
+
+
+def _shown(text: str, part: str, findings: list[Finding]) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    hidden = hidden_text(text)
+    if hidden is None:
+        return text
+    findings.append(Finding("hidden-characters", f"hidden {hidden.example} in the {part}", 1))
+    return revealed(text)
+
+
+# --- Claude Code: Bun's YAML, a repair by signs, and never a refusal
+
+_GREEDY_FENCES = re.compile(rf"---{_SPACE}*\n(?P<block>.*?)---{_SPACE}*\n?", re.DOTALL)
+_SPECIAL = re.compile(r"[{}\[\]*&#!|>%@`]|: ")
+_PLAIN_FIELD = re.compile(rf"(?P<key>[a-zA-Z_-]+):{_SPACE}+(?P<value>\S.*)")
+_HEADING = re.compile(r"#+\s+(\S.*)")
+_BUN = YamlRules(breaks=False)
+FIRST_LINE_MAX = 100
+"""Characters of the body's first line that Claude Code takes for a description."""
+
+
+def _read_bun(source: _Source) -> ClientRead:
+    text = source.data.decode("utf-8", "replace").removeprefix("\ufeff")
+    found = _GREEDY_FENCES.match(text)
+    mapping = ClientMapping({}, frozenset())
+    body = text
+    if found is None:
+        message = "no frontmatter for this client: the whole file is the body"
+        source.findings.append(Finding("frontmatter-missing", message, 1))
+    else:
+        body = text[found.end() :]
+        mapping = _bun_mapping(found["block"], source.findings)
+        if not found["block"].endswith("\n") and found["block"]:
+            line = text.count("\n", 0, found.end()) + 1
+            message = "`---` within a line ends the frontmatter for this client"
+            source.findings.append(Finding("frontmatter-cut", message, line))
+    value = mapping.fields.get("description")
+    if isinstance(value, dict | list):
+        message = "a list or map is no description for this client"
+        source.findings.append(Finding("description-ignored", message, 1))
+        value = None
+    is_null = "description" in mapping.plain and value in _NULLS
+    description = "" if value is None or is_null else value.strip()
+    if not description:
+        description = _first_line(body)
+        message = "no description: the first line of the body is used"
+        source.findings.append(Finding("description-missing", message, 1))
+    elif "description" in mapping.plain:
+        description = _number_text(description)
+    return ClientRead(source.directory, description, mapping.fields, body)
+
+
+def _bun_mapping(block: str, findings: list[Finding]) -> ClientMapping:
+    try:
+        return read_as(block, _BUN)
+    except FileRefusedError as refusal:
+        first = refusal.finding
+    lines = [_quoted_by_signs(line) for line in block.split("\n")]
+    try:
+        mapping = read_as("\n".join(lines), _BUN._replace(tabs="indent"))
+    except FileRefusedError:
+        message = f"this client passes over the frontmatter ({first.message})"
+        findings.append(Finding("frontmatter-ignored", message, first.line))
+        return ClientMapping({}, frozenset())
+    findings.append(Finding("yaml-repaired", "this client repairs the frontmatter", first.line))
+    return mapping
+
+
+def _quoted_by_signs(line: str) -> str:
+    found = _PLAIN_FIELD.fullmatch(line)
+    if found is None or not _SPECIAL.search(found["value"]):
+        return line
+    value = found["value"]
+    if value[0] == value[-1] and value[0] in "\"'" and len(value) > 1:
+        return line
+    if value.startswith("[") and value.endswith("]") and _is_list(value):
+        return line
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{found["key"]}: "{escaped}"'
+
+
+def _is_list(value: str) -> bool:
+    try:
+        return isinstance(read_as(f"k: {value}", _BUN).fields.get("k"), list)
+    except FileRefusedError:
+        return False
+
+
+def _first_line(body: str) -> str:
+    line = next((stripped for line in body.split("\n") if (stripped := line.strip())), "")
+    heading = _HEADING.fullmatch(line)
+    text = heading[1] if heading else line
+    if len(text) > FIRST_LINE_MAX:
+        return text[: FIRST_LINE_MAX - 3] + "..."
+    return text or "Skill"
+
+
+def _number_text(text: str) -> str:
+    """Return a number that YAML writes in another base as JavaScript prints it."""
+    if re.fullmatch(r"0o[0-7]+|0x[0-9a-fA-F]+", text):
+        return str(int(text, 0))
+    return text
+
+
+# --- Codex: libyaml, a repair of lines, and typed fields
+
+_SERDE = YamlRules(duplicates="refuse-read")
+_ANY_FIELD = re.compile(r"(?P<head>[ \t]*(?:- +)?[^\s#:\[{\"'][^:]*:|[ \t]*\"[^\"]*\":)[ \t]+(?P<value>\S.*)")
+_BLOCK_HEADER = re.compile(r"[|>][-+0-9]*(?:[ \t]+#.*)?")
+_COMMENT = re.compile(r"[ \t]+#.*")
+DESCRIPTION_MAX = 1_024
+
+
+def _read_serde(source: _Source) -> ClientRead:
+    try:
+        text = source.data.decode()
+    except UnicodeDecodeError:
+        raise FileRefusedError("encoding", "not UTF-8", 1) from None
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if lines[0].strip() != "---":
+        code = "bom" if text.startswith("\ufeff---") else "frontmatter-missing"
+        raise FileRefusedError(code, "expected `---` as the first line", 1)
+    end = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
+    if end == 0:
+        raise FileRefusedError("frontmatter-unclosed", "no closing line `---`", 1)
+    if end == 1:
+        raise FileRefusedError("frontmatter-missing", "an empty frontmatter", 1)
+    block = "\n".join(lines[1:end])
+    body = "\n".join(lines[end + 1 :])
+    name, description, fields = _serde_fields(block, source.findings)
+    name = name or " ".join(source.directory.split())
+    if len(name) > NAME_MAX:
+        raise FileRefusedError("name-long", f"expected at most {NAME_MAX} characters of name", 1)
+    if not description:
+        raise FileRefusedError("description-missing", "no description", 1)
+    return ClientRead(name, description, fields, body)
+
+
+def _serde_fields(block: str, findings: list[Finding]) -> tuple[str, str, dict[str, Any]]:
+    try:
+        return _typed(read_as(block, _SERDE))
+    except FileRefusedError as refusal:
+        first = refusal
+    try:
+        fields = _typed(read_as("\n".join(_serde_repaired(block)), _SERDE))
+    except FileRefusedError:
+        raise first from None
+    findings.append(Finding("yaml-repaired", "this client repairs the frontmatter", 1))
+    return fields
+
+
+def _typed(mapping: ClientMapping) -> tuple[str, str, dict[str, Any]]:
+    if not mapping.single:
+        raise FileRefusedError("frontmatter-not-mapping", "expected `key: value` lines", 2)
+    texts = []
+    for key in _PARTS:
+        value = mapping.fields.get(key, "")
+        if not isinstance(value, str):
+            raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", 1)
+        is_null = key in mapping.plain and value in _NULLS
+        texts.append("" if is_null else " ".join(value.split()))
+    _check_metadata(mapping)
+    return texts[0], texts[1], mapping.fields
+
+
+def _check_metadata(mapping: ClientMapping) -> None:
+    value = mapping.fields.get("metadata", {})
+    is_empty = value == "" and "metadata" in mapping.plain
+    if isinstance(value, dict):
+        if isinstance(value.get("short-description", ""), str):
+            return
+    elif is_empty:
+        return
+    raise FileRefusedError("metadata-typed", "expected a map as `metadata`", 1)
+
+
+def _serde_repaired(block: str) -> list[str]:
+    """Return the lines, with values quoted that look like text; those of block texts stay."""
+    lines = []
+    inside = -1
+    for line in block.split("\n"):
+        indent = len(line) - len(line.lstrip(" "))
+        if inside >= 0 and (indent > inside or not line.strip()):
+            lines.append(line)
+            continue
+        inside = -1
+        found = _ANY_FIELD.fullmatch(line)
+        if found and _BLOCK_HEADER.fullmatch(found["value"]):
+            inside = indent
+        lines.append(_serde_quoted(found["head"], found["value"]) if found else line)
+    return lines
+
+
+def _serde_quoted(head: str, value: str) -> str:
+    plain = _COMMENT.sub("", value).rstrip()
+    closing = {"[": "]", "{": "}"}.get(plain[:1])
+    is_odd = closing is not None and not plain.endswith(closing)
+    is_text = is_odd or plain[:1] in ("@", "`") or re.search(r":[ \t]", plain)
+    if not is_text or plain[:1] in ('"', "'", "|", ">", ""):
+        return f"{head} {value}"
+    return f"{head} '{plain.replace(chr(39), chr(39) * 2)}'"
+
+
+# --- opencode: gray-matter and js-yaml 3, a repair of colons
+
+_JS = YamlRules(tags="refuse", duplicates="refuse", breaks=True, tabs="skip", joined=True)
+_LINED_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---", re.DOTALL)
+_COLON_FIELD = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*){_SPACE}*:{_SPACE}*(?P<value>.*)")
+
+
+def _read_gray_matter(source: _Source) -> ClientRead:
+    text = source.data.decode("utf-8", "replace").removeprefix("\ufeff")
+    if not text.startswith("---") or text[3:4] == "-":
+        raise FileRefusedError("frontmatter-missing", "expected `---` as the first line", 1)
+    try:
+        mapping, body = _gray_parts(text)
+    except FileRefusedError as refusal:
+        repaired = _colons_kept(text)
+        if repaired == text:
+            raise
+        try:
+            mapping, body = _gray_parts(repaired)
+        except FileRefusedError:
+            raise refusal from None
+        source.findings.append(Finding("yaml-repaired", "this client repairs the frontmatter", 1))
+    name, description = (_js_text(mapping, key) for key in _PARTS)
+    if not name:
+        raise FileRefusedError("name-missing", "no name", 1)
+    return ClientRead(name, description, mapping.fields, body)
+
+
+def _gray_parts(text: str) -> tuple[ClientMapping, str]:
+    head = text[3:].split("\n", 1)[0].strip()
+    if head:
+        raise FileRefusedError("frontmatter-missing", f"`{head[:40]}` after the first `---`", 1)
+    close = text.find("\n---", 3)
+    block = text[3:] if close < 0 else text[3:close]
+    body = "" if close < 0 else text[close + 4 :].removeprefix("\r").removeprefix("\n")
+    mapping = read_as(block.replace("\r\n", "\n").removeprefix("\n"), _JS)
+    if not mapping.single:
+        raise FileRefusedError("frontmatter-not-mapping", "expected `key: value` lines", 2)
+    return mapping, body
+
+
+def _colons_kept(text: str) -> str:
+    found = _LINED_FENCES.match(text)
+    if found is None:
+        return text
+    lines = []
+    for line in re.split(r"\r?\n", found["block"]):
+        field = _COLON_FIELD.fullmatch(line)
+        value = field["value"].strip() if field else ""
+        if field is None or value in ("", ">", "|") or value[0] in "\"'" or ":" not in value:
+            lines.append(line)
+        else:
+            lines += [f"{field['key']}: |-", f"  {value}"]
+    start, end = found.span("block")
+    return text[:start] + "\n".join(lines) + text[end:]
+
+
+def _js_text(mapping: ClientMapping, key: str) -> str:
+    """Return a field that js-yaml reads as text, or refuse."""
+    value = mapping.fields.get(key)
+    if value is None:
+        raise FileRefusedError(f"{key}-missing", f"no {key}", 1)
+    if not isinstance(value, str):
+        raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", 1)
+    if key in mapping.plain and _is_no_js_text(value):
+        code = f"{key}-missing" if value in _NULLS else "not-text"
+        raise FileRefusedError(code, f"`{key}` is `{value[:40]}`, which is no text in YAML", 1)
+    return value
+
+
+def _is_no_js_text(value: str) -> bool:
+    return (
+        value in _NULLS
+        or value in _TRUTHS
+        or bool(_JS_NUMBER.fullmatch(value) or _DATE.fullmatch(value))
+    )
+
+
+# --- Gemini CLI: js-yaml 4, then a reading line by line
+
+_GEMINI_FENCES = re.compile(
+    r"---\r?\n(?P<block>.*?)\r?\n---(?:\r?\n(?P<body>.*))?", re.DOTALL
+)
+_JS4 = YamlRules(tags="refuse", duplicates="refuse")
+_NAME_LINE = re.compile(rf"{_SPACE}*name:{_SPACE}*(.*)")
+_DESCRIPTION_LINE = re.compile(rf"{_SPACE}*description:{_SPACE}*(.*)")
+
+
+def _read_lines(source: _Source) -> ClientRead:
+    text = source.data.decode("utf-8", "replace")
+    found = _GEMINI_FENCES.match(text)
+    if found is None:
+        raise FileRefusedError(_why_no_fences(text), "expected `---` lines around the fields", 1)
+    fields: dict[str, Any] = {}
+    name = description = None
+    try:
+        mapping = read_as(found["block"].replace("\r\n", "\n"), _JS4)
+        fields = mapping.fields
+        name, description = (_js_text(mapping, key) for key in _PARTS)
+    except FileRefusedError as refusal:
+        name, description = _by_lines(found["block"])
+        if name is None or description is None:
+            code = refusal.finding.code
+            if code == "yaml-error":
+                raise
+            missing = "name" if name is None else "description"
+            raise FileRefusedError(f"{missing}-missing", f"no {missing}", 1) from None
+        message = "this client reads the frontmatter line by line"
+        source.findings.append(Finding("yaml-repaired", message, 1))
+    name = re.sub(r'[:\\/<>*?"|]', "-", name)
+    return ClientRead(name, description, fields, (found["body"] or "").strip())
+
+
+def _why_no_fences(text: str) -> str:
+    if text.startswith("\ufeff---"):
+        return "bom"
+    first, _, rest = text.partition("\n")
+    if first != "---" and first.rstrip() == "---" and first.rstrip("\r") != "---":
+        return "fence-blanks"
+    is_open = first.rstrip("\r") == "---" and "\n---" not in rest
+    return "frontmatter-unclosed" if is_open else "frontmatter-missing"
+
+
+def _by_lines(block: str) -> tuple[str | None, str | None]:
+    name: str | None = None
+    description: str | None = None
+    lines = re.split(r"\r?\n", block)
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if found := _NAME_LINE.fullmatch(line):
+            name = found[1].strip()
+        elif found := _DESCRIPTION_LINE.fullmatch(line):
+            parts = [found[1].strip()]
+            while at < len(lines) and re.match(r"[ \t]+\S", lines[at]):
+                parts.append(lines[at].strip())
+                at += 1
+            description = " ".join(part for part in parts if part)
+    return name, description
+
+
+READERS: Mapping[str, Callable[[_Source], ClientRead]] = {
+    "bun-yaml": _read_bun,
+    "serde-yaml": _read_serde,
+    "gray-matter": _read_gray_matter,
+    "js-yaml-lines": _read_lines,
+}
