@@ -11,7 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from skillhouse.skill.client_yaml import ClientMapping, YamlRules, read_as
+from skillhouse.skill.client_yaml import (
+    CONTROLS,
+    LINE_ENDS,
+    ClientMapping,
+    YamlRules,
+    read_as,
+)
 from skillhouse.skill.hidden import hidden_text, revealed
 from skillhouse.skill.model import ParsePolicy
 from skillhouse.skill.source import NAME_MAX, SKILL_FILE_MAX, FileRefusedError, Finding
@@ -82,7 +88,7 @@ _GREEDY_FENCES = re.compile(rf"---{_SPACE}*\n(?P<block>.*?)---{_SPACE}*\n?", re.
 _SPECIAL = re.compile(r"[{}\[\]*&#!|>%@`]|: ")
 _PLAIN_FIELD = re.compile(rf"(?P<key>[a-zA-Z_-]+):{_SPACE}+(?P<value>\S.*)")
 _HEADING = re.compile(r"#+\s+(\S.*)")
-_BUN = YamlRules(breaks=False)
+_BUN = YamlRules(taken=CONTROLS)
 FIRST_LINE_MAX = 100
 """Characters of the body's first line that Claude Code takes for a description."""
 
@@ -271,7 +277,9 @@ def _serde_quoted(head: str, value: str) -> str:
 
 # --- opencode: gray-matter and js-yaml 3, a repair of colons
 
-_JS = YamlRules(tags="refuse", duplicates="refuse", breaks=True, tabs="skip", joined=True)
+_JS = YamlRules(
+    tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip", joined=True
+)
 _LINED_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---", re.DOTALL)
 _COLON_FIELD = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*){_SPACE}*:{_SPACE}*(?P<value>.*)")
 
@@ -352,7 +360,7 @@ def _is_no_js_text(value: str) -> bool:
 _GEMINI_FENCES = re.compile(
     r"---\r?\n(?P<block>.*?)\r?\n---(?:\r?\n(?P<body>.*))?", re.DOTALL
 )
-_JS4 = YamlRules(tags="refuse", duplicates="refuse")
+_JS4 = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip")
 _NAME_LINE = re.compile(rf"{_SPACE}*name:{_SPACE}*(.*)")
 _DESCRIPTION_LINE = re.compile(rf"{_SPACE}*description:{_SPACE}*(.*)")
 

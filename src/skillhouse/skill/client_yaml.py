@@ -29,8 +29,9 @@ class YamlRules(NamedTuple):
     """`!x`; the core schema's own (`!!str`) and `!` alone pass always."""
     duplicates: Literal["last", "refuse", "refuse-read"] = "last"
     """Of two values of one key the last, an error, or an error for fields that the client reads."""
-    breaks: bool = True
-    """Whether U+0085, U+2028 and U+2029 end a line, and control characters are errors."""
+    taken: str = ""
+    """What libyaml takes for the end of a line, or refuses, and this library for text: the inside
+    of a class of a pattern."""
     tabs: Literal["refuse", "skip", "indent"] = "refuse"
     """Tabs that a line begins with: an error, not there, or two blanks each."""
     joined: bool = False
@@ -62,7 +63,7 @@ def read_as(block: str, rules: YamlRules) -> ClientMapping:
         block = re.sub(r"(?m)^\t+", lambda tabs: " " * width * len(tabs[0]), block)
     if rules.joined:
         block = "\n".join(_unjoined(block))
-    block, kept = (block, {}) if rules.breaks else _shielded(block)
+    block, kept = _shielded(block, rules.taken) if rules.taken else (block, {})
     builder = _ClientBuilder(rules)
     parser = CParser(block)
     try:
@@ -120,7 +121,7 @@ class _ClientBuilder:
             self._check_tag(event, line)
             if event.anchor is not None:
                 self._anchors[event.anchor] = event.value
-            is_plain = event.style is None and event.tag in (None, "")
+            is_plain = not event.style and event.tag in (None, "")
             self._put(event.value, line, is_plain=is_plain)
 
     def _open(self, event: Any, line: int) -> None:
@@ -179,13 +180,14 @@ class _ClientBuilder:
         return self._rules.duplicates == "refuse"
 
 
-_SHIELDED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+LINE_ENDS = "\x85\u2028\u2029"
+CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff"
 _SHIELDS = range(0xF0000, 0xF0000 + 2_000)
 
 
-def _shielded(block: str) -> tuple[str, dict[str, str]]:
-    """Return a block in which characters that libyaml refuses are private ones, and which."""
-    found = sorted(set(_SHIELDED.findall(block)))
+def _shielded(block: str, taken: str) -> tuple[str, dict[str, str]]:
+    """Return a block in which the characters `taken` are private ones, and which."""
+    found = sorted(set(re.findall(f"[{taken}]", block)))
     free = (chr(code) for code in _SHIELDS if chr(code) not in block)
     shields = dict(zip(found, free, strict=False))
     return block.translate({ord(old): new for old, new in shields.items()}), {
@@ -232,7 +234,8 @@ def _closed_at(value: str) -> int:
     while at < len(value):
         sign = value[at]
         if quote:
-            if sign == "\\" and quote == '"':
+            is_escape = sign == "\\" if quote == '"' else value.startswith("''", at)
+            if is_escape:
                 at += 1
             elif sign == quote:
                 quote = ""

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from skillhouse.clients import LensState, compare
 from skillhouse.discovery import default_roots, discover
-from skillhouse.skill import load_profile
+from skillhouse.skill import load_profile, revealed
 from tests.interop.lens.cases import Case, hard_files, real_files, stratified, write
 from tests.interop.lens.listing import PROGRAMS, Listed, Program, make_place
 
@@ -132,7 +132,7 @@ def _compared(
     wrong, texts = [], []
     for case in cases:
         client, ours = found.get(case.directory), said.get(case.directory)
-        if (client and client.name) != (ours and ours.name):
+        if (client and revealed(client.name)) != (ours and ours.name):
             wrong.append(_disagreement(case, client, ours, reasons))
         elif client and ours and not same_text(client.description, ours.description):
             texts.append(_disagreement(case, client, ours, reasons))
@@ -180,8 +180,8 @@ def same_text(client: str, ours: str) -> bool:
     Claude Code 2.1.330 writes `&lt;` for `<`, a blank for a control, and `...` for `…`.
     """
     left, right = (
-        " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFKC", html.unescape(text))).split())
-        for text in (client, ours)
+        " ".join(_CONTROL.sub("", unicodedata.normalize("NFKC", html.unescape(text))).split())
+        for text in (client, _ESCAPE.sub("", ours))
     )
     if left.endswith("...") and len(left) > CUT_LEAST:
         return right.startswith(left[:CUT_LEAST])
@@ -190,7 +190,11 @@ def same_text(client: str, ours: str) -> bool:
 
 CUT_LEAST = 900
 """Characters that every client shows of a description."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})", re.IGNORECASE)
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\U000e0000-\U000e007f]"
+)
 
 
 def _disagreement(
