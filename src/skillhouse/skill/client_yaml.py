@@ -33,7 +33,8 @@ class YamlRules(NamedTuple):
     """What libyaml takes for the end of a line, or refuses, and this library for text: the inside
     of a class of a pattern."""
     tabs: Literal["refuse", "skip", "indent"] = "refuse"
-    """Tabs that a line begins with: an error, not there, or two blanks each."""
+    """Tabs that a line begins with: an error, no indentation with the blanks after them, or two
+    blanks each."""
     joined: bool = False
     """Whether a field may follow a list, map or quoted text on its line (js-yaml 3)."""
 
@@ -58,9 +59,10 @@ def read_as(block: str, rules: YamlRules) -> ClientMapping:
     >>> read_as("a: &x one\\nb: *x\\nc: 1", YamlRules()).fields
     {'a': 'one', 'b': 'one', 'c': '1'}
     """
-    if rules.tabs != "refuse":
-        width = 2 if rules.tabs == "indent" else 0
-        block = re.sub(r"(?m)^\t+", lambda tabs: " " * width * len(tabs[0]), block)
+    if rules.tabs == "indent":
+        block = re.sub(r"(?m)^\t+", lambda tabs: "  " * len(tabs[0]), block)
+    elif rules.tabs == "skip":
+        block = re.sub(r"(?m)^( *)\t[ \t]*", r"\1", block)
     if rules.joined:
         block = "\n".join(_unjoined(block))
     block, kept = _shielded(block, rules.taken) if rules.taken else (block, {})

@@ -26,7 +26,15 @@ from pathlib import Path
 from skillhouse.clients import LensState, compare
 from skillhouse.discovery import default_roots, discover
 from skillhouse.skill import load_profile, revealed
-from tests.interop.lens.cases import Case, hard_files, real_files, stratified, write
+from tests.interop.lens.cases import (
+    SEED,
+    Case,
+    hard_files,
+    mutated,
+    real_files,
+    stratified,
+    write,
+)
 from tests.interop.lens.listing import PROGRAMS, Listed, Program, make_place
 
 INSIDE = "SKILLHOUSE_LENS_INSIDE"
@@ -65,7 +73,7 @@ class Agreement:
         return 1 - wrong / max(1, self.hard if hard else self.real)
 
 
-HARD = frozenset({"value", "hidden", "name", "whole", "bytes"})
+HARD = frozenset({"value", "hidden", "name", "whole", "bytes", "mutated"})
 
 
 def main() -> int:
@@ -74,6 +82,8 @@ def main() -> int:
     parser.add_argument("--agents", action="append", type=Path, required=True)
     parser.add_argument("--sample", type=Path)
     parser.add_argument("--count", type=int, default=REAL_COUNT)
+    parser.add_argument("--mutated", type=int, default=0, help="files made from real ones")
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", choices=[program.profile for program in PROGRAMS])
     parser.add_argument("--keep", type=Path, help="an empty directory for the trees and lists")
     given = parser.parse_args()
@@ -82,6 +92,8 @@ def main() -> int:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     real = stratified(real_files(given.sample), given.count) if given.sample else []
     cases = [*real, *hard_files()]
+    if given.mutated:
+        cases += mutated(real, given.mutated, given.seed)
     base = given.keep or Path(tempfile.mkdtemp(prefix="lens-"))
     results: dict[str, Agreement] = {}
     for agents in given.agents:
@@ -185,12 +197,13 @@ def same_text(client: str, ours: str) -> bool:
     )
     if left.endswith("...") and len(left) > CUT_LEAST:
         return right.startswith(left[:CUT_LEAST])
-    return left == right
+    # Claude Code shows `when_to_use` behind the description.
+    return left == right or left.startswith(f"{right} - ")
 
 
 CUT_LEAST = 900
 """Characters that every client shows of a description."""
-_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})", re.IGNORECASE)
+_ESCAPE = re.compile(r"\\(?:U[0-9a-f]{8}|u[0-9a-f]{4}|x[0-9a-f]{2})")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\U000e0000-\U000e007f]"

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,6 +248,44 @@ def hard_files() -> Iterator[Case]:
 def _case(directory: str, value: str) -> Case:
     text = f"---\nname: {directory}\ndescription: {value}\n---\nBody.\n"
     return Case(directory, text.encode(), "value")
+
+
+_SIGNS = ("[", "]", "{", "}", ":", ": ", "#", " #", "'", '"', "- ", "*", "&", "!", "|", ">", "%")
+_SIGNS_TOO = ("@", "`", "\t", "  ", "---", "\\", ",", "?", "~", "null", "\u00a0", "\u200b", "…", "<")
+
+
+def mutated(files: list[Case], count: int, seed: int) -> Iterator[Case]:
+    """Yield `count` files made from real ones by one to three changes of their frontmatter."""
+    order = random.Random(seed)  # noqa: S311 - as above.
+    for number in range(count):
+        case = order.choice(files)
+        text = case.data.decode("utf-8", "replace")
+        end = text.find("\n---", 3)
+        directory = f"mutated-{number:04}"
+        head = text[: end if end > 0 else 400]
+        # A name of its own before the changes: two of one name would hide each other.
+        lines = re.sub(r"(?m)^name:.*$", f"name: {directory}", head, count=1).split("\n")
+        for _ in range(order.randint(1, 3)):
+            _mutate(lines, order)
+        changed = "\n".join(lines) + "\n---\nBody.\n"
+        yield Case(directory, changed.encode("utf-8", "replace"), "mutated")
+
+
+def _mutate(lines: list[str], order: random.Random) -> None:
+    at = order.randrange(len(lines))
+    line = lines[at]
+    place = order.choice([0, len(line), line.find(":") + 2, order.randrange(len(line) + 1)])
+    kind = order.randrange(8)
+    if kind < 4:
+        lines[at] = line[:place] + order.choice(_SIGNS + _SIGNS_TOO) + line[place:]
+    elif kind == 4:
+        lines[at] = order.choice(("  ", " ", "\t")) + line
+    elif kind == 5:
+        lines[at] = line[:place] + line[place + order.randint(1, 3) :]
+    elif kind == 6:
+        lines.insert(at, order.choice((line, "", "stray line", "# comment", "other: value")))
+    elif len(lines) > 1:
+        del lines[at]
 
 
 def write(cases: list[Case], root: Path) -> None:
