@@ -88,7 +88,7 @@ _GREEDY_FENCES = re.compile(rf"---{_SPACE}*\n(?P<block>.*?)---{_SPACE}*\n?", re.
 _SPECIAL = re.compile(r"[{}\[\]*&#!|>%@`]|: ")
 _PLAIN_FIELD = re.compile(rf"(?P<key>[a-zA-Z_-]+):{_SPACE}+(?P<value>\S.*)")
 _HEADING = re.compile(r"#+\s+(\S.*)")
-_BUN = YamlRules(taken=CONTROLS)
+_BUN = YamlRules(taken=CONTROLS, indents=True)
 FIRST_LINE_MAX = 100
 """Characters of the body's first line that Claude Code takes for a description."""
 

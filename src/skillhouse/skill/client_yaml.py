@@ -35,6 +35,8 @@ class YamlRules(NamedTuple):
     tabs: Literal["refuse", "skip", "indent"] = "refuse"
     """Tabs that a line begins with: an error, no indentation with the blanks after them, or two
     blanks each."""
+    indents: bool = False
+    """Whether further lines of a quoted text have to be indented, and a text may begin with `,`."""
     joined: bool = False
     """Whether a field may follow a list, map or quoted text on its line (js-yaml 3)."""
 
@@ -66,7 +68,10 @@ def read_as(block: str, rules: YamlRules) -> ClientMapping:
     if rules.joined:
         block = "\n".join(_unjoined(block))
     block, kept = _shielded(block, rules.taken) if rules.taken else (block, {})
-    builder = _ClientBuilder(rules)
+    if rules.indents and _COMMA not in block:
+        block = _LEADING_COMMA.sub(rf"\1{_COMMA}", block)
+        kept = {**kept, _COMMA: ","}
+    builder = _ClientBuilder(rules, block.split("\n"))
     parser = CParser(block)
     try:
         while parser.check_event():
@@ -88,10 +93,11 @@ def read_as(block: str, rules: YamlRules) -> ClientMapping:
 class _ClientBuilder:
     """Builds values from PyYAML's events without recursion."""
 
-    def __init__(self, rules: YamlRules) -> None:
+    def __init__(self, rules: YamlRules, lines: list[str]) -> None:
         self.root: Any = None
         self.plain: set[str] = set()
         self._rules = rules
+        self._lines = lines
         self._stack: list[tuple[Any, list[str]]] = []
         """Open collections, each with the key that waits for its value."""
         self._anchors: dict[str, Any] = {}
@@ -121,6 +127,8 @@ class _ClientBuilder:
             self._put(self._resolved(event.anchor, line), line)
         elif isinstance(event, yaml.ScalarEvent):
             self._check_tag(event, line)
+            if self._rules.indents and event.style in ("'", '"'):
+                self._check_indent(event)
             if event.anchor is not None:
                 self._anchors[event.anchor] = event.value
             is_plain = not event.style and event.tag in (None, "")
@@ -145,6 +153,14 @@ class _ClientBuilder:
         own = tag is None or tag in ("", "!") or tag.startswith("tag:yaml.org,2002:")
         if self._rules.tags == "refuse" and not own:
             raise FileRefusedError("yaml-tag", f"unknown tag `{tag}`", line)
+
+    def _check_indent(self, event: Any) -> None:
+        first, last = event.start_mark.line + 1, event.end_mark.line + 1
+        for at in range(first, min(last, len(self._lines))):
+            if self._lines[at][:1] not in ("", " ", "\t", "\r"):
+                raise FileRefusedError(
+                    "yaml-error", "not YAML: a quoted text is not indented", at + FIRST_LINE
+                )
 
     def _resolved(self, anchor: str, line: int) -> Any:
         if anchor not in self._anchors:
@@ -184,6 +200,8 @@ class _ClientBuilder:
 
 LINE_ENDS = "\x85\u2028\u2029"
 CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff"
+_COMMA = chr(0xF0FFF)
+_LEADING_COMMA = re.compile(r"(?m)^([ \t]*[\w-]+:[ \t]+),")
 _SHIELDS = range(0xF0000, 0xF0000 + 2_000)
 
 
