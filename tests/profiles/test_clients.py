@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from skillhouse.clients import CAUSES, Lens, LensSkill, LensState, Verdict, compare
-from skillhouse.clients.comparison import TRAITS
 from skillhouse.skill import Profile, load_profile, profile_names
 from tests.profiles.probes import START, build
 
@@ -75,14 +74,6 @@ def test_a_client_names_its_version_its_day_and_its_facts(name: str) -> None:
     assert re.search(r"\d+\.\d+\.\d+$", profile.client)
     assert all(": " in fact and len(fact) <= 96 for fact in profile.facts)
     assert any(fact.startswith("Not covered: ") for fact in profile.facts)
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_what_a_client_refuses_or_accepts_is_a_finding_that_there_is(name: str) -> None:
-    profile = load_profile(name)
-    assert profile.refused <= TRAITS | CAUSES.keys()
-    assert profile.accepted <= TRAITS | CAUSES.keys()
-    assert not profile.refused & profile.accepted
 
 
 def test_designs_are_no_clients() -> None:

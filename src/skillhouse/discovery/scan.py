@@ -73,6 +73,8 @@ def scan(
             profile.skipped_directories,
             profile.symlinks,
             profile.dotfiles,
+            profile.root_skill,
+            profile.link_files,
         )
 
     known: dict[str, ScanEntry] = {}
@@ -227,6 +229,8 @@ def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
             profile.nested_skills,
             profile.symlinks,
             profile.dotfiles,
+            profile.root_skill,
+            profile.link_files,
             # The fast parser gives the same result.
             astuple(replace(profile.parse_policy, yaml_fast_path=True)),
             READING,

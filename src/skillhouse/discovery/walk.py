@@ -44,6 +44,10 @@ class RootWalk:
     symlinks: Symlinks = "within_root"
     dotfiles: bool = True
     """Whether directories whose name begins with a dot are entered."""
+    root_skill: bool = False
+    """Whether the root's own SKILL.md is looked at."""
+    link_files: bool = True
+    """Whether a SKILL.md that is a link is looked at, where links are followed."""
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """(path, finding) in the order in which the places were met."""
     _too_deep: list[str] = field(default_factory=list)
@@ -55,6 +59,8 @@ class RootWalk:
         """Show each place of a SKILL.md to `look`: shallow directories first, then by name."""
         if not self._is_directory():
             return
+        if self.root_skill:
+            self._look_at(self.root, os.path.basename(self.root), look)
         seen, most = 0, self.max_directories
         pending = deque([(self.root, 0)])
         while pending:
@@ -79,13 +85,17 @@ class RootWalk:
                     message = "the directory's name is not UTF-8"
                     self._note(path, "path-encoding", message, fatal=True)
                     continue
-                try:
-                    goes_below = look(path + _FILE, name, None)
-                except OSError as error:
-                    goes_below = self._without_skill(path + _FILE, name, look, error)
-                if goes_below:
+                if self._look_at(path, name, look):
                     pending.append((path, depth + 1))
         self._note_depth()
+
+    def _look_at(self, place: str, name: str, look: Look) -> bool:
+        """Show the SKILL.md of a directory; whether to look for skills below it."""
+        file = place.rstrip("/") + _FILE
+        try:
+            return look(file, name, None)
+        except OSError as error:
+            return self._without_skill(file, name, look, error)
 
     def links(self) -> tuple[str, ...]:
         return tuple(self._links.values())
@@ -139,6 +149,9 @@ class RootWalk:
         try:
             mode = os.lstat(file).st_mode
             if stat.S_ISLNK(mode):
+                if not self.link_files:
+                    self._note(file, "link-file", "a symbolic link is not read", fatal=True)
+                    return True
                 end = self._end_inside(file)
                 if end is None:
                     return True

@@ -65,11 +65,14 @@ def read_as_client(
     if policy.file_max and len(data) > policy.file_max:
         raise FileRefusedError("too-large", f"more than {policy.file_max} bytes")
     read = READERS[policy.reader](_Source(cut, directory, policy, findings))
-    name, description = (_shown(text, part, findings) for text, part in zip(read[:2], _PARTS))
-    return read._replace(name=name, description=description)
+    return read._replace(
+        name=_shown(read.name, "name", findings),
+        description=_shown(read.description, "description", findings),
+    )
 
 
 _PARTS = ("name", "description")
+_NO_MAPPING = ClientMapping({}, frozenset(), {})
 
 
 def _shown(text: str, part: str, findings: list[Finding]) -> str:
@@ -96,11 +99,11 @@ FIRST_LINE_MAX = 100
 def _read_bun(source: _Source) -> ClientRead:
     text = source.data.decode("utf-8", "replace").removeprefix("\ufeff")
     found = _GREEDY_FENCES.match(text)
-    mapping = ClientMapping({}, frozenset())
+    mapping = _NO_MAPPING
     body = text
     if found is None:
         message = "no frontmatter for this client: the whole file is the body"
-        source.findings.append(Finding("frontmatter-missing", message, 1))
+        source.findings.append(Finding(_why_no_block(source.data, text), message, 1))
     else:
         body = text[found.end() :]
         mapping = _bun_mapping(found["block"], source.findings)
@@ -111,7 +114,8 @@ def _read_bun(source: _Source) -> ClientRead:
     value = mapping.fields.get("description")
     if isinstance(value, dict | list):
         message = "a list or map is no description for this client"
-        source.findings.append(Finding("description-ignored", message, 1))
+        line = mapping.lines["description"]
+        source.findings.append(Finding("description-ignored", message, line))
         value = None
     is_null = "description" in mapping.plain and value in _NULLS
     description = "" if value is None or is_null else value.strip()
@@ -122,6 +126,13 @@ def _read_bun(source: _Source) -> ClientRead:
     elif "description" in mapping.plain:
         description = _number_text(description)
     return ClientRead(source.directory, description, mapping.fields, body)
+
+
+def _why_no_block(data: bytes, text: str) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "encoding"
+    is_open = text.startswith("---") and "---" not in text[3:]
+    return "frontmatter-unclosed" if is_open else "frontmatter-missing"
 
 
 def _bun_mapping(block: str, findings: list[Finding]) -> ClientMapping:
@@ -135,7 +146,7 @@ def _bun_mapping(block: str, findings: list[Finding]) -> ClientMapping:
     except FileRefusedError:
         message = f"this client passes over the frontmatter ({first.message})"
         findings.append(Finding("frontmatter-ignored", message, first.line))
-        return ClientMapping({}, frozenset())
+        return _NO_MAPPING
     findings.append(Finding("yaml-repaired", "this client repairs the frontmatter", first.line))
     return mapping
 
@@ -179,7 +190,9 @@ def _number_text(text: str) -> str:
 # --- Codex: libyaml, a repair of lines, and typed fields
 
 _SERDE = YamlRules(duplicates="refuse-read")
-_ANY_FIELD = re.compile(r"(?P<head>[ \t]*(?:- +)?[^\s#:\[{\"'][^:]*:|[ \t]*\"[^\"]*\":)[ \t]+(?P<value>\S.*)")
+_ANY_FIELD = re.compile(
+    r"(?P<head>[ \t]*(?:- +)?[^\s#:\[{\"'][^:]*:|[ \t]*\"[^\"]*\":)[ \t]+(?P<value>\S.*)"
+)
 _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*(?:[ \t]+#.*)?")
 _COMMENT = re.compile(r"[ \t]+#.*")
 DESCRIPTION_MAX = 1_024
@@ -230,7 +243,8 @@ def _typed(mapping: ClientMapping) -> tuple[str, str, dict[str, Any]]:
     for key in _PARTS:
         value = mapping.fields.get(key, "")
         if not isinstance(value, str):
-            raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", 1)
+            line = mapping.lines[key]
+            raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", line)
         is_null = key in mapping.plain and value in _NULLS
         texts.append("" if is_null else " ".join(value.split()))
     _check_metadata(mapping)
@@ -245,7 +259,8 @@ def _check_metadata(mapping: ClientMapping) -> None:
             return
     elif is_empty:
         return
-    raise FileRefusedError("metadata-typed", "expected a map as `metadata`", 1)
+    line = mapping.lines["metadata"]
+    raise FileRefusedError("metadata-typed", "expected a map as `metadata`", line)
 
 
 def _serde_repaired(block: str) -> list[str]:
@@ -277,9 +292,7 @@ def _serde_quoted(head: str, value: str) -> str:
 
 # --- opencode: gray-matter and js-yaml 3, a repair of colons
 
-_JS = YamlRules(
-    tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip", joined=True
-)
+_JS = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip", joined=True)
 _LINED_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---", re.DOTALL)
 _COLON_FIELD = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*){_SPACE}*:{_SPACE}*(?P<value>.*)")
 
@@ -340,10 +353,11 @@ def _js_text(mapping: ClientMapping, key: str) -> str:
     if value is None:
         raise FileRefusedError(f"{key}-missing", f"no {key}", 1)
     if not isinstance(value, str):
-        raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", 1)
+        raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", mapping.lines[key])
     if key in mapping.plain and _is_no_js_text(value):
         code = f"{key}-missing" if value in _NULLS else "not-text"
-        raise FileRefusedError(code, f"`{key}` is `{value[:40]}`, which is no text in YAML", 1)
+        message = f"`{key}` is `{value[:40]}`, which is no text in YAML"
+        raise FileRefusedError(code, message, mapping.lines[key])
     return value
 
 
@@ -357,9 +371,7 @@ def _is_no_js_text(value: str) -> bool:
 
 # --- Gemini CLI: js-yaml 4, then a reading line by line
 
-_GEMINI_FENCES = re.compile(
-    r"---\r?\n(?P<block>.*?)\r?\n---(?:\r?\n(?P<body>.*))?", re.DOTALL
-)
+_GEMINI_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---(?:\r?\n(?P<body>.*))?", re.DOTALL)
 _JS4 = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip")
 _NAME_LINE = re.compile(rf"{_SPACE}*name:{_SPACE}*(.*)")
 _DESCRIPTION_LINE = re.compile(rf"{_SPACE}*description:{_SPACE}*(.*)")
@@ -385,7 +397,7 @@ def _read_lines(source: _Source) -> ClientRead:
             missing = "name" if name is None else "description"
             raise FileRefusedError(f"{missing}-missing", f"no {missing}", 1) from None
         message = "this client reads the frontmatter line by line"
-        source.findings.append(Finding("yaml-repaired", message, 1))
+        source.findings.append(Finding("read-by-lines", message, refusal.finding.line))
     name = re.sub(r'[:\\/<>*?"|]', "-", name)
     return ClientRead(name, description, fields, (found["body"] or "").strip())
 

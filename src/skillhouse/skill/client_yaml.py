@@ -47,6 +47,8 @@ class ClientMapping(NamedTuple):
     fields: dict[str, Any]
     plain: frozenset[str]
     """Top-level fields whose value is a scalar without quotes, so that it may be no text."""
+    lines: dict[str, int]
+    """The line of the file of each top-level field."""
     single: bool = True
     """Whether the block is a mapping at all; if not, `fields` is empty."""
 
@@ -80,14 +82,15 @@ def read_as(block: str, rules: YamlRules) -> ClientMapping:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", "unreadable")
         line = FIRST_LINE if mark is None else mark.line + FIRST_LINE
-        raise FileRefusedError("yaml-error", f"not YAML: {problem}", line) from None
+        code = "one-line-block" if "comment or line break" in problem else "yaml-error"
+        raise FileRefusedError(code, f"not YAML: {problem}", line) from None
     finally:
         parser.dispose()
     root = builder.root
     if not isinstance(root, dict):
-        return ClientMapping({}, frozenset(), single=False)
+        return ClientMapping({}, frozenset(), {}, single=False)
     fields = _unshielded(root, kept) if kept else root
-    return ClientMapping(fields, frozenset(builder.plain))
+    return ClientMapping(fields, frozenset(builder.plain), builder.lines)
 
 
 class _ClientBuilder:
@@ -96,6 +99,7 @@ class _ClientBuilder:
     def __init__(self, rules: YamlRules, lines: list[str]) -> None:
         self.root: Any = None
         self.plain: set[str] = set()
+        self.lines: dict[str, int] = {}
         self._rules = rules
         self._lines = lines
         self._stack: list[tuple[Any, list[str]]] = []
@@ -190,6 +194,8 @@ class _ClientBuilder:
             key = value if isinstance(value, str) else "?"
             if key in parent and self._refuses(key):
                 raise FileRefusedError("yaml-duplicate-key", f"key {key!r} twice", line)
+            if len(self._stack) == 1:
+                self.lines[key] = line
             waiting.append(key)
 
     def _refuses(self, key: str) -> bool:

@@ -248,11 +248,9 @@ class Profile:
     duplicates_vary: bool = False
     """Whether the client may take another of two duplicates at the next start."""
     root_skill: bool = False
-    """Whether a SKILL.md in a root itself is a skill, for the lens."""
-    refused: frozenset[str] = frozenset()
-    """Findings that cost a skill in this client though we only warn, for the lens."""
-    accepted: frozenset[str] = frozenset()
-    """Findings that cost a skill with us and not in this client, for the lens."""
+    """Whether a SKILL.md in a root itself is a skill, beside those below it."""
+    link_files: bool = True
+    """Whether a SKILL.md that is a symbolic link is read, where links are followed at all."""
     name_match: NameMatch = "casefold"
     """Whether a name in another case finds a skill that it fits alone."""
     parse_policy: ParsePolicy = field(default=DEFAULT_POLICY)

@@ -107,9 +107,7 @@ def _parse_as_client(
         return ParseResult(skill=None, diagnostics=diagnostics, text=text)
     metadata = Metadata(read.name, read.description, read.fields)
     skill = _skill_of(metadata, directory, path, policy)
-    return ParseResult(
-        skill=skill, diagnostics=placed(findings, path), text=text, body=read.body
-    )
+    return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=read.body)
 
 
 def _client_readers() -> ModuleType:
@@ -288,7 +286,7 @@ def _body(handle: int, data: bytes, policy: ParsePolicy, *, complete: bool) -> s
 def _rest(handle: int) -> bytes:
     """Return what follows the first read, never much more than a SKILL.md may hold."""
     chunks = []
-    left = SKILL_FILE_MAX + 1
+    left = SKILL_FILE_MAX
     while left > 0 and (chunk := os.read(handle, left)):
         chunks.append(chunk)
         left -= len(chunk)

@@ -1,7 +1,6 @@
 """Compares the lens with the programs, and lists where they disagree.
 
-    ./x py -m tests.interop.lens --agents PINNED/node_modules/.bin --agents LATEST/node_modules/.bin \
-        --sample FILE
+    ./x py -m tests.interop.lens --agents PINNED/node_modules/.bin --sample FILE
 
 Without `--sample` only the hard files are asked about. The exit code is 0 where the lens agrees on
 at least 99 % of the real files and 99 % of all, for each program.

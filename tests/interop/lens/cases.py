@@ -55,7 +55,7 @@ def stratified(files: list[Case], count: int) -> list[Case]:
     strata: dict[str, list[Case]] = defaultdict(list)
     for case in files:
         strata[case.stratum].append(case)
-    order = random.Random(SEED)  # noqa: S311 - a choice that can be repeated.
+    order = random.Random(SEED)
     for group in strata.values():
         order.shuffle(group)
     chosen: list[Case] = []
@@ -195,7 +195,7 @@ _WHOLE = {
     "nested-bad": "---\nname: NAME\ndescription: MARK\nmetadata:\n  a: b: c\n---\nBody.\n",
     "metadata-list": "---\nname: NAME\ndescription: MARK\nmetadata: [a, b]\n---\nBody.\n",
     "metadata-text": "---\nname: NAME\ndescription: MARK\nmetadata: a\n---\nBody.\n",
-    "short-list": "---\nname: NAME\ndescription: MARK\nmetadata:\n  short-description: [a]\n---\nB.\n",
+    "short-list": "---\nname: NAME\ndescription: MARK\nmetadata:\n  short-description: [a]\n---\n",
     "tools-list": "---\nname: NAME\ndescription: MARK\nallowed-tools: [Read, Bash]\n---\nBody.\n",
     "anchors": "---\nname: &n NAME\ndescription: MARK\nother: *n\n---\nBody.\n",
     "merge": "---\nname: NAME\ndescription: MARK\nmetadata:\n  <<: {a: b}\n---\nBody.\n",
@@ -250,13 +250,15 @@ def _case(directory: str, value: str) -> Case:
     return Case(directory, text.encode(), "value")
 
 
-_SIGNS = ("[", "]", "{", "}", ":", ": ", "#", " #", "'", '"', "- ", "*", "&", "!", "|", ">", "%")
-_SIGNS_TOO = ("@", "`", "\t", "  ", "---", "\\", ",", "?", "~", "null", "\u00a0", "\u200b", "…", "<")
+_SIGNS = (
+    *("[", "]", "{", "}", ":", ": ", "#", " #", "'", '"', "- ", "*", "&", "!", "|", ">", "%", "@"),
+    *("`", "\t", "  ", "---", "\\", ",", "?", "~", "null", "\u00a0", "\u200b", "…", "<"),
+)
 
 
 def mutated(files: list[Case], count: int, seed: int) -> Iterator[Case]:
     """Yield `count` files made from real ones by one to three changes of their frontmatter."""
-    order = random.Random(seed)  # noqa: S311 - as above.
+    order = random.Random(seed)
     for number in range(count):
         case = order.choice(files)
         text = case.data.decode("utf-8", "replace")
@@ -277,7 +279,7 @@ def _mutate(lines: list[str], order: random.Random) -> None:
     place = order.choice([0, len(line), line.find(":") + 2, order.randrange(len(line) + 1)])
     kind = order.randrange(8)
     if kind < 4:
-        lines[at] = line[:place] + order.choice(_SIGNS + _SIGNS_TOO) + line[place:]
+        lines[at] = line[:place] + order.choice(_SIGNS) + line[place:]
     elif kind == 4:
         lines[at] = order.choice(("  ", " ", "\t")) + line
     elif kind == 5:
