@@ -114,8 +114,9 @@ class ParsePolicy:
     name_from: Literal["field", "directory"] = "field"
     """Whether the field or the directory has authority over the name (S003-17)."""
     missing_name: Literal["directory", "skip"] = "directory"
-    missing_description: Literal["skip", "empty", "body"] = "skip"
-    """Whether such a skill is none, has an empty one, or takes the body's first line with text."""
+    missing_description: Literal["skip", "empty", "body", "prose"] = "skip"
+    """Whether such a skill is none, has an empty one, or takes the body's first line with text;
+    as prose without the signs of a heading, and no longer than a sentence."""
     bad_name: Literal["warn", "skip", "free"] = "warn"
     """Whether a name outside the specified alphabet or length warns, costs the skill, or passes."""
     name_mismatch: Literal["warn", "skip", "free"] = "warn"
@@ -127,6 +128,10 @@ class ParsePolicy:
 
 
 DEFAULT_POLICY = ParsePolicy()
+"""What the specification says, and the vectors."""
+LOADING_POLICY = ParsePolicy(no_frontmatter="body", missing_description="prose")
+"""What the default profile loads by: all that other clients load of published files
+(docs/decisions/0250-load-what-clients-load.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.skill.model import DEFAULT_POLICY, NameMatch, ParsePolicy
+from skillhouse.skill.model import LOADING_POLICY, NameMatch, ParsePolicy
 
 WalkUp = Literal["none", "git_root", "home", "fs_root"]
 """How far upwards project roots are looked for; the last directory is itself looked at."""
@@ -253,7 +253,7 @@ class Profile:
     """Whether a SKILL.md that is a symbolic link is read, where links are followed at all."""
     name_match: NameMatch = "casefold"
     """Whether a name in another case finds a skill that it fits alone."""
-    parse_policy: ParsePolicy = field(default=DEFAULT_POLICY)
+    parse_policy: ParsePolicy = field(default=LOADING_POLICY)
     rules: ProfileRules = field(default_factory=ProfileRules)
     catalog: CatalogRule = field(default_factory=CatalogRule)
     load_style: Literal["marked", "opencode", "titled", "based", "raw", "body"] = "marked"

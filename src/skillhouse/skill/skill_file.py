@@ -253,7 +253,7 @@ def read_metadata(
             data, complete = data + _rest(handle), True
             block = _block(data, policy, findings, complete=True)
         body: Callable[[], str] = str
-        if policy.missing_description == "body":
+        if policy.missing_description in ("body", "prose"):
             body = partial(_body, handle, data, policy, complete=complete)
         metadata = read_block(block, directory, policy, findings, body)
     except FileRefusedError as refusal:
