@@ -71,7 +71,7 @@ def house(tmp_path: Path) -> Skillhouse:
     write_skill(places.home / ".agents/skills/secret-notes")
     broken = places.home / ".agents/skills/broken"
     broken.mkdir()
-    (broken / "SKILL.md").write_text("no frontmatter\n")
+    (broken / "SKILL.md").write_text("---\nname: 'x\n---\n")
     rule = Rule(effect=Effect.DENY, action="skill", pattern="secret-*", reason="not for models")
     layers = (Layer(name="user", rules=(rule,)),)
     house = Skillhouse(configured(places), layers=layers, cache_directory=None)

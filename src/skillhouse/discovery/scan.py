@@ -133,7 +133,7 @@ def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -
         except OSError:
             # A link, or gone again: the full walk handles both.
             return None
-        if entry.packed_fields is None:
+        if entry.opens:
             # There may be skills below it.
             return None
         changed.append(entry)
@@ -158,7 +158,7 @@ def _read_all(
             entry = _read_entry(handle, path, name, policy, fresh)
         entries.append(entry)
         # A file that is not a skill must not hide skills below it.
-        return nested or entry.packed_fields is None
+        return nested or entry.opens
 
     walk.run(look)
     return entries

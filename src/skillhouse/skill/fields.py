@@ -107,7 +107,10 @@ def _missing_description(
     elif policy.missing_description == "prose":
         text = _first_prose(body())
     advice = "say what the skill does and when to use it"
-    is_fatal = policy.missing_description == "skip"
+    is_fatal = policy.missing_description == "skip" or (
+        # There is nothing by which a model could choose it, nor anything to load.
+        policy.missing_description == "prose" and not text
+    )
     if not is_fatal:
         advice = "the first line of the body is used" if text else "it is listed without"
     message = f"no description: {advice}"

@@ -109,8 +109,9 @@ class ParsePolicy:
     """Mend unquoted colons and one-line `>` values (S001-25)."""
     yaml_fast_path: bool = True
     """Use the Rust parser for plain blocks; the result is the same."""
-    no_frontmatter: Literal["skip", "body"] = "skip"
-    """A file without a block is no skill, or is all body (S004-5)."""
+    no_frontmatter: Literal["skip", "body", "mend"] = "skip"
+    """A file without a block is no skill, or is all body (S004-5); mended, a block that is not
+    closed ends at the first blank line where that makes fields of it."""
     name_from: Literal["field", "directory"] = "field"
     """Whether the field or the directory has authority over the name (S003-17)."""
     missing_name: Literal["directory", "skip"] = "directory"
@@ -129,7 +130,7 @@ class ParsePolicy:
 
 DEFAULT_POLICY = ParsePolicy()
 """What the specification says, and the vectors."""
-LOADING_POLICY = ParsePolicy(no_frontmatter="body", missing_description="prose")
+LOADING_POLICY = ParsePolicy(no_frontmatter="mend", missing_description="prose")
 """What the default profile loads by: all that other clients load of published files
 (docs/decisions/0250-load-what-clients-load.md)."""
 

@@ -161,8 +161,28 @@ def head_of(
     except FileRefusedError as refusal:
         if policy.no_frontmatter == "skip" or refusal.finding.code not in _NO_BLOCK:
             raise
+        mended = None
+        if policy.no_frontmatter == "mend" and refusal.finding.code == "frontmatter-unclosed":
+            mended = _closed_at_blank_line(data, policy)
+            if mended is None:
+                raise
         findings.append(refusal.finding._replace(fatal=False))
-        return None, 0
+        return mended or (None, 0)
+
+
+def _closed_at_blank_line(data: bytes, policy: ParsePolicy) -> SourceHead | None:
+    """Return the block up to the first blank line or the end, if it holds a description."""
+    start = data.find(b"\n") + 1
+    end = data.find(b"\n\n", start)
+    end = len(data) if end < 0 else end + 1
+    if not start or end - start > FRONTMATTER_MAX:
+        return None
+    try:
+        block = decoded(data[start:end], 2)
+        fields, _ = _mapping(block, policy, [])
+    except FileRefusedError:
+        return None
+    return SourceHead(block, end) if "description" in fields else None
 
 
 def read_block(
