@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest
     from skillhouse.skill.manifest import read_manifest as read_manifest
+    from skillhouse.skill.mending import mended_text as mended_text
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter

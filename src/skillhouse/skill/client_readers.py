@@ -9,49 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from skillhouse.skill.client_yaml import (
-    CONTROLS,
-    LINE_ENDS,
-    ClientMapping,
-    YamlRules,
-    read_as,
-)
+from skillhouse.skill.client_reads import JS_SPACE, NULLS, PARTS, ClientRead, ClientSource
+from skillhouse.skill.client_yaml import CONTROLS, ClientMapping, YamlRules, read_as
 from skillhouse.skill.hidden import hidden_text, revealed
+from skillhouse.skill.js_readers import read_gray_matter, read_lines
 from skillhouse.skill.model import ParsePolicy
 from skillhouse.skill.source import NAME_MAX, SKILL_FILE_MAX, FileRefusedError, Finding
-
-_SPACE = "[\\t\\n\\v\\f\\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]"
-"""What `\\s` is in JavaScript."""
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUTHS = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
-_NUMBER = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0o[0-7]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
-_JS_NUMBER = re.compile(
-    r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|[0-9][0-9_]*(?::[0-5]?[0-9])*"
-    r"|[0-9][0-9_]*(?::[0-5]?[0-9])*\.[0-9_]*|(?:[0-9][0-9_]*)?\.?[0-9_]+(?:[eE][-+]?[0-9]+)?"
-    r"|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
-)
-_DATE = re.compile(
-    r"\d{4}-\d\d-\d\d|\d{4}-\d\d?-\d\d?(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?"
-    r"(?:[ \t]*(?:Z|[-+]\d\d?(?::?\d\d)?))?"
-)
-
-
-class ClientRead(NamedTuple):
-    """What a client makes of a file."""
-
-    name: str
-    description: str
-    fields: dict[str, Any]
-    body: str
-
-
-class _Source(NamedTuple):
-    data: bytes
-    directory: str
-    policy: ParsePolicy
-    findings: list[Finding]
 
 
 def read_as_client(
@@ -64,14 +29,13 @@ def read_as_client(
     cut = data[:SKILL_FILE_MAX]
     if policy.file_max and len(data) > policy.file_max:
         raise FileRefusedError("too-large", f"more than {policy.file_max} bytes")
-    read = READERS[policy.reader](_Source(cut, directory, policy, findings))
+    read = READERS[policy.reader](ClientSource(cut, directory, policy, findings))
     return read._replace(
         name=_shown(read.name, "name", findings),
         description=_shown(read.description, "description", findings),
     )
 
 
-_PARTS = ("name", "description")
 _NO_MAPPING = ClientMapping({}, frozenset(), {})
 
 
@@ -87,16 +51,16 @@ def _shown(text: str, part: str, findings: list[Finding]) -> str:
 
 # --- Claude Code: Bun's YAML, a repair by signs, and never a refusal
 
-_GREEDY_FENCES = re.compile(rf"---{_SPACE}*\n(?P<block>.*?)---{_SPACE}*\n?", re.DOTALL)
+_GREEDY_FENCES = re.compile(rf"---{JS_SPACE}*\n(?P<block>.*?)---{JS_SPACE}*\n?", re.DOTALL)
 _SPECIAL = re.compile(r"[{}\[\]*&#!|>%@`]|: ")
-_PLAIN_FIELD = re.compile(rf"(?P<key>[a-zA-Z_-]+):{_SPACE}+(?P<value>\S.*)")
+_PLAIN_FIELD = re.compile(rf"(?P<key>[a-zA-Z_-]+):{JS_SPACE}+(?P<value>\S.*)")
 _HEADING = re.compile(r"#+\s+(\S.*)")
 _BUN = YamlRules(taken=CONTROLS, indents=True)
 FIRST_LINE_MAX = 100
 """Characters of the body's first line that Claude Code takes for a description."""
 
 
-def _read_bun(source: _Source) -> ClientRead:
+def _read_bun(source: ClientSource) -> ClientRead:
     text = source.data.decode("utf-8", "replace").removeprefix("\ufeff")
     found = _GREEDY_FENCES.match(text)
     mapping = _NO_MAPPING
@@ -117,7 +81,7 @@ def _read_bun(source: _Source) -> ClientRead:
         line = mapping.lines["description"]
         source.findings.append(Finding("description-ignored", message, line))
         value = None
-    is_null = "description" in mapping.plain and value in _NULLS
+    is_null = "description" in mapping.plain and value in NULLS
     description = "" if value is None or is_null else value.strip()
     if not description:
         description = _first_line(body)
@@ -198,7 +162,7 @@ _COMMENT = re.compile(r"[ \t]+#.*")
 DESCRIPTION_MAX = 1_024
 
 
-def _read_serde(source: _Source) -> ClientRead:
+def _read_serde(source: ClientSource) -> ClientRead:
     try:
         text = source.data.decode()
     except UnicodeDecodeError:
@@ -240,12 +204,12 @@ def _typed(mapping: ClientMapping) -> tuple[str, str, dict[str, Any]]:
     if not mapping.single:
         raise FileRefusedError("frontmatter-not-mapping", "expected `key: value` lines", 2)
     texts = []
-    for key in _PARTS:
+    for key in PARTS:
         value = mapping.fields.get(key, "")
         if not isinstance(value, str):
             line = mapping.lines[key]
             raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", line)
-        is_null = key in mapping.plain and value in _NULLS
+        is_null = key in mapping.plain and value in NULLS
         texts.append("" if is_null else " ".join(value.split()))
     _check_metadata(mapping)
     return texts[0], texts[1], mapping.fields
@@ -290,150 +254,9 @@ def _serde_quoted(head: str, value: str) -> str:
     return f"{head} '{plain.replace(chr(39), chr(39) * 2)}'"
 
 
-# --- opencode: gray-matter and js-yaml 3, a repair of colons
-
-_JS = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip", joined=True)
-_LINED_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---", re.DOTALL)
-_COLON_FIELD = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*){_SPACE}*:{_SPACE}*(?P<value>.*)")
-
-
-def _read_gray_matter(source: _Source) -> ClientRead:
-    text = source.data.decode("utf-8", "replace").removeprefix("\ufeff")
-    if not text.startswith("---") or text[3:4] == "-":
-        raise FileRefusedError("frontmatter-missing", "expected `---` as the first line", 1)
-    try:
-        mapping, body = _gray_parts(text)
-    except FileRefusedError as refusal:
-        repaired = _colons_kept(text)
-        if repaired == text:
-            raise
-        try:
-            mapping, body = _gray_parts(repaired)
-        except FileRefusedError:
-            raise refusal from None
-        source.findings.append(Finding("yaml-repaired", "this client repairs the frontmatter", 1))
-    name, description = (_js_text(mapping, key) for key in _PARTS)
-    if not name:
-        raise FileRefusedError("name-missing", "no name", 1)
-    return ClientRead(name, description, mapping.fields, body)
-
-
-def _gray_parts(text: str) -> tuple[ClientMapping, str]:
-    head = text[3:].split("\n", 1)[0].strip()
-    if head:
-        raise FileRefusedError("frontmatter-missing", f"`{head[:40]}` after the first `---`", 1)
-    close = text.find("\n---", 3)
-    block = text[3:] if close < 0 else text[3:close]
-    body = "" if close < 0 else text[close + 4 :].removeprefix("\r").removeprefix("\n")
-    mapping = read_as(block.replace("\r\n", "\n").removeprefix("\n"), _JS)
-    if not mapping.single:
-        raise FileRefusedError("frontmatter-not-mapping", "expected `key: value` lines", 2)
-    return mapping, body
-
-
-def _colons_kept(text: str) -> str:
-    found = _LINED_FENCES.match(text)
-    if found is None:
-        return text
-    lines = []
-    for line in re.split(r"\r?\n", found["block"]):
-        field = _COLON_FIELD.fullmatch(line)
-        value = field["value"].strip() if field else ""
-        if field is None or value in ("", ">", "|") or value[0] in "\"'" or ":" not in value:
-            lines.append(line)
-        else:
-            lines += [f"{field['key']}: |-", f"  {value}"]
-    start, end = found.span("block")
-    return text[:start] + "\n".join(lines) + text[end:]
-
-
-def _js_text(mapping: ClientMapping, key: str) -> str:
-    """Return a field that js-yaml reads as text, or refuse."""
-    value = mapping.fields.get(key)
-    if value is None:
-        raise FileRefusedError(f"{key}-missing", f"no {key}", 1)
-    if not isinstance(value, str):
-        raise FileRefusedError(f"{key}-type", f"expected a text as `{key}`", mapping.lines[key])
-    if key in mapping.plain and _is_no_js_text(value):
-        code = f"{key}-missing" if value in _NULLS else "not-text"
-        message = f"`{key}` is `{value[:40]}`, which is no text in YAML"
-        raise FileRefusedError(code, message, mapping.lines[key])
-    return value
-
-
-def _is_no_js_text(value: str) -> bool:
-    return (
-        value in _NULLS
-        or value in _TRUTHS
-        or bool(_JS_NUMBER.fullmatch(value) or _DATE.fullmatch(value))
-    )
-
-
-# --- Gemini CLI: js-yaml 4, then a reading line by line
-
-_GEMINI_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---(?:\r?\n(?P<body>.*))?", re.DOTALL)
-_JS4 = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip")
-_NAME_LINE = re.compile(rf"{_SPACE}*name:{_SPACE}*(.*)")
-_DESCRIPTION_LINE = re.compile(rf"{_SPACE}*description:{_SPACE}*(.*)")
-
-
-def _read_lines(source: _Source) -> ClientRead:
-    text = source.data.decode("utf-8", "replace")
-    found = _GEMINI_FENCES.match(text)
-    if found is None:
-        raise FileRefusedError(_why_no_fences(text), "expected `---` lines around the fields", 1)
-    fields: dict[str, Any] = {}
-    name = description = None
-    try:
-        mapping = read_as(found["block"].replace("\r\n", "\n"), _JS4)
-        fields = mapping.fields
-        name, description = (_js_text(mapping, key) for key in _PARTS)
-    except FileRefusedError as refusal:
-        name, description = _by_lines(found["block"])
-        if name is None or description is None:
-            code = refusal.finding.code
-            if code == "yaml-error":
-                raise
-            missing = "name" if name is None else "description"
-            raise FileRefusedError(f"{missing}-missing", f"no {missing}", 1) from None
-        message = "this client reads the frontmatter line by line"
-        source.findings.append(Finding("read-by-lines", message, refusal.finding.line))
-    name = re.sub(r'[:\\/<>*?"|]', "-", name)
-    return ClientRead(name, description, fields, (found["body"] or "").strip())
-
-
-def _why_no_fences(text: str) -> str:
-    if text.startswith("\ufeff---"):
-        return "bom"
-    first, _, rest = text.partition("\n")
-    if first != "---" and first.rstrip() == "---" and first.rstrip("\r") != "---":
-        return "fence-blanks"
-    is_open = first.rstrip("\r") == "---" and "\n---" not in rest
-    return "frontmatter-unclosed" if is_open else "frontmatter-missing"
-
-
-def _by_lines(block: str) -> tuple[str | None, str | None]:
-    name: str | None = None
-    description: str | None = None
-    lines = re.split(r"\r?\n", block)
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        if found := _NAME_LINE.fullmatch(line):
-            name = found[1].strip()
-        elif found := _DESCRIPTION_LINE.fullmatch(line):
-            parts = [found[1].strip()]
-            while at < len(lines) and re.match(r"[ \t]+\S", lines[at]):
-                parts.append(lines[at].strip())
-                at += 1
-            description = " ".join(part for part in parts if part)
-    return name, description
-
-
-READERS: Mapping[str, Callable[[_Source], ClientRead]] = {
+READERS: Mapping[str, Callable[[ClientSource], ClientRead]] = {
     "bun-yaml": _read_bun,
     "serde-yaml": _read_serde,
-    "gray-matter": _read_gray_matter,
-    "js-yaml-lines": _read_lines,
+    "gray-matter": read_gray_matter,
+    "js-yaml-lines": read_lines,
 }

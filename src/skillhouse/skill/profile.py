@@ -222,6 +222,10 @@ class Profile:
     """Where the values come from, one line a fact, for people."""
     client: str = ""
     """The program and its version whose behaviour this is; empty where it is no client's."""
+    programs: tuple[str, ...] = ()
+    """Commands of the client: it is installed where one of them is on the path."""
+    traces: tuple[str, ...] = ()
+    """Paths below `~` that the client makes when it runs; one of them says that it is installed."""
     checked: str = ""
     """The day on which the values were compared with that program, as YYYY-MM-DD."""
     scopes: tuple[ScopeRule, ...] = DEFAULT_SCOPES
