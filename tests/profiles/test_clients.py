@@ -41,11 +41,10 @@ def test_the_lens_lists_exactly_what_the_client_listed(name: str, tmp_path: Path
         (called, os.path.relpath(os.path.realpath(base / path), base) if path else "")
         for called, path in MEASURED[name]["listed"]
     )
-    listing = (LensState.SEEN, LensState.SHADOWED) if name == "claude-code" else (LensState.SEEN,)
     found = Counter(
         (verdict.name, os.path.relpath(skill.file, base))
         for skill, verdict in rows(lens)
-        if verdict.state in listing
+        if verdict.state is LensState.SEEN
     )
     # Claude Code's list has no paths: a skill without its own description is told by its name.
     for called, path in [key for key in wanted if not key[1]]:
@@ -137,12 +136,12 @@ def sixty(base: Path, name: str, count: int, characters: int) -> tuple[Profile, 
 
 
 @pytest.mark.parametrize(
-    ("count", "characters", "described"), [(3, 1_000, 3), (60, 300, 10), (400, 300, 0)]
+    ("count", "characters", "described"), [(60, 300, 60), (150, 300, 73), (400, 300, 65)]
 )
 def test_claude_code_drops_as_many_descriptions_as_it_did(
     count: int, characters: int, described: int, tmp_path: Path
 ) -> None:
-    """Measured with 2.1.197: of so many skills it described so many."""
+    """Measured with 2.1.330: of so many skills it described so many."""
     _, lens = sixty(tmp_path, "claude-code", count, characters)
     budget = lens.clients[0].budget
     assert budget is not None

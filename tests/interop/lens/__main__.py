@@ -59,8 +59,8 @@ class Agreement:
     program: str
     real: int
     hard: int
-    listed: int
-    """Files that the program lists."""
+    found: Mapping[str, Listed]
+    """What the program lists, by directory."""
     wrong: tuple[Disagreement, ...]
     """Listed or not, or under another name."""
     texts: tuple[Disagreement, ...]
@@ -84,6 +84,7 @@ def main() -> int:
     parser.add_argument("--mutated", type=int, default=0, help="files made from real ones")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", choices=[program.profile for program in PROGRAMS])
+    parser.add_argument("--record", type=Path, help="write what is listed of the hard files here")
     parser.add_argument("--keep", type=Path, help="an empty directory for the trees and lists")
     given = parser.parse_args()
     if INSIDE not in os.environ:
@@ -102,6 +103,8 @@ def main() -> int:
                 title = f"{program.profile} {_version(binary)}"
                 if title not in results:
                     results[title] = _compared(title, program, binary, cases, base)
+    if given.record:
+        given.record.write_text(record(results), encoding="utf-8")
     if given.keep is None:
         shutil.rmtree(base)
     _report(results)
@@ -152,10 +155,34 @@ def _compared(
         program=title,
         real=len(cases) - hard,
         hard=hard,
-        listed=len(found),
+        found=found,
         wrong=tuple(wrong),
         texts=tuple(texts),
     )
+
+
+RECORDED_CHARS = 60
+"""Characters of a description that are recorded."""
+
+
+def record(results: Mapping[str, Agreement]) -> str:
+    """Return what each program lists of the hard files as JSON, for tests/profiles; of two
+    versions of a program the later one's."""
+    lines = []
+    latest = {title.split(" ")[0]: one for title, one in results.items()}
+    for profile, one in latest.items():
+        rows = [
+            json.dumps([case.directory, *_recorded(one.found.get(case.directory))])
+            for case in hard_files()
+        ]
+        head = json.dumps({"program": one.program})[1:-1]
+        joined = ",\n  ".join(rows)
+        lines.append(f' {json.dumps(profile)}: {{{head}, "listed": [\n  {joined}\n ]}}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _recorded(listed: Listed | None) -> list[str]:
+    return [] if listed is None else [listed.name, listed.description[:RECORDED_CHARS]]
 
 
 def lens_of(
