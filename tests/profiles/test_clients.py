@@ -76,8 +76,49 @@ def test_a_client_names_its_version_its_day_and_its_facts(name: str) -> None:
 
 
 def test_designs_are_no_clients() -> None:
-    clients = [name for name in profile_names() if load_profile(name).client]
-    assert clients == CLIENTS
+    known = [load_profile(name) for name in profile_names()]
+    assert [one.name for one in known if one.client and one.checked] == CLIENTS
+    assert [one.name for one in known if one.read_on] == ["cline", "goose", "roo"]
+
+
+@pytest.mark.parametrize("name", ["cline", "goose", "roo"])
+def test_a_client_that_was_not_run_names_its_source_and_what_it_does_not_say(name: str) -> None:
+    profile = load_profile(name)
+    assert not profile.checked
+    assert profile.unknown
+    assert any(fact.startswith("Source: https://github.com/") for fact in profile.facts)
+    assert any(fact.startswith("Not covered: ") for fact in profile.facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("roo", {"good": "~/.roo"}),
+        ("cline", {"good": "~/.cline"}),
+        ("goose", {"good": ".agents", "Other": ".agents", "inner": ".agents", "bare": ".agents"}),
+    ],
+)
+def test_what_their_sources_say_is_what_the_lens_says(
+    name: str, expected: dict[str, str], tmp_path: Path
+) -> None:
+    texts = {
+        "good": "---\nname: good\ndescription: Does.\n---\n",
+        "other": "---\nname: Other\ndescription: Does.\n---\n",
+        "nameless": "---\ndescription: Does.\n---\n",
+        "bare": "---\nname: bare\n---\n",
+        "good/inner": "---\nname: inner\ndescription: Does.\n---\n",
+    }
+    home, project = tmp_path / "home", tmp_path / "project"
+    root = {"roo": "~/.roo", "cline": "~/.cline", "goose": ".agents"}[name]
+    base = home / root[2:] if root[0] == "~" else project / root
+    for place, text in texts.items():
+        (base / "skills" / place).mkdir(parents=True, exist_ok=True)
+        (base / "skills" / place / "SKILL.md").write_text(text)
+    project.mkdir(exist_ok=True)
+    profiles = [load_profile(name)]
+    lens = compare(start=project, home=home, environment={}, profiles=profiles)
+    seen = {one.verdicts[0].name for one in lens.skills if one.verdicts[0].state is LensState.SEEN}
+    assert seen == set(expected)
 
 
 def test_of_copies_each_client_takes_the_one_that_it_took(tmp_path: Path) -> None:

@@ -228,6 +228,10 @@ class Profile:
     """Paths below `~` that the client makes when it runs; one of them says that it is installed."""
     checked: str = ""
     """The day on which the values were compared with that program, as YYYY-MM-DD."""
+    read_on: str = ""
+    """Where they were not compared: the day on which its public sources were read."""
+    unknown: tuple[str, ...] = ()
+    """What no public source says, for people; the values here are then the specification's."""
     scopes: tuple[ScopeRule, ...] = DEFAULT_SCOPES
     """Strongest first: a skill of an earlier scope shadows one of the same name in a later."""
     roots: tuple[RootRule, ...] = DEFAULT_ROOTS

@@ -255,6 +255,8 @@ def _titled(profile: Profile) -> str:
     if not profile.client:
         return one_line(profile.title)
     checked = f", compared on {profile.checked}" if profile.checked else ""
+    if profile.read_on:
+        checked = f", from its public sources of {profile.read_on}, not compared"
     return one_line(f"{profile.client}{checked}")
 
 
@@ -271,6 +273,8 @@ def _show_profile(options: argparse.Namespace, places: Locations, terminal: Term
     for place, line in enumerate(as_toml(profile, unlike=DEFAULT_PROFILE).splitlines()):
         for part in terminal.wrapped(shown(line), 2) if line else ([""] if place else []):
             terminal.line(f"  {part}" if part else "")
+    for gap in profile.unknown:
+        terminal.indented(one_line(f"unknown: {gap}"), 4, "  - ")
     if profile.facts:
         terminal.line()
         terminal.heading("where this comes from")
