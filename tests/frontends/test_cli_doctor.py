@@ -26,12 +26,21 @@ def write_raw(file: Path, text: str, encoding: str = "utf-8") -> None:
     file.write_bytes(text.encode(encoding))
 
 
+def install(place: Path, monkeypatch: pytest.MonkeyPatch, *programs: str) -> None:
+    """Put commands on the path, and nothing else."""
+    for program in programs:
+        write_raw(place / "bin" / program, "#!/bin/sh\n")
+        (place / "bin" / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(place / "bin"))
+
+
 @pytest.fixture
 def machine(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Skills in four clients' folders, with the faults that people report most."""
     home, project = place / "home", place / "home/src/api"
     (project / ".git").mkdir(parents=True)
     monkeypatch.chdir(project)
+    install(place, monkeypatch, "claude", "codex", "gemini", "opencode")
     write_skill(home / ".claude/skills/pdf", "Reads PDF files. Use when a PDF is mentioned.")
     write_skill(home / ".agents/skills/pdf", "An older copy of it.")
     write_skill(home / ".agents/skills/sheets", "Works on tables. " * 90)
