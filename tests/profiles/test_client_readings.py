@@ -48,9 +48,7 @@ def test_each_hard_file_is_read_as_the_program_reads_it(name: str) -> None:
     wrong = []
     for directory, *listed in LISTED[name]["listed"]:
         found = ours(CASES[directory], profile)
-        if bool(found) != bool(listed) or (listed and found[0] != revealed(listed[0])):
-            wrong.append((directory, listed, found))
-        elif (
+        if bool(found) != bool(listed) or (listed and found[0] != revealed(listed[0])) or (
             listed and directory not in DIFFERS and not plain(found[1]).startswith(plain(listed[1]))
         ):
             wrong.append((directory, listed, found))
@@ -124,3 +122,29 @@ def test_the_default_profile_loads_every_published_file(shared_data: Path, tmp_p
             (directory / "SKILL.md").write_bytes(base64.b64decode(value["skill_md_b64"]))
     index = discover([tmp_path])
     assert (count, len(index.skills) + len(index.shadowed)) == (1_367, 1_367)
+
+
+@pytest.mark.parametrize("name", [*sorted(LISTED), "gemini-cli"])
+@pytest.mark.parametrize("kind", sorted(HIDDEN))
+def test_what_a_client_hands_over_hidden_is_shown_as_escapes(name: str, kind: str) -> None:
+    """Their models get the signs; nobody gets them from us (decision 0151)."""
+    policy = load_profile(name).parse_policy
+    for directory in (f"hidden-{kind}", f"hidden-first-{kind}", f"hidden-name-{kind}"):
+        case = CASES[directory]
+        result = parse(case.data, directory=directory, policy=policy)
+        assert result.skill is not None
+        assert HIDDEN[kind] not in result.skill.name + result.skill.description
+
+
+def test_anchors_that_repeat_without_end_are_refused_by_every_reading() -> None:
+    long = "x" * 60_000
+    lines = "\n".join(f"k{number}: *a" for number in range(500))
+    data = f"---\nname: bomb\ndescription: x\na: &a {long}\n{lines}\n---\n".encode()
+    for name in ("codex", "opencode-cli"):
+        policy = load_profile(name).parse_policy
+        result = parse(data, directory="bomb", policy=policy)
+        assert [one.code for one in result.diagnostics] == ["yaml-alias"]
+    deep = b"---\nname: deep\ndescription: x\na: " + b"[" * 20_000 + b"]" * 20_000 + b"\n---\n"
+    for name in ("claude-code", "codex", "opencode-cli", "gemini-cli"):
+        result = parse(deep, directory="deep", policy=load_profile(name).parse_policy)
+        assert result.diagnostics
