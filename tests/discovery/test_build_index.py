@@ -276,7 +276,6 @@ def test_of_a_large_file_only_the_head_is_read(tmp_path: Path) -> None:
 def test_one_bad_file_costs_no_other_skill(tmp_path: Path) -> None:
     write_skill(tmp_path / "good")
     bad = {
-        "frontmatter-missing": b"# Heading\n",
         "frontmatter-unclosed": b"---\nname: x\n",
         "yaml-error": b"---\nname: 'x\ndescription: y\n---\n",
         "yaml-alias": b"---\nname: &x y\ndescription: *x\n---\n",

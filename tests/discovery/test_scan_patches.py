@@ -139,7 +139,7 @@ OTHERS: dict[str, Any] = {
     "yaml_repair": False, "no_frontmatter": "body", "name_from": "directory",
     "missing_name": "skip", "missing_description": "empty", "bad_name": "skip",
     "name_mismatch": "skip", "long_description": "skip", "replaced_characters": "o",
-    "trim_body": True,
+    "trim_body": True, "reader": "bun-yaml",
 }  # fmt: skip
 
 
@@ -156,6 +156,8 @@ def test_an_index_serves_no_other_way_of_reading_or_walking(tmp_path: Path) -> N
         replace(DEFAULT_PROFILE, symlinks="ignore"),
         replace(DEFAULT_PROFILE, dotfiles=False),
         replace(DEFAULT_PROFILE, nested_skills=True),
+        replace(DEFAULT_PROFILE, root_skill=True),
+        replace(DEFAULT_PROFILE, symlinks="follow", link_files=False),
         DEFAULT_PROFILE,
     ]
     for _ in range(2):
@@ -165,5 +167,5 @@ def test_an_index_serves_no_other_way_of_reading_or_walking(tmp_path: Path) -> N
 
 
 def test_every_field_of_the_policy_is_tried() -> None:
-    known = {field.name for field in fields(DEFAULT_POLICY)} - {"yaml_fast_path"}
+    known = {field.name for field in fields(DEFAULT_POLICY)} - {"yaml_fast_path", "file_max"}
     assert set(OTHERS) == known

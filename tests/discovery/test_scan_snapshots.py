@@ -196,7 +196,7 @@ def test_a_cache_that_cannot_be_used_is_a_warning_and_the_answer_is_whole(
     report = probe(root, cache=cache)
     assert len(report.skills) == 40
     assert report.findings[0] == ["warning", "cache-unusable", str(cache / CACHE_FILE)]
-    assert report.codes == ["cache-unusable", "frontmatter-missing"]
+    assert report.codes == ["cache-unusable", "yaml-error"]
     assert everything(indexed(root, cache)) == report.everything
 
 
@@ -213,11 +213,11 @@ def test_a_cache_directory_that_is_read_only_is_no_reason_to_find_less(filled: b
         report = probe_as_nobody(root, cache=cache)
         # An index that can be read is used; there is only nothing new to write.
         unusable = [] if filled else ["cache-unusable"]
-        assert report.codes == [*unusable, "frontmatter-missing"]
+        assert report.codes == [*unusable, "yaml-error"]
         assert len(report.skills) == 40
         write_skill(root / "new")
         report = probe_as_nobody(root, cache=cache)
-        assert report.codes == ["cache-unusable", "frontmatter-missing"]
+        assert report.codes == ["cache-unusable", "yaml-error"]
         assert len(report.skills) == 41
         cache.chmod(0o755)
 

@@ -130,7 +130,7 @@ def test_a_skill_is_not_looked_into_and_a_refused_file_does_not_hide_what_is_bel
     write_skill(tmp_path / "broken" / "below")
     index = discover([tmp_path])
     assert names(index) == ["below", "outer"]
-    assert findings(index, tmp_path) == [("error", "frontmatter-missing", "broken/SKILL.md")]
+    assert findings(index, tmp_path) == [("error", "yaml-error", "broken/SKILL.md")]
     nested = discover([tmp_path], profile=Profile(nested_skills=True))
     assert names(nested) == ["below", "inner", "outer"]
 

@@ -18,7 +18,7 @@ from skillhouse.skill import SkillIndex
 
 PROBE = Path(__file__).with_name("probe.py")
 
-NO_SKILL = b"no frontmatter\n"
+NO_SKILL = b"---\nname: 'never closed\n---\n"
 """A SKILL.md that is refused."""
 
 

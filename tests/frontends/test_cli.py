@@ -51,14 +51,13 @@ def test_list_sorted_by_name_has_one_list_with_scopes(run: Run, place: Path) -> 
 def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/pdf")
     (place / "home/.agents/skills/bad").mkdir(parents=True)
-    (place / "home/.agents/skills/bad/SKILL.md").write_text("no frontmatter")
+    (place / "home/.agents/skills/bad/SKILL.md").write_text("---\nname: 'x\n---\n")
     _, _, err = run("list")
     assert "skillhouse trust" in err
     assert "1 finding about files: `skillhouse list --findings`" in err
     code, out, _ = run("list", "--findings")
     assert code == 0
-    said = "expected `---` as the first line; begin the file with `---`, without a line before it"
-    assert f"bad/SKILL.md:1: error: {said} [frontmatter-missing]" in out
+    assert "bad/SKILL.md:3: error: `name`: not YAML" in out
 
 
 @pytest.mark.parametrize(

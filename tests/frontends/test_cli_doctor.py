@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,12 +28,21 @@ def write_raw(file: Path, text: str, encoding: str = "utf-8") -> None:
     file.write_bytes(text.encode(encoding))
 
 
+def install(place: Path, monkeypatch: pytest.MonkeyPatch, *programs: str) -> None:
+    """Put commands on the path, and nothing else."""
+    for program in programs:
+        write_raw(place / "bin" / program, "#!/bin/sh\n")
+        (place / "bin" / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(place / "bin"))
+
+
 @pytest.fixture
 def machine(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Skills in four clients' folders, with the faults that people report most."""
     home, project = place / "home", place / "home/src/api"
     (project / ".git").mkdir(parents=True)
     monkeypatch.chdir(project)
+    install(place, monkeypatch, "claude", "codex", "gemini", "opencode")
     write_skill(home / ".claude/skills/pdf", "Reads PDF files. Use when a PDF is mentioned.")
     write_skill(home / ".agents/skills/pdf", "An older copy of it.")
     write_skill(home / ".agents/skills/sheets", "Works on tables. " * 90)
@@ -238,3 +249,64 @@ def test_show_tells_the_values_and_every_fact(run: Run, place: Path) -> None:
     text = " ".join(out.split())
     assert all(" ".join(fact.split()) in text for fact in load_profile("codex").facts)
     assert json.loads(run("profiles", "show", "codex", "--json")[1])["client"] == "Codex 0.169.0"
+
+
+def test_doctor_is_about_what_is_installed(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(place / "home/.agents/skills/pdf")
+    install(place, monkeypatch, "codex")
+    value = json.loads(run("doctor", "--json")[1])
+    assert [client["name"] for client in value["clients"]] == ["codex", "default"]
+    said = " ".join(run("doctor")[1].split())
+    assert "not installed here: claude-code, cline, gemini-cli, goose, opencode-cli, roo" in said
+    named = json.loads(run("doctor", "--client", "goose", "--json")[1])
+    assert [client["name"] for client in named["clients"]] == ["goose"]
+    everyone = json.loads(run("doctor", "--client", "all", "--json")[1])
+    assert len(everyone["clients"]) == 8
+
+
+def test_doctor_finds_a_client_by_what_it_leaves_at_home(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(place, monkeypatch)
+    assert "no client that we know is installed here" in " ".join(run("doctor")[1].split())
+    write_raw(place / "home/.claude.json", "{}")
+    value = json.loads(run("doctor", "--json")[1])
+    assert [client["name"] for client in value["clients"]] == ["claude-code", "default"]
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_fix_shows_each_change_and_makes_those_that_are_confirmed(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (place / f"home/.agents/skills/{name}/SKILL.md" for name in ("one", "two"))
+    for file in (one, two):
+        write_raw(file, f"---\nname: {file.parent.name}\ndescription: > Reads.\n---\n")
+    monkeypatch.setattr(sys, "stdin", Terminal("y\nn\n"))
+    code, out, err = run("doctor", "--client", "codex", "--fix")
+    assert code == 1
+    assert "-description: > Reads." in out
+    assert "+description: 'Reads.'" in out
+    assert "1 of 2 changes made" in err
+    assert "'Reads.'" in one.read_text()
+    assert "> Reads." in two.read_text()
+
+
+def test_fix_changes_nothing_without_a_person(run: Run, place: Path) -> None:
+    file = place / "home/.agents/skills/one/SKILL.md"
+    write_raw(file, "---\nname: one\ndescription: > Reads.\n---\n")
+    before = file.read_bytes()
+    code, _, err = run("doctor", "--client", "codex", "--fix")
+    assert (code, "cannot ask without a terminal" in err) == (2, True)
+    code, out, _ = run("doctor", "--client", "codex", "--fix", "--json")
+    assert [(code, one["path"]) for one in json.loads(out)] == [
+        (0, "~/.agents/skills/one/SKILL.md")
+    ]
+    assert file.read_bytes() == before

@@ -71,7 +71,7 @@ def house(tmp_path: Path) -> Skillhouse:
     write_skill(places.home / ".agents/skills/secret-notes")
     broken = places.home / ".agents/skills/broken"
     broken.mkdir()
-    (broken / "SKILL.md").write_text("no frontmatter\n")
+    (broken / "SKILL.md").write_text("---\nname: 'x\n---\n")
     rule = Rule(effect=Effect.DENY, action="skill", pattern="secret-*", reason="not for models")
     layers = (Layer(name="user", rules=(rule,)),)
     house = Skillhouse(configured(places), layers=layers, cache_directory=None)
@@ -95,7 +95,7 @@ def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp
         "整理发票。",
         "rule skill secret-* of user policy: not for models",
         f"{tmp_path}/home/.agents/skills/pdf/SKILL.md",
-        "frontmatter-missing",
+        "yaml-error",
         f"skillhouse trust --revoke {tmp_path}/project",
         "does not exist",
     ):
@@ -226,14 +226,14 @@ def test_a_skill_whose_file_is_spoilt_is_still_shown(house: Skillhouse, tmp_path
     client = client_of(house)
     file = tmp_path / "project/.agents/skills/pdf/SKILL.md"
     assert client.get("/skills/pdf").status_code == 200
-    file.write_text("spoilt")
+    file.write_text("---\nname: 'spoilt\n---\n")
     (file.parent / "link").symlink_to("nowhere")
     page = Page(client.get("/skills/project:pdf").text)
     assert "This skill cannot be loaded any more." in page.text
     assert "none: " in page.text
     value = client.get("/api/skills/project:pdf").json()
     assert (value["body"], value["tree_digest"]) == (None, None)
-    assert value["problem"].startswith("expected `---` as the first line")
+    assert "not YAML" in value["problem"]
 
 
 def test_an_unknown_skill_names_the_nearest(client: TestClient):

@@ -55,7 +55,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     write_skill(places.home / ".claude/skills" / ("deep-" * 20) / ("deeper-" * 20) / "pdf")
     write_skill(places.start / ".agents/skills/unread")
     (skills / "broken").mkdir()
-    (skills / "broken/SKILL.md").write_text("no frontmatter\n")
+    (skills / "broken/SKILL.md").write_text("---\nname: 'x\n---\n")
     evil = write_skill(skills / "evil")
     words = "'<script>document.title = 1</script><img src=x onerror=document.title=2>'"
     (evil / "SKILL.md").write_text(f"---\nname: {words}\ndescription: {words}\n---\n{words}\n")

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from skillhouse.clients.exporter import Exporter as Exporter
     from skillhouse.clients.exporter import export as export
     from skillhouse.clients.findings import problems as problems
+    from skillhouse.clients.fixes import Fix as Fix
+    from skillhouse.clients.fixes import apply_fix as apply_fix
+    from skillhouse.clients.fixes import proposed_fixes as proposed_fixes
     from skillhouse.clients.folders import client_profile as client_profile
     from skillhouse.clients.folders import client_profiles as client_profiles
+    from skillhouse.clients.installed import is_installed as is_installed
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
     from skillhouse.clients.verdicts import CAUSES as CAUSES

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.clients.verdicts import Budget, Cut, LensClient, LensState, Verdict
 from skillhouse.discovery import Root
-from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
+from skillhouse.floor import Diagnostic, Severity
 from skillhouse.skill import (
     SKILL_FILE,
-    SKILL_FILE_MAX,
     CatalogRule,
     Profile,
     Skill,
     SkillIndex,
-    parse,
 )
 
 
@@ -117,9 +114,6 @@ def _omitted(bare: list[int], space: int) -> list[Cut]:
     return marks
 
 
-NAME_MAX = 64
-"""Characters of a name (specification, `name`)."""
-
 _OWN_SCOPES = frozenset({"builtin", "managed", "plugin"})
 """Their skills came with a client, so other clients are not expected to see them."""
 
@@ -131,13 +125,18 @@ _LINKS = {
 }
 
 
-_KINDS = {
-    "description-missing": frozenset({"description-blank", "description-empty"}),
-    "name-missing": frozenset({"name-blank"}),
-    "frontmatter-not-mapping": frozenset({"colon-unspaced"}),
-    "yaml-error": frozenset({"colon-unspaced"}),
-}
-"""Traits that are more precise than the code of our finding."""
+_MISREAD = frozenset(
+    {
+        "description-ignored",
+        "encoding",
+        "frontmatter-cut",
+        "frontmatter-ignored",
+        "frontmatter-missing",
+        "frontmatter-unclosed",
+        "read-by-lines",
+    }
+)
+"""Findings about a listed skill of which a client shows something else than its author wrote."""
 
 
 class Reals(dict[str, str]):
@@ -156,10 +155,8 @@ class ClientView:
     listed: dict[str, Skill] = field(default_factory=dict)
     losers: dict[str, Skill] = field(default_factory=dict)
     faults: dict[str, Diagnostic] = field(default_factory=dict)
-    warnings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    warnings: dict[str, dict[str, Diagnostic]] = field(default_factory=lambda: defaultdict(dict))
     links: list[tuple[str, str]] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    """Code of what this client refuses and we only warn about, by file."""
     cuts: dict[str, Cut] = field(default_factory=dict)
     winners: dict[str, Skill] = field(default_factory=dict)
 
@@ -177,21 +174,11 @@ class ClientView:
             elif diagnostic.severity is Severity.ERROR and code != "duplicate":
                 self.faults.setdefault(self.reals[path], diagnostic)
             else:
-                self.warnings[self.reals[path]].add(code)
+                self.warnings[self.reals[path]].setdefault(code, diagnostic)
 
-    def judge(self, traits_of: Mapping[str, Mapping[str, int]]) -> LensClient:
-        """Apply the client's refusals and its list's bounds; call once, before `verdict`."""
+    def judge(self) -> LensClient:
+        """Apply the bounds of the client's list; call once, before `verdict`."""
         profile = self.profile
-        if profile.refused:
-            for real, skill in [*self.listed.items(), *self.losers.items()]:
-                peculiar = set(traits_of.get(real, {})) | self.warnings.get(real, set())
-                if len(skill.name) > NAME_MAX:
-                    peculiar.add("name-long")
-                if os.path.islink(skill.file):
-                    peculiar.add("link-file")
-                if code := min(peculiar & profile.refused, default=""):
-                    self.refused[real] = code
-            self._promote()
         self.winners = {self._key(skill): skill for skill in self.listed.values()}
         entries = [
             ListedSkill(real, skill.name, self._description(skill), _below_root(skill))
@@ -206,39 +193,30 @@ class ClientView:
             budget=budget,
         )
 
-    def verdict(self, real: str, places: Sequence[str], peculiar: Mapping[str, int]) -> Verdict:
-        fault = self.faults.get(real)
+    def verdict(self, real: str, places: Sequence[str]) -> Verdict:
         if skill := self.listed.get(real):
             state = LensState.MANUAL if self._is_manual(skill) else LensState.SEEN
-            misread = min(peculiar.keys() & self.profile.accepted, default="")
-            cut = self.cuts.get(real, Cut.NOTHING)
-            line = peculiar.get(misread)
-            return Verdict(state=state, name=skill.name, code=misread, line=line, cut=cut)
-        if real in self.refused:
-            code = self.refused[real]
-            return Verdict(state=LensState.DROPPED, code=code, line=peculiar.get(code))
+            found = self.warnings.get(real, {})
+            misread = found.get(min(found.keys() & _MISREAD, default=""))
+            return Verdict(
+                state=state,
+                name=skill.name,
+                code=misread.code if misread else "",
+                reason=misread.message if misread else "",
+                line=misread.line if misread else None,
+                cut=self.cuts.get(real, Cut.NOTHING),
+            )
         if skill := self.losers.get(real):
             other = self.winners.get(self._key(skill))
             taken = other.file if other else ""
             return Verdict(state=LensState.SHADOWED, name=skill.name, code="shadowed", other=taken)
-        if fault is not None:
-            return self._faulty(fault, peculiar)
-        return self._unseen(places, real, peculiar)
+        if fault := self.faults.get(real):
+            return Verdict(
+                state=LensState.DROPPED, code=fault.code, reason=fault.message, line=fault.line
+            )
+        return self._unseen(places)
 
-    def _faulty(self, fault: Diagnostic, peculiar: Mapping[str, int]) -> Verdict:
-        """Return the verdict on a file that we drop."""
-        # A trait of the file that names the fault more precisely decides.
-        codes = _KINDS.get(fault.code, frozenset()) & peculiar.keys() or {fault.code}
-        accepted = bool(codes & self.profile.accepted)
-        return Verdict(
-            state=LensState.SEEN if accepted else LensState.DROPPED,
-            name=os.path.basename(os.path.dirname(str(fault.path))) if accepted else "",
-            code=fault.code,
-            reason=fault.message,
-            line=fault.line,
-        )
-
-    def _unseen(self, places: Sequence[str], real: str, peculiar: Mapping[str, int]) -> Verdict:
+    def _unseen(self, places: Sequence[str]) -> Verdict:
         """Say why this client's walk did not find a file."""
         for path, code in self.links:
             if any(place == path or place.startswith(path + "/") for place in places):
@@ -251,8 +229,6 @@ class ClientView:
                 if root.scope == "project" and not self.may_read:
                     return Verdict(state=LensState.UNTRUSTED, code="project-untrusted")
                 parts = place[len(real_root.rstrip("/")) + 1 :].split("/")[:-1]
-                if not parts and self.profile.root_skill:
-                    return self._root_skill(real, peculiar)
                 return self._skipped(root, real_root, parts)
         return Verdict(state=LensState.UNSEEN, code="no-root")
 
@@ -272,34 +248,9 @@ class ClientView:
             code = "inside-a-skill"
         return Verdict(state=LensState.UNSEEN, code=code)
 
-    def _root_skill(self, real: str, peculiar: Mapping[str, int]) -> Verdict:
-        """Read a SKILL.md directly in a root, where our own walk does not look."""
-        try:
-            data = read_beneath(Path(real).parent, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
-        except PathError as error:
-            return Verdict(state=LensState.DROPPED, code=error.code)
-        policy = self.profile.parse_policy
-        result = parse(data, directory=Path(real).parent.name, path=Path(real), policy=policy)
-        if result.skill is not None:
-            return Verdict(state=LensState.SEEN, name=result.skill.name)
-        fault = next(one for one in result.diagnostics if one.severity is Severity.ERROR)
-        return self._faulty(fault, peculiar)
-
     def _is_nested(self, real_root: str, parts: list[str]) -> bool:
         above = (os.path.join(real_root, *parts[:count]) for count in range(1, len(parts)))
         return any(os.path.isfile(os.path.join(place, SKILL_FILE)) for place in above)
-
-    def _promote(self) -> None:
-        """Remove refused skills from the list, and list the next one of the same name instead."""
-        gone = {self._key(self.listed.pop(real)) for real in self.refused if real in self.listed}
-        for real in self.refused:
-            self.losers.pop(real, None)
-        losers = list(self.losers.items())
-        for real, skill in losers if self.profile.duplicates == "first" else reversed(losers):
-            key = self._key(skill)
-            if key in gone:
-                gone.discard(key)
-                self.listed[real] = self.losers.pop(real)
 
     def _key(self, skill: Skill) -> str:
         identity = self.profile.identity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,45 +19,7 @@ DEPTH_MAX = 12
 """Levels below a root that are searched."""
 DIRECTORIES_MAX = 20_000
 """Directories that are searched, over all roots."""
-HEAD_BYTES = 4_096
-"""Bytes of a file that are searched for traits."""
-
-TRAITS = frozenset(
-    {
-        "bom",
-        "colon-unspaced",
-        "description-blank",
-        "description-empty",
-        "fence-blanks",
-        "link-file",
-        "name-blank",
-        "name-long",
-        "not-text",
-        "one-line-block",
-    }
-)
-"""What `refused` and `accepted` of a profile may name besides our findings."""
-
 _NEVER = frozenset({".git", ".hg", ".svn"})
-_BOM = b"\xef\xbb\xbf"
-_LINES = tuple(
-    re.compile(rb"^[ \t]*%s:" % field, re.MULTILINE) for field in (b"name", b"description")
-)
-"""Lines that a client that reads line by line needs; without both there is no skill."""
-_OF_LINES = frozenset({"colon-unspaced", "description-blank", "name-blank"})
-_NO_MORE = rb"(?:\n(?![ \t]+\S)|\Z)"
-"""The end of a line that no indented line continues."""
-_PATTERNS = {
-    "one-line-block": re.compile(rb"^[\w-]+:[ \t]*[>|][-+0-9]*[ \t]+[^\s#]", re.MULTILINE),
-    "colon-unspaced": re.compile(rb"^[ \t]*(?:name|description):\S", re.MULTILINE),
-    "description-blank": re.compile(rb"^[ \t]*description:[ \t]*\r?" + _NO_MORE, re.MULTILINE),
-    "name-blank": re.compile(rb"^[ \t]*name:[ \t]*\r?" + _NO_MORE, re.MULTILINE),
-    "description-empty": re.compile(rb"^description:[ \t]*(?:\"\"|'')[ \t]*$", re.MULTILINE),
-    "not-text": re.compile(
-        rb"^(?:name|description):[ \t]*(?:[-+]?[0-9][0-9_.]*|true|false|null|~)[ \t]*$",
-        re.MULTILINE,
-    ),
-}
 
 
 @dataclass(slots=True)
@@ -121,27 +82,6 @@ def unread_roots(places: Iterable[str], known: frozenset[str]) -> Iterator[str]:
                 yield root
 
 
-def traits(file: str) -> Mapping[str, int]:
-    """Return the line of each trait in a SKILL.md: what clients treat differently and we accept."""
-    head = read_plainly(file, HEAD_BYTES)
-    lines_of: dict[str, int] = {}
-    if head.startswith(_BOM):
-        lines_of["bom"] = 1
-        head = head[3:]
-    lines = head.splitlines()
-    if lines and lines[0] != b"---" and lines[0].rstrip(b" \t") == b"---":
-        lines_of["fence-blanks"] = 1
-    if head.startswith(b"---"):
-        block = head[: max(head.find(b"\n---", 3), 0) or len(head)]
-        has_lines = all(line.search(block) for line in _LINES)
-        for trait, pattern in _PATTERNS.items():
-            if trait in _OF_LINES and not has_lines:
-                continue
-            if match := pattern.search(block):
-                lines_of[trait] = block.count(b"\n", 0, match.start()) + 1
-    return lines_of
-
-
 def read_plainly(file: str, most: int) -> bytes:
     """Return the first bytes of a regular file; nothing when it cannot be read."""
     try:
@@ -201,7 +141,7 @@ def compare(
         views.append(ClientView(profile, roots, index, reals, may_read=may_read))
     around = _around(views, start, home, reals)
     rows = _LensRows(views, around, reals)
-    clients = tuple(view.judge(rows.traits) for view in views)
+    clients = tuple(view.judge() for view in views)
     project = str(git_root(start) or start)
     empty = Lens(
         start=str(start),
@@ -243,7 +183,6 @@ class _LensRows:
             for real, fault in view.faults.items():
                 if os.path.basename(real) == SKILL_FILE:
                     self._places[real].add(str(fault.path))
-        self.traits = {real: traits(real) for real in self._places}
 
     def skills(self) -> Iterable[LensSkill]:
         for real, places in self._places.items():
@@ -257,9 +196,7 @@ class _LensRows:
                 root=self._root(ordered[0]),
                 name=self._name(real),
                 description_chars=len(described),
-                verdicts=tuple(
-                    view.verdict(real, ordered, self.traits[real]) for view in self._views
-                ),
+                verdicts=tuple(view.verdict(real, ordered) for view in self._views),
             )
 
     def _root(self, place: str) -> str:

@@ -350,6 +350,14 @@ def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
     return {inside: tuple(names) for inside, names in readers.items()}
 
 
+def client_root(lens: Lens, skill: LensSkill, client: str) -> str:
+    """Return the folder of a client near a skill, for a link; empty where there is none."""
+    bases = _bases(lens)
+    base = next((base for base in bases if _is_below(skill.root, base)), "")
+    way = _way(client, _readers(lens, base, bases)) if base else None
+    return "" if way is None else os.path.join(base, way)
+
+
 def _way(client: str, readers: Readers) -> str | None:
     """Return the directory for a client's link: the one that most clients read."""
     places = [inside for inside, names in readers.items() if client in names]

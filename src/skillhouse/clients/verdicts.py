@@ -195,6 +195,17 @@ CAUSES = {
     "bom": Cause("it begins with a byte order mark", "save it as UTF-8 without a byte order mark"),
     "encoding": Cause("it is not UTF-8", "save it as UTF-8 without a byte order mark"),
     "fence-blanks": Cause("there are spaces after the first `---`", "delete them"),
+    "frontmatter-ignored": Cause(
+        "its YAML cannot be read, and the first line of the body stands for the description",
+        "put the value on the line in quotes",
+    ),
+    "frontmatter-cut": Cause(
+        "`---` within a value ends the frontmatter", "write the value without three hyphens"
+    ),
+    "read-by-lines": Cause(
+        "its YAML gives no text for `name` and `description`, and both are read line by line",
+        "write each as text on one line, with a space after the colon",
+    ),
     "yaml-error": Cause("its YAML cannot be read", "put the value on the line in quotes"),
     "yaml-duplicate-key": Cause("a field occurs twice", "delete one of the two"),
     "yaml-alias": Cause("its YAML uses an anchor or alias", "write the value out"),
@@ -209,14 +220,13 @@ CAUSES = {
     "description-missing": Cause(
         "it has no description", "add `description:`, what it does and when to use it"
     ),
-    "description-blank": Cause(
-        "`description:` has no value",
-        "say in `description` what it does and when to use it",
+    "description-ignored": Cause(
+        "its description is no text, and the first line of the body is used",
+        "write it as one text in quotes",
     ),
-    "name-blank": Cause("`name:` has no value", "add `name:` with the name of its directory"),
-    "colon-unspaced": Cause("there is no space after a colon", "write a space after the colon"),
-    "description-empty": Cause(
-        "its description is empty", "say in `description` what it does and when to use it"
+    "name-type": Cause("its name is not text", "write it as one text in quotes"),
+    "metadata-typed": Cause(
+        "`metadata` is not a map", "write it as a map of text to text, or delete it"
     ),
     "description-type": Cause("its description is not text", "write it as one text in quotes"),
     "description-too-long": Cause("its description is too long", "shorten it to 1,024 characters"),

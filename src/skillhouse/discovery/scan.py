@@ -78,7 +78,8 @@ def scan(
             profile.skipped_directories,
             profile.symlinks,
             profile.dotfiles,
-            takes_root,
+            takes_root or profile.root_skill,
+            profile.link_files,
         )
 
     known: dict[str, ScanEntry] = {}
@@ -137,7 +138,7 @@ def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -
         except OSError:
             # A link, or gone again: the full walk handles both.
             return None
-        if entry.packed_fields is None:
+        if entry.opens:
             # There may be skills below it.
             return None
         changed.append(entry)
@@ -162,7 +163,7 @@ def _read_all(
             entry = _read_entry(handle, path, name, policy, fresh)
         entries.append(entry)
         # A file that is not a skill must not hide skills below it.
-        return nested or entry.packed_fields is None
+        return nested or entry.opens
 
     walk.run(look)
     return entries
@@ -233,7 +234,8 @@ def _key(root: str, rule: ScopeRule, profile: Profile, *, takes_root: bool) -> s
             profile.nested_skills,
             profile.symlinks,
             profile.dotfiles,
-            takes_root,
+            takes_root or profile.root_skill,
+            profile.link_files,
             # The fast parser gives the same result.
             astuple(replace(profile.parse_policy, yaml_fast_path=True)),
             READING,

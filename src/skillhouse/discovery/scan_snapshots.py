@@ -129,6 +129,15 @@ class ScanEntry(NamedTuple):
     """The frontmatter in our own format; None when the file is refused, the findings say why."""
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def opens(self) -> bool:
+        """Whether the walk goes on below: a file that is refused, or has no frontmatter, must not
+        hide skills."""
+        return self.packed_fields is None or self.packed_fields == _NO_FIELDS
+
+
+_NO_FIELDS = encode({})
+
 
 class CachedScan(NamedTuple):
     """What a snapshot is compared with before its entries are believed."""
@@ -136,7 +145,7 @@ class CachedScan(NamedTuple):
     parts: list[bytes]
     """What was seen, `PART_FILES` files each, in our own format."""
     refused: dict[str, Signature]
-    """Files that are no skills, below whose directories the walk goes on."""
+    """Files that are no skills or have no frontmatter, below whose directories the walk goes on."""
     entries_crc: int
     """CRC-32 of the entries: SQLite does not notice a damaged value."""
     patch_crc: int
@@ -153,7 +162,7 @@ def packed(entries: list[ScanEntry]) -> Snapshot:
     data = encode(sorted(entries))
     observed = CachedScan(
         parts_of([item for entry in entries for item in (entry.path, *entry.signature)]),
-        {entry.path: entry.signature for entry in entries if entry.packed_fields is None},
+        {entry.path: entry.signature for entry in entries if entry.opens},
         zlib.crc32(data),
         zlib.crc32(b""),
     )

@@ -46,6 +46,8 @@ class RootWalk:
     """Whether directories whose name begins with a dot are entered."""
     takes_root: bool = False
     """Whether a SKILL.md in the root itself is looked at too; the walk goes on below it."""
+    link_files: bool = True
+    """Whether a SKILL.md that is a link is looked at, where links are followed."""
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """(path, finding) in the order in which the places were met."""
     left_out: list[LeftOut] = field(default_factory=list)
@@ -91,10 +93,12 @@ class RootWalk:
         self._note_depth()
 
     def _look_at(self, place: str, name: str, look: Look) -> bool:
+        """Show the SKILL.md of a directory; whether to look for skills below it."""
+        file = place.rstrip("/") + _FILE
         try:
-            return look(place + _FILE, name, None)
+            return look(file, name, None)
         except OSError as error:
-            return self._without_skill(place + _FILE, name, look, error)
+            return self._without_skill(file, name, look, error)
 
     def links(self) -> tuple[str, ...]:
         return tuple(self._links.values())
@@ -148,6 +152,9 @@ class RootWalk:
         try:
             mode = os.lstat(file).st_mode
             if stat.S_ISLNK(mode):
+                if not self.link_files:
+                    self._note(file, "link-file", "a symbolic link is not read", fatal=True)
+                    return True
                 end = self._end_inside(file)
                 if end is None:
                     return True

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.body import find_mentions as find_mentions
     from skillhouse.skill.body import plain_words as plain_words
     from skillhouse.skill.body import substitute as substitute
+    from skillhouse.skill.client_mending import mended_text as mended_text
     from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
     from skillhouse.skill.content import list_resources as list_resources
     from skillhouse.skill.content import list_top as list_top
@@ -44,14 +45,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter
-    from skillhouse.skill.model import IndexContent as IndexContent
-    from skillhouse.skill.model import LeftOut as LeftOut
     from skillhouse.skill.model import ManifestResult as ManifestResult
     from skillhouse.skill.model import ParsePolicy as ParsePolicy
     from skillhouse.skill.model import ParseResult as ParseResult
     from skillhouse.skill.model import Skill as Skill
     from skillhouse.skill.model import SkillContent as SkillContent
-    from skillhouse.skill.model import SkillIndex as SkillIndex
     from skillhouse.skill.model import SkillManifest as SkillManifest
     from skillhouse.skill.model import ToolSpec as ToolSpec
     from skillhouse.skill.model import split_tools as split_tools
@@ -78,6 +76,9 @@ if TYPE_CHECKING:
     from skillhouse.skill.skill_file import read_metadata as read_metadata
     from skillhouse.skill.skill_file import skill_text as skill_text
     from skillhouse.skill.skill_file import typed_fields as typed_fields
+    from skillhouse.skill.skill_index import IndexContent as IndexContent
+    from skillhouse.skill.skill_index import LeftOut as LeftOut
+    from skillhouse.skill.skill_index import SkillIndex as SkillIndex
     from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding

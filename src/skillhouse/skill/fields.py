@@ -110,12 +110,35 @@ def _missing_description(
     text = ""
     if policy.missing_description == "body":
         text = next((line.strip() for line in body().split("\n") if line.strip()), "")
-    is_fatal = policy.missing_description == "skip"
+    elif policy.missing_description == "prose":
+        text = _first_prose(body())
+    is_fatal = policy.missing_description == "skip" or (
+        # There is nothing by which a model could choose it, nor anything to load.
+        policy.missing_description == "prose" and not text
+    )
     message = "no `description`"
     if not is_fatal:
         message += "; the first line of the body is used" if text else "; it is listed without"
     problems.append(_Problem("description", "description-missing", message, is_fatal))
     return text
+
+
+PROSE_MAX = 200
+"""Characters of the body's first line that stand for a description."""
+_MARKS = re.compile(r"(?:#+|>|[-*+]|\d+\.)[ \t]+")
+
+
+def _first_prose(body: str) -> str:
+    """Return the first line of a body with a letter or digit, without the signs before it.
+
+    >>> _first_prose("---\\n\\n# Notes\\n")
+    'Notes'
+    """
+    for line in body.split("\n"):
+        text = _MARKS.sub("", line.strip(), count=1)
+        if any(character.isalnum() for character in text):
+            return text if len(text) <= PROSE_MAX else f"{text[: PROSE_MAX - 1].rstrip()}…"
+    return ""
 
 
 def _metadata_fault(value: Any) -> str | None:

@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
-from skillhouse.skill.model import Skill, SkillContent, SkillIndex, split_outside
+from skillhouse.skill.model import Skill, SkillContent, split_outside
 from skillhouse.skill.profile import Extensions
+from skillhouse.skill.skill_index import SkillIndex
 from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
 
 MODEL_FIELD = "disable-model-invocation"

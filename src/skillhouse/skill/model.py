@@ -1,17 +1,14 @@
-"""The values of this package: a skill, its manifest, and the index of the skills of one place."""
+"""The values of this package: a skill, its manifest, and how a SKILL.md is read."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, decode, nearest
+from skillhouse.floor import Diagnostic, decode
 
 SKILL_FILE = "SKILL.md"
 """The one file that makes a directory a skill (specification, "Directory structure")."""
@@ -92,21 +89,32 @@ def split_outside(
     return tuple(part.strip() for part in parts if part.strip())
 
 
+Reader = Literal["specified", "bun-yaml", "serde-yaml", "gray-matter", "js-yaml-lines"]
+"""Readings of a SKILL.md, the clients' named after what they stand on (`client_readers`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsePolicy:
     """How `parse` treats points on which designs and clients differ."""
 
+    reader: Reader = "specified"
+    """Whose reading of the frontmatter: the specification's by the fields below, or a client's own
+    fences, repair, YAML library and types, and then only `file_max` applies too."""
+    file_max: int = 0
+    """Bytes of a SKILL.md above which the client passes over it; 0 where none are known."""
     yaml_repair: bool = True
     """Mend unquoted colons and one-line `>` values (S001-25)."""
     yaml_fast_path: bool = True
     """Use the Rust parser for plain blocks; the result is the same."""
-    no_frontmatter: Literal["skip", "body"] = "skip"
-    """A file without a block is no skill, or is all body (S004-5)."""
+    no_frontmatter: Literal["skip", "body", "mend"] = "skip"
+    """A file without a block is no skill, or is all body (S004-5); mended, a block that is not
+    closed ends at the first blank line where that makes fields of it."""
     name_from: Literal["field", "directory"] = "field"
     """Whether the field or the directory has authority over the name (S003-17)."""
     missing_name: Literal["directory", "skip"] = "directory"
-    missing_description: Literal["skip", "empty", "body"] = "skip"
-    """Whether such a skill is none, has an empty one, or takes the body's first line with text."""
+    missing_description: Literal["skip", "empty", "body", "prose"] = "skip"
+    """Whether such a skill is none, has an empty one, or takes the body's first line with text;
+    as prose without the signs of a heading, and no longer than a sentence."""
     bad_name: Literal["warn", "skip", "free"] = "warn"
     """Whether a name outside the specified alphabet or length warns, costs the skill, or passes."""
     name_mismatch: Literal["warn", "skip", "free"] = "warn"
@@ -120,6 +128,10 @@ class ParsePolicy:
 
 
 DEFAULT_POLICY = ParsePolicy()
+"""What the specification says, and the vectors."""
+LOADING_POLICY = ParsePolicy(no_frontmatter="mend", missing_description="prose")
+"""What the default profile loads by: all that other clients load of published files
+(docs/decisions/0250-load-what-clients-load.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,141 +272,3 @@ class ManifestResult:
     manifest: SkillManifest | None
     """None when a diagnostic is an error, or when the directory holds no executable skill."""
     diagnostics: tuple[Diagnostic, ...] = ()
-
-
-class LeftOut(NamedTuple):
-    """Directories of one root that a bound kept from being looked at."""
-
-    root: str
-    bound: Literal["directories", "depth"]
-    most: int
-    paths: tuple[str, ...]
-    """Those whose names are known, in the order of the walk."""
-    unopened: int = 0
-    """Further directories that were looked at, and not below."""
-
-
-NameMatch = Literal["exact", "casefold"]
-_Key = Callable[[Skill], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexContent:
-    """The skills of an index, apart from how names are looked up."""
-
-    skills: tuple[Skill, ...] = ()
-    shadowed: tuple[Skill, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-
-
-class SkillIndex:
-    """The skills that were found, in catalog order; decoded when first looked at."""
-
-    def __init__(
-        self,
-        skills: Iterable[Skill] = (),
-        *,
-        shadowed: Iterable[Skill] = (),
-        diagnostics: Iterable[Diagnostic] = (),
-        left_out: Iterable[LeftOut] = (),
-        source: Callable[[], IndexContent] | None = None,
-        name_match: NameMatch = "casefold",
-    ) -> None:
-        """Hold these values, or those that `source` returns when they are first needed.
-
-        With "casefold" a reference in another case finds what it fits alone.
-        """
-        self.name_match = name_match
-        if source is None:
-            content = IndexContent(
-                skills=tuple(skills),
-                shadowed=tuple(shadowed),
-                diagnostics=tuple(diagnostics),
-                left_out=tuple(left_out),
-            )
-            self._source: Callable[[], IndexContent] = lambda: content
-        else:
-            self._source = source
-
-    @cached_property
-    def _content(self) -> IndexContent:
-        return self._source()
-
-    @property
-    def skills(self) -> tuple[Skill, ...]:
-        """The skills in force, strongest scope first, by name within a root."""
-        return self._content.skills
-
-    @property
-    def shadowed(self) -> tuple[Skill, ...]:
-        """Skills whose name a stronger one has; still found by id."""
-        return self._content.shadowed
-
-    @property
-    def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All findings, in the order of the files."""
-        return self._content.diagnostics
-
-    @property
-    def left_out(self) -> tuple[LeftOut, ...]:
-        """What a bound of a root kept from being looked at."""
-        return self._content.left_out
-
-    def get(self, reference: str) -> Skill:
-        """Return the skill with that id, name or directory name, or at that SKILL.md.
-
-        They are tried in this order, so that no name can take the place of an id; each finds
-        skills in force before shadowed ones. Only when nothing fits exactly is the case of an
-        id, name or directory name passed over, if the index does that at all (S003-34).
-        UnknownSkillError lists the nearest names, AmbiguousSkillError what to ask for instead.
-        """
-        found = self._only(_KEYS, reference, reference)
-        if found is None and self.name_match == "casefold":
-            keys = [_folded(key) for key in _KEYS[:-1]]
-            found = self._only(keys, reference.casefold(), reference)
-        if found is not None:
-            return found
-        if ":" in reference:
-            known = {skill.id for skill in (*self.skills, *self.shadowed)}
-        else:
-            known = {skill.name for skill in self.skills}
-        raise UnknownSkillError(reference, nearest(reference, known))
-
-    def _only(self, keys: Sequence[_Key], wanted: str, reference: str) -> Skill | None:
-        for key in keys:
-            for among in (self.skills, self.shadowed):
-                fitting = [skill for skill in among if key(skill) == wanted]
-                if len(fitting) > 1:
-                    ids = tuple(skill.id for skill in fitting)
-                    distinct = len(set(ids)) == len(ids)
-                    raise AmbiguousSkillError(
-                        reference, ids if distinct else tuple(skill.file for skill in fitting)
-                    )
-                if fitting:
-                    return fitting[0]
-        return None
-
-    def where(self, keep: Callable[[Skill], bool]) -> SkillIndex:
-        """Return an index of those skills in force that `keep` accepts, with the same look-up."""
-        return SkillIndex(filter(keep, self.skills), name_match=self.name_match)
-
-    def __len__(self) -> int:
-        return len(self.skills)
-
-
-def _directory_name(skill: Skill) -> str:
-    # Not `skill.directory.name`: this is asked of thousands of skills for one look-up.
-    return os.path.basename(os.path.dirname(skill.file))
-
-
-def _folded(key: _Key) -> _Key:
-    return lambda skill: key(skill).casefold()
-
-
-_KEYS: tuple[_Key, ...] = (
-    attrgetter("id"),
-    attrgetter("name"),
-    _directory_name,
-    attrgetter("file"),
-)

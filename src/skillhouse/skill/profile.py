@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.skill.model import DEFAULT_POLICY, NameMatch, ParsePolicy
+from skillhouse.skill.model import LOADING_POLICY, ParsePolicy
+from skillhouse.skill.skill_index import NameMatch
 
 WalkUp = Literal["none", "git_root", "home", "fs_root"]
 """How far upwards project roots are looked for; the last directory is itself looked at."""
@@ -224,8 +225,16 @@ class Profile:
     """Where the values come from, one line a fact, for people."""
     client: str = ""
     """The program and its version whose behaviour this is; empty where it is no client's."""
+    programs: tuple[str, ...] = ()
+    """Commands of the client: it is installed where one of them is on the path."""
+    traces: tuple[str, ...] = ()
+    """Paths below `~` that the client makes when it runs; one of them says that it is installed."""
     checked: str = ""
     """The day on which the values were compared with that program, as YYYY-MM-DD."""
+    read_on: str = ""
+    """Where they were not compared: the day on which its public sources were read."""
+    unknown: tuple[str, ...] = ()
+    """What no public source says, for people; the values here are then the specification's."""
     scopes: tuple[ScopeRule, ...] = DEFAULT_SCOPES
     """Strongest first: a skill of an earlier scope shadows one of the same name in a later."""
     roots: tuple[RootRule, ...] = DEFAULT_ROOTS
@@ -253,14 +262,12 @@ class Profile:
     duplicates_vary: bool = False
     """Whether the client may take another of two duplicates at the next start."""
     root_skill: bool = False
-    """Whether a SKILL.md in a root itself is a skill, for the lens."""
-    refused: frozenset[str] = frozenset()
-    """Findings that cost a skill in this client though we only warn, for the lens."""
-    accepted: frozenset[str] = frozenset()
-    """Findings that cost a skill with us and not in this client, for the lens."""
+    """Whether a SKILL.md in a root itself is a skill, beside those below it."""
+    link_files: bool = True
+    """Whether a SKILL.md that is a symbolic link is read, where links are followed at all."""
     name_match: NameMatch = "casefold"
     """Whether a name in another case finds a skill that it fits alone."""
-    parse_policy: ParsePolicy = field(default=DEFAULT_POLICY)
+    parse_policy: ParsePolicy = field(default=LOADING_POLICY)
     rules: ProfileRules = field(default_factory=ProfileRules)
     catalog: CatalogRule = field(default_factory=CatalogRule)
     load_style: Literal["marked", "opencode", "titled", "based", "raw", "body"] = "marked"

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from skillhouse.floor import Diagnostic, SkillError, encode
@@ -60,6 +61,8 @@ def parse(
     The skill is None when a finding is an error (vectors/frontmatter.jsonl).
     """
     findings: list[Finding] = []
+    if policy.reader != "specified":
+        return _parse_as_client(data, directory, path, policy)
     skill, text, body = None, "", ""
     try:
         check_size(len(data), findings)
@@ -75,17 +78,43 @@ def parse(
         findings.append(refusal.finding)
     else:
         if not any(finding.fatal for finding in findings):
-            file = (path if path is not None else Path(directory, SKILL_FILE)).absolute()
-            skill = Skill(
-                name=metadata.name,
-                description=metadata.description,
-                scope="explicit",
-                file=str(file),
-                root=str(file.parent),
-                packed_fields=encode(metadata.fields),
-                policy=policy,
-            )
+            skill = _skill_of(metadata, directory, path, policy)
     return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=body)
+
+
+def _skill_of(metadata: Metadata, directory: str, path: Path | None, policy: ParsePolicy) -> Skill:
+    file = (path if path is not None else Path(directory, SKILL_FILE)).absolute()
+    return Skill(
+        name=metadata.name,
+        description=metadata.description,
+        scope="explicit",
+        file=str(file),
+        root=str(file.parent),
+        packed_fields=encode(metadata.fields),
+        policy=policy,
+    )
+
+
+def _parse_as_client(
+    data: bytes, directory: str, path: Path | None, policy: ParsePolicy
+) -> ParseResult:
+    findings: list[Finding] = []
+    text = data[:SKILL_FILE_MAX].decode("utf-8", "replace").removeprefix("\ufeff")
+    try:
+        read = _client_readers().read_as_client(data, directory, policy, findings)
+    except FileRefusedError as refusal:
+        diagnostics = placed([*findings, refusal.finding], path)
+        return ParseResult(skill=None, diagnostics=diagnostics, text=text)
+    metadata = Metadata(read.name, read.description, read.fields)
+    skill = _skill_of(metadata, directory, path, policy)
+    return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=read.body)
+
+
+def _client_readers() -> ModuleType:
+    """Return the readings of other clients, loaded when a profile of one is used: with PyYAML."""
+    from skillhouse.skill import client_readers  # noqa: PLC0415 - see above.
+
+    return client_readers
 
 
 def typed_fields(data: bytes, *, directory: str) -> Mapping[str, Any] | None:
@@ -132,8 +161,28 @@ def head_of(
     except FileRefusedError as refusal:
         if policy.no_frontmatter == "skip" or refusal.finding.code not in _NO_BLOCK:
             raise
+        mended = None
+        if policy.no_frontmatter == "mend" and refusal.finding.code == "frontmatter-unclosed":
+            mended = _closed_at_blank_line(data, policy)
+            if mended is None:
+                raise
         findings.append(refusal.finding._replace(fatal=False))
-        return None, 0
+        return mended or (None, 0)
+
+
+def _closed_at_blank_line(data: bytes, policy: ParsePolicy) -> SourceHead | None:
+    """Return the block up to the first blank line or the end, if it holds a description."""
+    start = data.find(b"\n") + 1
+    end = data.find(b"\n\n", start)
+    end = len(data) if end < 0 else end + 1
+    if not start or end - start > FRONTMATTER_MAX:
+        return None
+    try:
+        block = decoded(data[start:end], 2)
+        fields, _ = _mapping(block, policy, [])
+    except FileRefusedError:
+        return None
+    return SourceHead(block, end) if "description" in fields else None
 
 
 def read_block(
@@ -219,6 +268,10 @@ def read_metadata(
     """
     findings: list[Finding] = []
     try:
+        if policy.reader != "specified":
+            whole = _rest(handle)
+            read = _client_readers().read_as_client(whole, directory, policy, findings)
+            return Metadata(read.name, read.description, read.fields), findings
         check_size(size, findings)
         data = os.read(handle, HEAD_BYTES)
         complete = len(data) < HEAD_BYTES
@@ -228,7 +281,7 @@ def read_metadata(
             data, complete = data + _rest(handle), True
             block = _block(data, policy, findings, complete=True)
         body: Callable[[], str] = str
-        if policy.missing_description == "body":
+        if policy.missing_description in ("body", "prose"):
             body = partial(_body, handle, data, policy, complete=complete)
         metadata = read_block(block, directory, policy, findings, body)
     except FileRefusedError as refusal:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import __version__
 from skillhouse.audit import AuditLog
-from skillhouse.clients import ClientConfigs, compare, problems
+from skillhouse.clients import ClientConfigs, compare, is_installed, problems
 from skillhouse.discovery import git_root, watch_bound, watch_use
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.cli.client_fixes import fix_files
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
 from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
@@ -49,8 +50,10 @@ if TYPE_CHECKING:
     from skillhouse.skill import Profile
 
 _DOCTOR_EXAMPLES = """examples:
-  skillhouse doctor                        every client that we know
+  skillhouse doctor                        the clients that are installed here
   skillhouse doctor --client codex         only what concerns one
+  skillhouse doctor --client all           every client that we know
+  skillhouse doctor --fix                  show each mend, and make it when you confirm
   skillhouse doctor --json
 
 The report has no colours, no line over 80 columns and no path of your home: paste
@@ -64,9 +67,12 @@ def _configure_doctor(parser: argparse.ArgumentParser) -> None:
         dest="clients",
         action="append",
         metavar="NAME",
-        help="only this client; may be repeated",
+        help="only this client, installed or not; may be repeated; `all` for every one",
     )
     parser.add_argument("--all", action="store_true", help="name every skill, however many")
+    parser.add_argument(
+        "--fix", action="store_true", help="show each change that mends something, and ask"
+    )
     add_json(parser)
     add_start(parser)
 
@@ -80,7 +86,10 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print what each client makes of this place; 1 when something is wrong."""
     places = places_of(options)
     config, faults = usable_config(places)
-    lens = seen_by(places, profiles_of(places, options.clients or ()))
+    chosen = _examined(places, options.clients or ())
+    lens = seen_by(places, chosen)
+    if options.fix:
+        return fix_files(lens, terminal, as_json=options.json)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
     catalog, watches, code, notes = _own_place(config)
@@ -97,6 +106,9 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     else:
         for line in report(lens, found, machine=machine(), everything=options.all):
             terminal.line(line)
+        if not options.clients:
+            for line in wrapped(_others_text(places, chosen), COLUMNS):
+                terminal.line(line)
         for note in notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
@@ -167,6 +179,23 @@ def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
     return clients if ours in clients else (*clients, ours)
 
 
+def _examined(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
+    """Return the profiles that `doctor` is about: those named, or of what is installed here."""
+    if names and "all" not in names:
+        return profiles_of(places, names)
+    known = profiles_of(places, ())
+    if names:
+        return known
+    return tuple(one for one in known if not one.client or is_installed(one, places))
+
+
+def _others_text(places: Locations, chosen: Sequence[Profile]) -> str:
+    others = [one.name for one in profiles_of(places, ()) if one not in chosen]
+    if not any(one.client for one in chosen):
+        return f"no client that we know is installed here; `--client NAME`: {', '.join(others)}"
+    return f"not installed here: {', '.join(others)} (`--client NAME`)" if others else ""
+
+
 def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
     config = usable_config(places).config
     project = git_root(places.start) or places.start
@@ -233,6 +262,8 @@ def _titled(profile: Profile) -> str:
     if not profile.client:
         return one_line(profile.title)
     checked = f", compared on {profile.checked}" if profile.checked else ""
+    if profile.read_on:
+        checked = f", from its public sources of {profile.read_on}, not compared"
     return one_line(f"{profile.client}{checked}")
 
 
@@ -249,6 +280,8 @@ def _show_profile(options: argparse.Namespace, places: Locations, terminal: Term
     for place, line in enumerate(as_toml(profile, unlike=DEFAULT_PROFILE).splitlines()):
         for part in terminal.wrapped(shown(line), 2) if line else ([""] if place else []):
             terminal.line(f"  {part}" if part else "")
+    for gap in profile.unknown:
+        terminal.indented(one_line(f"unknown: {gap}"), 4, "  - ")
     if profile.facts:
         terminal.line()
         terminal.heading("where this comes from")

@@ -1,0 +1,62 @@
+"""`doctor --fix`: each mend as a difference, made when the person confirms."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from skillhouse.clients import apply_fix, proposed_fixes
+from skillhouse.clients.config_file import ConfigFileError
+from skillhouse.frontends.cli.options import UsageError
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.clients import Fix, Lens
+    from skillhouse.frontends.cli.terminal import Terminal
+
+
+def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
+    """Show each change and make it after a yes; 1 when one was not made."""
+    fixes = proposed_fixes(lens)
+    if as_json:
+        # To look only: a program cannot confirm.
+        terminal.json([_value(lens, fix) for fix in fixes])
+        return 0
+    if not fixes:
+        terminal.note("nothing that can be mended without you; `skillhouse doctor` has the rest")
+        return 0
+    refuse_agents("doctor --fix")
+    made = 0
+    for fix in fixes:
+        terminal.line()
+        for line in fix.difference:
+            terminal.line(one_line(line))
+        if _is_confirmed(terminal, fix):
+            made += _applied(lens, fix, terminal)
+    terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
+    return 0 if made == len(fixes) else 1
+
+
+def _is_confirmed(terminal: Terminal, fix: Fix) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("cannot ask without a terminal; `doctor --fix --json` shows the changes")
+    terminal.prompt(f"Make this change ({', '.join(fix.codes)})? (y, n) ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _applied(lens: Lens, fix: Fix, terminal: Terminal) -> bool:
+    try:
+        apply_fix(fix)
+    except ConfigFileError as error:
+        terminal.error(f"not changed: {lens.short(fix.path)}: {shown(str(error))}")
+        return False
+    return True
+
+
+def _value(lens: Lens, fix: Fix) -> dict[str, object]:
+    return {
+        "path": lens.short(fix.path),
+        "codes": list(fix.codes),
+        "difference": list(fix.difference),
+    }
