@@ -208,3 +208,52 @@ def test_what_cannot_be_fetched_again_stays_refused(tmp_path: Path) -> None:
     assert "`alpha` not taken" in report.problems[0]
     with Skillhouse(config) as house, pytest.raises(SkillError, match="not those"):
         house.load("alpha")
+
+
+def approved(house: Skillhouse, name: str) -> str:
+    """Load a skill, with an answer to the question about it, and return the result."""
+    assert house.call_sync("skill", {"name": name}).status == "pending"
+    (asked,) = house.approvals.pending()
+    house.approvals.answer(
+        asked.id, Answer.ONCE, by="local", channel="cli", nonce=asked.request.nonce
+    )
+    return house.call_sync("skill", {"name": name}).content
+
+
+def test_the_question_about_a_changed_skill_says_so_and_shows_the_difference(
+    tmp_path: Path,
+) -> None:
+    config = config_at(tmp_path)
+    server = Server()
+    server.offer(entry(server, "alpha", text_of("alpha", "Be kind.")))
+    config.remote_directory.mkdir(parents=True)
+    synced(SOURCE, config.remote_directory, server)
+    with Skillhouse(config) as house:
+        assert "Be kind." in approved(house, "alpha")
+    server.offer(entry(server, "alpha", text_of("alpha", "Be evil.")))
+    assert synced(SOURCE, config.remote_directory, server).changed == ("alpha",)
+    with Skillhouse(config) as house:
+        assert house.call_sync("skill", {"name": "alpha"}).status == "pending"
+        (asked,) = house.approvals.pending()
+        facts = dict(asked.request.facts)
+        assert facts["changed"] == "changed: SKILL.md"
+        assert "-Be kind.\n+Be evil.\n" in facts["difference"]
+        assert any("it has changed since it was last loaded" in r for r in asked.request.reasons)
+        # The answer is about these bytes, and the next question is about what came after them.
+        house.approvals.answer(
+            asked.id, Answer.ONCE, by="local", channel="cli", nonce=asked.request.nonce
+        )
+        assert "Be evil." in house.call_sync("skill", {"name": "alpha"}).content
+        assert house.call_sync("skill", {"name": "alpha"}).status == "pending"
+        (asked,) = house.approvals.pending()
+        assert "difference" not in dict(asked.request.facts)
+        assert not any("changed" in reason for reason in asked.request.reasons)
+
+
+def test_what_was_never_loaded_has_no_difference(tmp_path: Path) -> None:
+    with Skillhouse(filled(tmp_path, alpha="The body.")) as house:
+        house.call_sync("skill", {"name": "alpha"})
+        (asked,) = house.approvals.pending()
+        assert {"changed", "difference"}.isdisjoint(dict(asked.request.facts))
+    seen = tmp_path / "home/.local/state/skillhouse/seen-skills"
+    assert not seen.exists()

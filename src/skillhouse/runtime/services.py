@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 SANDBOX_STATE = "sandbox"
+SEEN_DIRECTORY = "seen-skills"
 """Directory of the state for markers, placeholders and passed self-tests."""
 
 
@@ -268,6 +269,7 @@ class Services:
             self._checks,
             lambda: self.mcp_host,
             noted,
+            seen=toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY),
             verify=lambda skill: refuse_unsynced(self.config.remote_directory, skill),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from skillhouse.floor import SkillError, SkillhouseError
@@ -35,6 +36,14 @@ class SkillLoad:
         self._known = content_here(session, skill, resources_max=listed)
         text = None if self._known is None else self._known.text
         self.needs, self.facts = cautioned(session, needs, skill=skill, file=skill.file, text=text)
+        digest = self.needs[0].skill_digest
+        if session.seen is not None and digest:
+            # The digest is there only for a skill that a person is asked about.
+            said, changes = session.seen.changes(skill, digest)
+            if said:
+                why = f"{self.needs[0].why}; {said}"
+                self.needs = (replace(self.needs[0], why=why), *self.needs[1:])
+                self.facts = (*self.facts, *changes)
 
     async def content(self, *, is_checked: bool = True) -> SkillContent:
         """`is_checked` refuses a text that was fetched now and hides something unasked
@@ -46,6 +55,9 @@ class SkillLoad:
         )
         if is_checked:
             check_fetched(self._session, self.needs, self._skill.file, content.text)
+        digest = self.needs[0].skill_digest
+        if self._session.seen is not None and digest:
+            self._session.seen.note(self._skill, digest)
         return content
 
 

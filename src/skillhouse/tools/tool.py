@@ -15,6 +15,7 @@ from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
+from skillhouse.tools.seen_skills import SeenSkills
 
 SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the least recently used one starts over."""
@@ -71,6 +72,8 @@ class Session:
     checks: Sequence[SkillCheck] = ()
     verify: Callable[[Skill], None] = lambda _: None
     """Raises RefusedError for a skill whose files are not those that they should be."""
+    seen: SeenSkills | None = None
+    """What skills held that were asked about; None keeps nothing."""
     remote_skills: RemoteSkillProvider | None = None
     active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
     """What commands need besides while skills of other servers are in use, by the skill's file."""
@@ -122,8 +125,10 @@ class Sessions:
         noted: Callable[[Activation], None] | None = None,
         *,
         verify: Callable[[Skill], None] = lambda _: None,
+        seen: SeenSkills | None = None,
     ) -> None:
         self._verify = verify
+        self._seen = seen
         self._elsewhere = remote_skills
         self._noted = noted
         self._skill_need = skill_need
@@ -170,6 +175,7 @@ class Sessions:
                     skill_need=self._skill_need,
                     checks=self._checks,
                     verify=self._verify,
+                    seen=self._seen,
                     activations=Activations(self._noted),
                 )
                 self._sessions[key] = session
