@@ -39,7 +39,7 @@ FRONTENDS = {
     "executor": ("skillhouse.frontends.executor", "run_executor"),
     "adapter": ("skillhouse.frontends.adapters.framework_bridge", "FrameworkBridge.prompt"),
 }
-VERBS = {"mcp": "MCP", "up": "HTTP", "chat": "chat", "executor": "executor"}
+VERBS = {"mcp": "MCP", "up": "HTTP", "chat": "chat", "worker": "executor"}
 # A test is as good as the worst of its phases; an outcome not named here (a rerun) is not final and is left out.
 WORST_LAST = ("passed", "skipped", "failed")
 

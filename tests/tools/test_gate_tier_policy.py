@@ -1,4 +1,4 @@
-"""The published rules of a tier policy as a call and the audit log show them: tiers/ at the gate."""
+"""The published rules of a tier policy, as calls and the audit log show them."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _without_assigned(text: str) -> str:
-    """Return `text` without what is assigned to a secret name, as `password=x` or `"token": [x]`."""
+    """Return `text` without what is assigned to a secret name, as in `"token": [x]`."""
     parts: list[str] = []
     done = at = 0
     while match := _ASSIGNED.search(text, at):
