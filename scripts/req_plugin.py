@@ -1,11 +1,12 @@
 """Pytest plugin: writes which requirements each test claims, by which entry points it came, and how it ended.
 
-Load it with `-p req_plugin` and give a path in the environment variable `REQ_REPORT`. At the end of the session that
+Load it with `-p req_plugin` and give a path in the environment variable `REQ_REPORT`; `REQ_ONLY` may name ids, with
+commas between them, and then only the tests that claim one of them run. At the end of the session that
 file holds JSON: `{node id: {"ids": ["S003-25"], "entries": ["library"], "outcome": "passed" | "skipped" | "failed"}}`.
 
 An entry point is what a user has: a function of the package's face or a method of its classes ("library"), or the
 start of a frontend. Every call during a test that claims a line is watched, also in its threads; a process that is
-started counts by its command line.
+started counts by its command line. What the package itself calls of its face is no entry.
 """
 
 import functools
@@ -24,6 +25,9 @@ from typing import Any
 
 import pytest
 
+import skillhouse
+
+PACKAGE = f"{Path(skillhouse.__file__).parent}{os.sep}"
 PROPERTY = "req"
 ENTRY = "entry"
 FACES = ("skillhouse", "skillhouse.runtime")
@@ -35,7 +39,7 @@ FRONTENDS = {
     "executor": ("skillhouse.frontends.executor", "run_executor"),
     "adapter": ("skillhouse.frontends.adapters.framework_bridge", "FrameworkBridge.prompt"),
 }
-VERBS = {"mcp": "MCP", "up": "HTTP", "chat": "chat", "executor": "executor"}
+VERBS = {"mcp": "MCP", "up": "HTTP", "chat": "chat", "worker": "executor"}
 # A test is as good as the worst of its phases; an outcome not named here (a rerun) is not final and is left out.
 WORST_LAST = ("passed", "skipped", "failed")
 
@@ -78,11 +82,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Properties travel inside the reports, so the ids reach the controller of pytest-xdist.
+    only = {*filter(None, os.environ.get("REQ_ONLY", "").split(","))}
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         ids = dict.fromkeys(str(value) for marker in item.iter_markers("req") for value in marker.args)
         item.user_properties.extend((PROPERTY, value) for value in ids)
+        (left_out if only and only.isdisjoint(ids) else kept).append(item)
+    if left_out:
+        items[:] = kept
+        config.hook.pytest_deselected(items=left_out)
 
 
 @functools.cache
@@ -142,7 +153,10 @@ class EntryWatch:
         subprocess.Popen.__init__ = self._popen  # type: ignore[method-assign]
 
     def _called(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and (label := self._codes.get(frame.f_code)):
+        if event != "call" or not (label := self._codes.get(frame.f_code)):
+            return
+        caller = frame.f_back
+        if label != "library" or caller is None or not caller.f_code.co_filename.startswith(PACKAGE):
             self.found.add(label)
 
 

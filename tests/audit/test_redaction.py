@@ -90,6 +90,14 @@ CANARIES = {
     "option_equals": "deploy --api-key=CANARY",
     "environment": "GITHUB_TOKEN=CANARY git push",
     "json": '{"password": "CANARY", "a": 1}',
+    "json_list": '{"apikey": ["CANARY", ["CANARY"]], "a": 1}',
+    "json_map": '{"credentials": {"user": "[{CANARY", "word": "CANARY"}, "a": 1}',
+    "json_unfinished": '{"tokens": 1, "token": [["CANARY"], "CANARY',
+    "json_quote": '{"password": "a\\"CANARY", "a": 1}',
+    "json_in_a_word": 'curl -d "{\\"password\\": \\"CANARY\\"}" https://example.org',
+    "json_twice": '"{\\"a\\": \\"{\\\\\\"token\\\\\\":\\\\\\"CANARY\\\\\\"}\\"}"',
+    "within_another_value": "the key 'password=CANARY'",
+    "braces": "PASSWORD={ CANARY }",
 }
 
 

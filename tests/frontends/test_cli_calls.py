@@ -125,8 +125,12 @@ def ask(typed: bytes, *arguments: str) -> tuple[int, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "code", "written"),
-    [(b"y\n", 0, True), (b"n\n", 1, False), (b"what\n", 1, False), (b"\n", 1, False)],
+    [
+        *((word, 0, True) for word in (b"y\n", b"  YES \n", b"Confirm\n")),
+        *((word, 1, False) for word in (b"n\n", b"what\n", b"\n", b"yes please\n")),
+    ],
 )
+@pytest.mark.req("S000-75")
 def test_only_a_yes_at_the_terminal_is_a_yes(
     project: Path, typed: bytes, code: int, written: bool
 ) -> None:

@@ -208,6 +208,27 @@ def test_each_question_is_sent_signed_to_the_webhook_and_answered_elsewhere(
     anyio.run(main)
 
 
+@pytest.mark.req("S000-80")
+def test_the_question_names_tool_and_file_and_begins_both_texts(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        async with serving(ok(b"")) as server:
+            text = webhook(f"{server.url}/hook")
+            with house_with(tmp_path, text, {"HOOK": WEBHOOK_SECRET}) as house:
+                change = {"path": "a.txt", "old": "x" * 200, "new": "y" * 201}
+                assert (await house.call("edit", change)).status == "pending"
+            lines: list[str] = json.loads(server.seen[0].partition(b"\r\n\r\n")[2])["text"].split(
+                "\n"
+            )
+            return lines
+
+    places = make_places(tmp_path)
+    (places.start / "a.txt").write_text(f"a {'x' * 200} b\n")
+    title, *lines = anyio.run(main)
+    assert title == f"edit: {places.start / 'a.txt'}"
+    for line in ("tool: edit", "path: a.txt", f"old: {'x' * 200}", f"new: {'y' * 200}…"):
+        assert line in lines
+
+
 def test_a_webhook_leads_nowhere_else_and_to_no_private_address_by_a_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

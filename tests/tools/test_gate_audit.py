@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 
+from skillhouse import tool
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
 from skillhouse.audit.entries import write_gate_lines
+from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import WriteGate
 from tests.machines import OWN_MOUNTS
+from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_approvals import unattended
 from tests.tools.test_gate_tiers import policy
@@ -63,6 +66,39 @@ def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:
         (entry,) = entries(house)
         assert entry.outcome is not None
         assert (entry.status, entry.outcome.error) == ("error", told.content[:200])
+
+
+@pytest.mark.req("S000-121", "S000-122", "S000-123", "S000-124")
+def test_the_log_hides_secret_keys_at_every_depth_and_keeps_addresses(tmp_path: Path) -> None:
+    @tool(level="read")
+    def pay(details: dict[str, Any]) -> str:
+        """Pay."""
+        return "paid"
+
+    address, transaction = "0x" + "aB" * 20, "0x" + "0f" * 32
+    keys = (
+        "privateKey private_key seed mnemonic secret password PASSWORD apiKey api_key Token "
+        "authorization COOKIE credentials"
+    ).split()
+    open_values = {"to": address, "txHash": transaction, "author": "me", "text": "x" * 200}
+    details = {
+        **open_values,
+        "long": "y" * 201,
+        **{key: f"SECRET-{key}" for key in keys},
+        "deep": [{"list": [{"apikey": ["SECRET"], "to": address, "long": "z" * 999}]}],
+    }
+    with Skillhouse(configured(make_places(tmp_path)), tools=[pay]) as house:
+        assert house.call_sync("pay", {"details": details}).content == "paid"
+        (entry,) = entries(house)
+        assert "SECRET" not in house.audit_log.path.read_text()
+        assert entry.record.arguments["details"] == {
+            **open_values,
+            "long": "y" * 50 + "...[truncated]",
+            **dict.fromkeys(keys, HIDDEN),
+            "deep": [
+                {"list": [{"apikey": HIDDEN, "to": address, "long": "z" * 50 + "...[truncated]"}]}
+            ],
+        }
 
 
 @pytest.mark.req("S000-83", "S000-84")

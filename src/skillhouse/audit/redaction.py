@@ -175,10 +175,16 @@ _ASSIGNED = regex(
     r"(?<![A-Za-z0-9_-])(-{0,2})"
     r"([A-Za-z0-9_-]{0,48}(?:key|seed|mnemonic|secrets?|passw(?:or)?ds?|passphrase|token"
     r"|auth|authorization|cookies?|credentials?))"
-    r"(['\"]?\s{0,3}[=:]\s{0,3}|\s{1,3})"
-    r"((?:(?:Bearer|Basic|Token)\s{1,3})?(?:\"[^\"]*\"?|'[^']*'?|[^\s&;,'\"]+))",
+    r"(\\{0,7}['\"]?\s{0,3}[=:]\s{0,3}|\s{1,3})",
     re.IGNORECASE,
 )
+# Quotes may be escaped, in JSON within a shell's word, and then end as they began.
+_ASSIGNED_VALUE = re.compile(
+    r"(?:(?:Bearer|Basic|Token)\s{1,3})?"
+    r"(?:(?P<quote>\\{0,7}['\"])(?:(?!(?<!\\)(?P=quote)).)*(?:(?P=quote))?|[^\s&;,'\"]+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|[\[{]|[\]}]", re.DOTALL)
 _NAME_MARKS = "key seed mnemonic secret passw passphrase token auth cookie credential".split()
 # Line separators and direction marks, which would let one record look like two in a viewer.
 _UNSEEN = regex("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
@@ -254,7 +260,7 @@ def _without_patterns(text: str) -> str:
         lower = text.lower()
         for mark in _NAME_MARKS:
             if mark in lower:
-                return _ASSIGNED.sub(_without_value, text)
+                return _without_assigned(text)
     return text
 
 
@@ -273,13 +279,33 @@ def _is_secret_name(name: str) -> bool:
     return any("".join(words[-count:]) in SECRET_NAMES for count in (1, 2) if words)
 
 
-def _without_value(match: re.Match[str]) -> str:
-    dashes, name, between, _ = match.groups()
-    # `--password x` is an option with its value; `password x` may be any sentence.
-    is_assigned = bool(between.strip()) or bool(dashes)
-    if is_assigned and is_secret_name(name):
-        return f"{dashes}{name}{between}{HIDDEN}"
-    return match[0]
+def _without_assigned(text: str) -> str:
+    """Return `text` without what is assigned to a secret name, as in `"token": [x]`."""
+    parts: list[str] = []
+    done = at = 0
+    while match := _ASSIGNED.search(text, at):
+        dashes, name, between = match.groups()
+        # A value that stays is looked into: it may hold an assignment of its own.
+        at = match.end(2)
+        # `--password x` is an option with its value; `password x` may be any sentence.
+        if not (between.strip() or dashes) or not is_secret_name(name):
+            continue
+        if value := _ASSIGNED_VALUE.match(text, match.end()):
+            is_nested = text[value.start()] in "[{"
+            at = _closing(text, value.start()) if is_nested else value.end()
+            parts += text[done : value.start()], HIDDEN
+            done = at
+    return "".join((*parts, text[done:]))
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place after the bracket that closes the one at `start`; the end if none does."""
+    depth = 0
+    for match in _BRACKETS.finditer(text, start):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.end()
+    return len(text)
 
 
 class _Preview:
