@@ -26,7 +26,7 @@ from skillhouse.audit import (
     verify_log,
 )
 from skillhouse.audit.archives import archive_directory, archives_of, pack_archive
-from skillhouse.audit.log_files import LogKeys, open_lines, read_keys
+from skillhouse.audit.log_files import LogKeys, open_file, open_lines, read_keys
 from skillhouse.audit.retention import tidy
 from tests.audit.logs import START, finished, in_process, intent, outcome, refusal
 
@@ -535,3 +535,28 @@ def test_reading_and_verifying_while_others_rotate_miss_and_repeat_nothing(tmp_p
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_record_after_a_look_between_two_files_is_not_taken_for_a_lost_one(
+    tmp_path: Path, clock: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = log_of(path, clock)
+    log.append(refusal(), durable=True)
+    opened: list[Path] = []
+
+    def opens(file: Path, flags: int) -> int:
+        opened.append(file)
+        if opened.count(path) != 1 or file != path:
+            return open_file(file, flags)
+        # As a rotation: the file is away for a moment, and then a writer goes on.
+        aside = path.rename(tmp_path / "aside")
+        try:
+            return open_file(file, flags)
+        finally:
+            aside.rename(path)
+            log.append(refusal(), durable=True)
+
+    monkeypatch.setattr("skillhouse.audit.archives.open_file", opens)
+    found = verify_log(path)
+    assert (found.problems, found.records, opened.count(path)) == ((), 2, 2)

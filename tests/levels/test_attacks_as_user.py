@@ -31,8 +31,8 @@ PARTS = {
         "tests/sandbox/test_level_table.py",
     ),
     # Two, as each has to end within the time of one test.
-    "cells with bubblewrap": ("tests/attacks/test_executor_attacks.py", "-k", "rlimits"),
-    "cells without": ("tests/attacks/test_executor_attacks.py", "-k", "not rlimits"),
+    "cells with bubblewrap": ("tests/attacks/test_executor_attacks.py", "-k", "bubblewrap"),
+    "cells without": ("tests/attacks/test_executor_attacks.py", "-k", "not bubblewrap"),
     "cells in JavaScript": ("tests/attacks/test_node_attacks.py",),
     "contained": (
         "tests/attacks/test_contained_attacks.py",

@@ -219,11 +219,13 @@ class LogSnapshot:
 def take_snapshot(path: Path) -> LogSnapshot:
     """Return the files of a log; a rotation meanwhile neither hides nor repeats one."""
     for _ in range(_SNAPSHOT_TRIES):
+        head = _head(path)
         try:
             handle = open_file(path, os.O_RDONLY)
         except FileNotFoundError:
-            head, archives = _head(path), archives_of(path)
-            # Between two files of a log there is none to lock. Any record since would show here.
+            archives = archives_of(path)
+            # Between two files of a log there is none to lock. Any record since the file was
+            # looked for changed the head that was read before.
             if _head(path) == head:
                 return LogSnapshot(handle=-1, size=0, head=head, archives=archives)
             continue
