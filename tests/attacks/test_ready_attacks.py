@@ -198,6 +198,40 @@ def test_a_module_ahead_never_takes_the_place_of_the_skills_own(
     assert lab.run(scene) == [[1, 2]] * CALLS
 
 
+OWN_PATH = """
+    import os, sys
+    {early}
+    import asyncio, json
+
+    async def tool(params, context):
+        {late}
+        import queue
+        await asyncio.sleep(0)
+        return queue.OWN
+
+    tools = {{"tool": tool}}
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "sys.path.insert(0, os.path.dirname(__file__) + '/lib/inner')",
+        "sys.path.insert(0, os.path.dirname(__file__) + '/lib/inner'); import queue",
+        "sys.modules.setdefault('queue', type(sys)('queue')); sys.modules['queue'].OWN = 1",
+    ],
+)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_skills_own_way_to_a_module_stays_its_own(lab: Lab, how: str, *, is_late: bool) -> None:
+    source = OWN_PATH.format(early="pass" if is_late else how, late=how if is_late else "pass")
+    spec = make(lab.place, source, files={"lib/inner/queue.py": "OWN = 1\n"})
+
+    async def scene(executor: Executor) -> list[Any]:
+        return await values(lab, executor, spec, ready=False)
+
+    assert lab.run(scene) == [1] * CALLS
+
+
 LOOPS = {
     "never": ("", "kind(context.read_file('a'))"),
     "by the tool": ("", "(__import__('asyncio'), kind(context.read_file('a')))[1]"),

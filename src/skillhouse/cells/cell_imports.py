@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 from contextlib import suppress
+from importlib.machinery import PathFinder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # The modules themselves would cost a megabyte.
@@ -46,22 +47,34 @@ REFUSED_PARTS = frozenset({"concurrent.futures.process"})
 """They import one of those."""
 IMPORTED_BYTES = 24 << 20
 """Memory that the process which forks takes for such modules, about."""
+ENTRIES_MAX = 10_000
+"""Files of a skill that are looked at; with more, nothing is imported ahead."""
+MODULE_ENDS = (".py", ".pyc", ".so")
 SOURCES_MAX = 64
 """The skill's own modules whose functions are looked through for imports."""
 
 
-def allowed(names: list[str], places: list[str]) -> list[str]:
-    """Return the names to import ahead for a skill whose modules are in `places`.
+def allowed(names: list[str], skill: str, packages: list[str]) -> list[str]:
+    """Return the names to import ahead.
 
-    There are none if anything there has the name of a module of the standard library: the skill
-    would get another module than its own.
+    There are none if a file anywhere in the skill, which may extend `sys.path`, or a package has
+    the name of a module of the standard library: the code would get another module than its own.
     """
-    for place in places:
+    for place in packages:
         with suppress(OSError):
-            own = {name.partition(".")[0] for name in os.listdir(place)}
-            if not own.isdisjoint(sys.stdlib_module_names):
+            if has_standard_name(os.listdir(place)):
                 return []
+    looked_at = 0
+    for _, directories, files in os.walk(skill):
+        looked_at += len(directories) + len(files)
+        modules = [name for name in files if name.endswith(MODULE_ENDS)]
+        if looked_at > ENTRIES_MAX or has_standard_name([*directories, *modules]):
+            return []
     return [name for name in names if is_allowed(name)]
+
+
+def has_standard_name(names: list[str]) -> bool:
+    return any(name.partition(".")[0] in sys.stdlib_module_names for name in names)
 
 
 def is_allowed(name: str) -> bool:
@@ -84,6 +97,7 @@ def import_one(names: list[str]) -> bool:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < START_BYTES + IMPORTED_BYTES
 
 
+STANDARD = os.path.dirname(os.__file__)
 START_BYTES = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
@@ -98,7 +112,18 @@ def standard_names(before: frozenset[str], place: str) -> list[str]:
             # Code of the skill's own loader may be anything; then its names are missed.
             spec: Any = module.__spec__
             names += imported_names(spec.loader.get_code(spec.name))
-    return [name for name in dict.fromkeys(names) if is_allowed(name)]
+    found = [name for name in dict.fromkeys(names) if is_allowed(name)]
+    # With a path of its own, the skill may have a module of such a name: `allowed` cannot see that.
+    return found if all(map(is_standard, {name.partition(".")[0] for name in found})) else []
+
+
+def is_standard(name: str) -> bool:
+    """Whether the skill gets the standard library's module by a name that is one of its names."""
+    module = sys.modules.get(name)
+    spec: Any = PathFinder.find_spec(name) if module is None else getattr(module, "__spec__", None)
+    if spec is None:
+        return module is None  # Built in, or not of this system.
+    return spec.origin in ("built-in", "frozen") or is_below(spec.origin, STANDARD)
 
 
 def is_below(path: Any, place: str) -> bool:

@@ -224,6 +224,7 @@ def _skill(place: Path, language: Language, **options: Any) -> CellSpec:
         directory=directory,
         language=language,
         entry=entry,
+        is_single=True,
         **options,
     )
 

@@ -115,8 +115,8 @@ class Cell:
             given += struct.unpack(f"{len(content) // 4}i", content)
         order = json.loads(data)
         if "import" in order:
-            places = import_places(self.settings)
-            self.wanted += part(IMPORTS).allowed(order["import"], places)
+            skill, packages = self.settings["skill"], self.settings["packages"]
+            self.wanted += part(IMPORTS).allowed(order["import"], skill, packages)
             return
         for what in SIGNALS:
             if what in order:

@@ -24,6 +24,8 @@ from skillhouse.sandbox.profile import SandboxError
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"
 READY_MAX = 4
 """Ready processes of one cell."""
+READY_SECONDS = 120.0
+"""Time of a call up to which a process of another call's time fits, by its processor time."""
 LOADING_MAX = 2
 """Those of them that load at one time."""
 QUIET_SECONDS = 10.0
@@ -260,7 +262,8 @@ class ReadyCalls(Generic[P]):
 
     def refill(self, seconds: float, env: Mapping[str, str]) -> None:
         """Start what loads the code, if too few processes do or have."""
-        self._seconds = max(self._seconds, seconds)
+        if seconds <= READY_SECONDS:
+            self._seconds = max(self._seconds, seconds)
         # Without descriptors, say; the next call starts its own process and says so.
         with contextlib.suppress(OSError, SandboxError):
             while self._failures < FAILURES_MAX and len(self._loading) < LOADING_MAX:
