@@ -5,7 +5,7 @@ moment hits all: the script as a plain process; our cells, warm; our sandbox for
 command line of Anthropic's sandbox-runtime; and the script runners of pydantic-ai-skills and agno,
 which run the script as a plain process without a sandbox. Those run in a process of their own,
 started once, so that their imports do not count. What is not installed is left out, with how to get
-it.
+it. Then a call of a skill's tool and an `exec` in fresh processes, as `./x bench startup --calls`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from statistics import median
 
 import anyio
 
-from _measure import markdown_table
+from _measure import ROOT, markdown_table
 from cells import call, make_executor, make_skill, settled
 from skillhouse.sandbox import SandboxProfile, detect, launcher_for
+from startup import call_table
 
 SCRIPT = '#!/usr/bin/python3\nimport json\nprint(json.dumps({"n": 1}))\n'
 SETTINGS: dict[str, dict[str, list[str]]] = {
@@ -78,6 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory).resolve()
         print(anyio.run(compare, place, options.rounds, options.srt, options.rivals))
+    print(f"\n{call_table(ROOT / 'src', rounds=max(5, options.rounds // 4))}")
 
 
 async def compare(place: Path, rounds: int, srt: str, rivals: str) -> str:
