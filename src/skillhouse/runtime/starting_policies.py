@@ -16,7 +16,7 @@ from skillhouse.floor import (
 )
 from skillhouse.permission import Rule
 from skillhouse.runtime.config import Settings
-from skillhouse.runtime.config.config_files import CONFIG_FILE_MAX
+from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
 from skillhouse.runtime.config.rule_tables import with_each_pattern
 
 POLICY_NAMES = ("careful", "developer", "locked")
