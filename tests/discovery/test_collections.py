@@ -140,4 +140,4 @@ def test_the_bounds_of_a_users_root_take_twenty_thousand(tmp_path: Path) -> None
 )
 def test_the_usual_place_comes_first(order: tuple[str, ...]) -> None:
     paths = [f"{place}/SKILL.md" for place in order]
-    assert sorted(reversed(paths), key=lambda path: place_rank(path, "x")) == paths
+    assert sorted(paths, key=lambda path: place_rank(path, "x")) == paths

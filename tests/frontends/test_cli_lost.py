@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.presentation.client_folders import FOLDER_CLIENTS
+from skillhouse.clients.client_table import FOLDER_CLIENTS
 from skillhouse.skill import load_profile, profile_names
 from tests.runtime.places import write_skill
 

@@ -81,7 +81,7 @@ class SyncReport:
     kept: tuple[str, ...] = ()
     """Unchanged, or not to be had this time."""
     repaired: tuple[str, ...] = ()
-    """Of the same version, and fetched anew because the files here were others."""
+    """Of the same version, and fetched again because the files here were others."""
     problems: tuple[str, ...] = ()
 
 

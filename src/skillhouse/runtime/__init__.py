@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.conversation import Conversation as Conversation
     from skillhouse.runtime.conversation import agent_skills as agent_skills
     from skillhouse.runtime.enforcement import EnforcementServices as EnforcementServices
+    from skillhouse.runtime.find_skills import AbsentSkill as AbsentSkill
     from skillhouse.runtime.house import Skillhouse as Skillhouse
     from skillhouse.runtime.house_snapshot import Difference as Difference
     from skillhouse.runtime.house_snapshot import HouseSnapshot as HouseSnapshot
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from skillhouse.runtime.settings import SettingsStore as SettingsStore
     from skillhouse.runtime.settings import SkillSettings as SkillSettings
     from skillhouse.runtime.skill_states import STATES as STATES
-    from skillhouse.runtime.skill_states import AbsentSkill as AbsentSkill
     from skillhouse.runtime.skill_states import absent_skills as absent_skills
     from skillhouse.runtime.skill_states import find_skill as find_skill
     from skillhouse.runtime.skill_states import state_of as state_of

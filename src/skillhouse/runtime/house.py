@@ -13,10 +13,10 @@ from skillhouse.runtime.config import Locations
 from skillhouse.runtime.config.config_source import configured
 from skillhouse.runtime.config.overrides import overridden
 from skillhouse.runtime.config_reload import ConfigReload
+from skillhouse.runtime.find_skills import find_in
 from skillhouse.runtime.house_snapshot import snapshot_of, watch
 from skillhouse.runtime.mcp_skills import load_for_person
 from skillhouse.runtime.services import Services
-from skillhouse.runtime.skill_states import find_skill
 from skillhouse.runtime.trust import ProjectTrust
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class Skillhouse:
                 says why a skill that is here cannot be used.
             SkillError: the file cannot be used any more.
         """
-        skill = find_skill(self, reference)
+        skill = find_in(self._snapshot.place, reference)
         return load_for_person(self.services.mcp_host, skill, self.config.remote_directory)
 
     @once

@@ -14,6 +14,7 @@ from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.find_skills import SearchPlace
 from skillhouse.runtime.mcp_skills import with_skills_of
 from skillhouse.skill import Skill, SkillIndex, invocation_findings
 
@@ -117,6 +118,16 @@ class HouseSnapshot:
             diagnostics=(*found.diagnostics, *odd),
             left_out=found.left_out,
             name_match=found.name_match,
+        )
+
+    @property
+    def place(self) -> SearchPlace:
+        """Where a person's skill is looked for."""
+        return SearchPlace(
+            index=self.index,
+            roots=self.roots,
+            start=self._config.places.start,
+            skipped=self._profile.skipped_directories,
         )
 
     def project_skills(self) -> tuple[Skill, ...]:

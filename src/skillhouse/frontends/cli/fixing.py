@@ -47,7 +47,7 @@ def fix(places: Sequence[Path], terminal: Terminal, *, yes: bool, quiet: bool) -
     """Show what would change, ask, and write it; return what was written.
 
     Raises:
-        UsageError: nobody can be asked here, and `--yes` was not given.
+        UsageError: there is no terminal to ask at, and `--yes` was not given.
     """
     found = fixes_of(places)
     if not found:

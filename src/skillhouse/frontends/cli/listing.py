@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery, remote, runtime
+from skillhouse.clients import clients_of
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.client_folders import clients_of, short_path
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
@@ -22,6 +22,7 @@ from skillhouse.frontends.presentation.json_values import (
     index_value,
     skill_value,
 )
+from skillhouse.frontends.presentation.short_paths import short_path
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.skill import load_profile
 

@@ -1,0 +1,248 @@
+"""Finds a skill for a person, and says why one that is here cannot be used.
+
+None of this reaches a model: to a model a denied skill is one that does not exist.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from skillhouse.discovery import skills_below
+from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, UnusableSkillError
+from skillhouse.skill import MENDS, SKILL_FILE, Skill, has_manifest, validate
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Root
+    from skillhouse.skill import SkillIndex
+
+TRUST = "trust the project's skills with `skillhouse trust`"
+
+SkillState = Literal[
+    "in-use",
+    "people-only",
+    "broken",
+    "disabled",
+    "denied",
+    "shadowed",
+    "untrusted",
+    "left-out",
+    "below-a-skill",
+    "outside",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbsentSkill:
+    """A skill, or a place of skills, that agents do not see."""
+
+    state: SkillState
+    name: str
+    path: str
+    """The SKILL.md, or the directory where there is none that could be read."""
+    reason: str
+    mend: str = ""
+    line: int | None = None
+    id: str = ""
+    scope: str = ""
+    code: str = ""
+    """Of the finding, for a broken one."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason}; {self.mend}" if self.mend else self.reason
+
+
+def broken_skill(found: Diagnostic) -> AbsentSkill:
+    path = found.path or Path()
+    is_file = path.name == SKILL_FILE
+    return AbsentSkill(
+        state="broken",
+        name=path.parent.name if is_file else path.name,
+        path=str(path),
+        reason=found.message,
+        mend=found.mend,
+        line=found.line,
+        code=found.code,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPlace:
+    """Where a person's skill is looked for."""
+
+    index: SkillIndex
+    roots: tuple[Root, ...]
+    start: Path
+    """What paths are relative to."""
+    skipped: frozenset[str]
+    """Names of directories that are not entered."""
+
+
+def find_in(place: SearchPlace, reference: str) -> Skill:
+    """Return a skill of the index by id, name, directory name or path, for a person.
+
+    Raises:
+        UnusableSkillError: a file of that name or path is here and no skill of the index; it says
+            why.
+        AmbiguousSkillError: several fit.
+        UnknownSkillError: nothing fits.
+    """
+    try:
+        return place.index.get(reference)
+    except UnknownSkillError as error:
+        file = _file_of(place, reference)
+        skill = None if file is None else _at(place, file)
+        if skill is not None:
+            return skill
+        why = next(_reasons(place, reference, file), None)
+        if why is not None:
+            raise UnusableSkillError(
+                reference,
+                state=why.state,
+                reason=why.reason,
+                mend=why.mend,
+                path=Path(why.path),
+                line=why.line,
+            ) from error
+        raise UnknownSkillError(reference, error.suggestions, hint=_hint(place)) from error
+
+
+def _file_of(place: SearchPlace, reference: str) -> str | None:
+    """Return the SKILL.md that a path means; None when it is none."""
+    if "\0" in reference or not reference:
+        return None
+    path = Path(place.start, os.path.expanduser(reference))
+    if path.is_dir():
+        path = path / SKILL_FILE
+    is_path = "/" in reference or reference in (".", "..") or path.name == SKILL_FILE
+    return os.path.abspath(path) if is_path and os.path.lexists(path) else None
+
+
+def _at(place: SearchPlace, file: str) -> Skill | None:
+    """Return the skill of the index whose file this is, also by a link."""
+    every = (*place.index.skills, *place.index.shadowed)
+    for skill in every:
+        if skill.file == file:
+            return skill
+    real = os.path.realpath(file)
+    return next((skill for skill in every if os.path.realpath(skill.file) == real), None)
+
+
+def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[AbsentSkill]:
+    """Yield what is known of a name or file that no skill of the index has, most certain first."""
+    name = reference.rpartition(":")[2]
+    is_name = file is None and "/" not in name and name not in ("", ".", "..")
+    for found in place.index.diagnostics:
+        path = found.path
+        if found.severity is not Severity.ERROR or path is None:
+            continue
+        named = path.parent.name if path.name == SKILL_FILE else path.name
+        if str(path) == file or (is_name and named.casefold() == name.casefold()):
+            yield broken_skill(found)
+    yield from _left_out(place, name if is_name else "", file)
+    if is_name:
+        yield from _in_roots(place, name)
+    known = {skill.file for skill in (*place.index.skills, *place.index.shadowed)}
+    for found in skills_below(place.index.skills, known=known, skipped=place.skipped):
+        path = found.path or Path()
+        if str(path) == file or (is_name and path.parent.name == name):
+            yield AbsentSkill(
+                state="below-a-skill",
+                name=name,
+                path=str(path),
+                reason=found.message,
+                mend=found.mend,
+            )
+    if file is not None:
+        yield _outside(place, file)
+
+
+def _left_out(place: SearchPlace, name: str, file: str | None) -> Iterator[AbsentSkill]:
+    for left in place.index.left_out:
+        bound = f"deeper than {left.most} directories"
+        if left.bound == "directories":
+            bound = f"after {left.most} directories"
+        for path in left.paths:
+            is_meant = file is not None and file.startswith(path + "/")
+            if (name and os.path.basename(path) == name) or is_meant:
+                yield AbsentSkill(
+                    state="left-out",
+                    name=name,
+                    path=path,
+                    reason=f"not looked at: in `{left.root}`, {bound}",
+                    mend=MENDS["scan-limit" if left.bound == "directories" else "depth-limit"],
+                )
+
+
+def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
+    """Yield directories of that name directly in a root in which no skill was found."""
+    unread = {str(one.path) for one in place.index.diagnostics if one.code == "project-untrusted"}
+    for root in place.roots:
+        if "\0" in str(root.path):
+            continue
+        directory = root.path / name
+        if str(root.path) in unread:
+            # INVARIANT: nothing of an untrusted project is read; that a path exists is no content.
+            if os.path.lexists(directory / SKILL_FILE):
+                yield AbsentSkill(
+                    state="untrusted",
+                    name=name,
+                    path=str(directory / SKILL_FILE),
+                    reason="the project is not trusted, so its skills are not read",
+                    mend=TRUST,
+                    scope=root.scope,
+                )
+        elif has_manifest(directory) and not os.path.lexists(directory / SKILL_FILE):
+            yield AbsentSkill(
+                state="broken",
+                name=name,
+                path=str(directory),
+                reason=f"it has tools of its own and no {SKILL_FILE}",
+                mend=f"`skillhouse show {name}` shows them",
+            )
+        elif directory.is_dir() and not os.path.lexists(directory / SKILL_FILE):
+            for found in validate(directory):
+                reason = f"{found.message}: `{directory}`"
+                yield AbsentSkill(
+                    state="broken",
+                    name=name,
+                    path=str(directory),
+                    reason=reason,
+                    mend=f"put a file named `{SKILL_FILE}` there",
+                    code=found.code,
+                )
+
+
+def _outside(place: SearchPlace, file: str) -> AbsentSkill:
+    directory = os.path.dirname(file)
+    unread = [str(one.path) for one in place.index.diagnostics if one.code == "project-untrusted"]
+    if any(file.startswith(root.rstrip("/") + "/") for root in unread):
+        reason = "the project is not trusted, so its skills are not read"
+        return AbsentSkill(
+            state="untrusted",
+            name=os.path.basename(directory),
+            path=file,
+            reason=reason,
+            mend=TRUST,
+        )
+    return AbsentSkill(
+        state="outside",
+        name=os.path.basename(directory),
+        path=file,
+        reason="it is in no place where skills are looked for",
+        mend=f"name it with `--root {directory}`",
+    )
+
+
+def _hint(place: SearchPlace) -> str:
+    """Return where else the skill may be that no reason was found for."""
+    hints = []
+    if any(found.code == "project-untrusted" for found in place.index.diagnostics):
+        hints.append("the project's skills are not read: `skillhouse trust`")
+    if any(left.unopened or left.bound == "depth" for left in place.index.left_out):
+        hints.append("not every directory was looked at: `skillhouse list --problem left-out`")
+    return "; ".join(hints)
