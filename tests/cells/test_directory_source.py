@@ -145,10 +145,11 @@ def test_packages_come_from_the_store_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S002-19", "S002-120")
-def test_the_methods_are_those_of_the_design_and_one_more(tmp_path: Path) -> None:
+def test_the_methods_are_those_of_the_design_and_two_more(tmp_path: Path) -> None:
     shelf, _ = read(ROOTS["python"])
     methods = executor_methods(Runs(), shelf, lambda context: Quiet())  # type: ignore[arg-type,return-value]
-    assert list(methods) == ["tool.execute", "tool.list", "skill.reload", "skill.load", "health"]
+    named = ["tool.execute", "tool.check", "tool.list", "skill.reload", "skill.load", "health"]
+    assert list(methods) == named
     assert asked(shelf, "health", None, Runs()) == {"status": "ok"}
     names = [one["name"] for one in asked(shelf, "tool.list", None, Runs())]
     assert names == ["crypto-balance:get_balance", "crypto-price:get_price"]

@@ -159,7 +159,8 @@ def discover(
             real = _real(root, general, trusted=trusted)
             if real is not None and (root.scope, real) not in scans:
                 rule, how = _of_root(root, chosen)
-                takes_root = root.scope == EXPLICIT
+                # Under some designs a skill is a directory below the root, and nothing else is.
+                takes_root = root.scope == EXPLICIT and rule.max_depth > 1
                 scanned = scan(real, rule, how, snapshots, clock, takes_root=takes_root)
                 scans[root.scope, real] = _Scan(scanned, root.namespace, how.symlinks == "follow")
     finally:

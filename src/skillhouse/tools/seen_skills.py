@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSkill:
+    """The files of a skill, as they were when it was last loaded."""
+
     digest: str
     """What an approval of it was bound to."""
     files: dict[str, str] = field(default_factory=dict)
