@@ -187,7 +187,7 @@ def test_a_file_without_frontmatter_is_refused_after_the_first_read(tmp_path: Pa
         assert os.lseek(handle, 0, os.SEEK_CUR) == HEAD_BYTES
     finally:
         os.close(handle)
-    assert (found, codes((found, findings))) == (None, ["frontmatter-missing"])
+    assert (found, [finding.code for finding in findings]) == (None, ["frontmatter-missing"])
 
 
 def test_a_file_that_grew_since_is_read_up_to_the_bound(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skillhouse.skill import parse
-from skillhouse.skill.source import FileRefusedError
+from skillhouse.skill.source import FileRefusedError, Finding
 from skillhouse.skill.yaml_text import (
     FAST_BLOCK_MAX,
     VALUES_JUDGED_MAX,
@@ -246,6 +246,7 @@ def test_sixteen_levels_are_read_and_seventeen_are_not(levels: int, fast: bool) 
         if levels <= 16:
             assert isinstance(found, str)
         else:
+            assert isinstance(found, Finding)
             assert found[:2] == ("yaml-depth", "nested deeper than 16")
 
 

@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from skillhouse.clients.client_configs import register as register
     from skillhouse.clients.client_table import CLIENTS as CLIENTS
     from skillhouse.clients.client_table import ClientConfig as ClientConfig
-    from skillhouse.clients.client_table import clients_of as clients_of
     from skillhouse.clients.comparison import compare as compare
     from skillhouse.clients.config_file import Change as Change
     from skillhouse.clients.config_file import ConfigFileError as ConfigFileError

@@ -187,31 +187,3 @@ def with_values(config: ClientConfig, text: str, name: str, values: Mapping[str,
     """Return a text with these values in an entry, whose other values stay."""
     write = toml_text.with_values if config.format == "toml" else jsonc.with_values
     return write(text, config.table, name, values)
-
-
-FOLDER_CLIENTS: Mapping[str, tuple[str, ...]] = {
-    ".claude/skills": ("claude-code", "opencode-cli"),
-    ".agents/skills": ("codex", "gemini-cli", "opencode-cli"),
-    ".codex/skills": ("codex",),
-    ".gemini/skills": ("gemini-cli",),
-    ".opencode/skills": ("opencode-cli",),
-    ".opencode/skill": ("opencode-cli",),
-    ".config/opencode/skills": ("opencode-cli",),
-    ".config/opencode/skill": ("opencode-cli",),
-}
-"""Who reads a folder of a project, or of a home, by its path there. `list` must not read every
-profile for that; a test holds the table against them."""
-
-
-def clients_of(root: Path) -> tuple[str, ...]:
-    """Return the clients that read a root, none where that is not known.
-
-    >>> clients_of(Path("/home/you/.codex/skills"))
-    ('codex',)
-    """
-    parts = root.parts
-    for length in (3, 2):
-        known = FOLDER_CLIENTS.get("/".join(parts[-length:]))
-        if known:
-            return known
-    return ()

@@ -106,7 +106,11 @@ def _manifest_places(root: str, known: Collection[str]) -> Iterator[str]:
     except OSError:
         return
     for name in names[:CODE_LOOKS_MAX]:
-        if not name.startswith(".") and skill_package.has_manifest(Path(root, name)):
+        files = (f"{root}/{name}/{file}" for file in ("package.json", "pyproject.toml"))
+        # The package of manifests takes time to load.
+        if name.startswith(".") or not any(map(os.path.lexists, files)):
+            continue
+        if skill_package.has_manifest(Path(root, name)):
             yield f"{root}/{name}"
 
 

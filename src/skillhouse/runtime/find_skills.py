@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from skillhouse.discovery import skills_below
+from skillhouse import discovery
+from skillhouse import skill as skill_package
 from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, UnusableSkillError
-from skillhouse.skill import MENDS, SKILL_FILE, Skill, has_manifest, validate
+from skillhouse.skill import MENDS, SKILL_FILE, Skill
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Root
@@ -147,7 +148,7 @@ def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[A
     if is_name:
         yield from _in_roots(place, name)
     known = {skill.file for skill in (*place.index.skills, *place.index.shadowed)}
-    for found in skills_below(place.index.skills, known=known, skipped=place.skipped):
+    for found in discovery.skills_below(place.index.skills, known=known, skipped=place.skipped):
         path = found.path or Path()
         if str(path) == file or (is_name and path.parent.name == name):
             yield AbsentSkill(
@@ -196,7 +197,7 @@ def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
                     mend=TRUST,
                     scope=root.scope,
                 )
-        elif has_manifest(directory) and not os.path.lexists(directory / SKILL_FILE):
+        elif skill_package.has_manifest(directory) and not os.path.lexists(directory / SKILL_FILE):
             yield AbsentSkill(
                 state="broken",
                 name=name,
@@ -205,7 +206,7 @@ def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
                 mend=f"`skillhouse show {name}` shows them",
             )
         elif directory.is_dir() and not os.path.lexists(directory / SKILL_FILE):
-            for found in validate(directory):
+            for found in skill_package.validate(directory):
                 reason = f"{found.message}: `{directory}`"
                 yield AbsentSkill(
                     state="broken",

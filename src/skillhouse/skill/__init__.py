@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
+    from skillhouse.skill.profile import FOLDER_CLIENTS as FOLDER_CLIENTS
     from skillhouse.skill.profile import CatalogRule as CatalogRule
     from skillhouse.skill.profile import Duplicates as Duplicates
     from skillhouse.skill.profile import Extensions as Extensions

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery, remote, runtime
-from skillhouse.clients import clients_of
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
@@ -22,7 +21,7 @@ from skillhouse.frontends.presentation.json_values import (
     index_value,
     skill_value,
 )
-from skillhouse.frontends.presentation.short_paths import short_path
+from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.skill import load_profile
 
@@ -52,9 +51,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="TEXT", help="only skills with these words")
     parser.add_argument(
         "--sort",
-        choices=("scope", "name", "path"),
+        choices=("scope", "name"),
         default="scope",
-        help="group by scope, strongest first (default), or sort all by name or path",
+        help="group by scope, strongest first (default), or sort all by name",
     )
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
     parser.add_argument(
@@ -161,15 +160,14 @@ def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill]
 def _sorted(skills: list[Skill], order: str) -> list[Skill]:
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
-    return sorted(skills, key=lambda skill: skill.file) if order == "path" else skills
+    return skills
 
 
 def _print_skills(
     house: Skillhouse, skills: Sequence[Skill], order: str, terminal: Terminal
 ) -> None:
     if order != "scope":
-        label = (lambda s: f"{s.name}  {s.scope}") if order == "name" else (lambda s: s.file)
-        _print_rows([(label(skill), skill) for skill in skills], terminal)
+        _print_rows([(f"{skill.name}  {skill.scope}", skill) for skill in skills], terminal)
         return
     urls = _urls(house)
     for (scope, root), group in groupby(skills, key=lambda skill: _source(skill, urls)):

@@ -1,9 +1,11 @@
-"""Paths as `list` shows them."""
+"""Paths as `list` shows them, and who reads what is there."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from skillhouse.skill import FOLDER_CLIENTS
 
 
 def short_path(path: str, start: Path, home: Path) -> str:
@@ -18,3 +20,17 @@ def short_path(path: str, start: Path, home: Path) -> str:
         if path.startswith(base.rstrip("/") + "/"):
             return f"{sign}/{os.path.relpath(path, base)}"
     return path
+
+
+def clients_of(root: Path) -> tuple[str, ...]:
+    """Return the clients that read a root, none where that is not known.
+
+    >>> clients_of(Path("/home/you/.codex/skills"))
+    ('codex',)
+    """
+    parts = root.parts
+    for length in (3, 2):
+        known = FOLDER_CLIENTS.get("/".join(parts[-length:]))
+        if known:
+            return known
+    return ()
