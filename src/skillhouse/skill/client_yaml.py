@@ -144,7 +144,11 @@ class _ClientBuilder:
 
     def _open(self, event: Any, line: int) -> None:
         self._check_tag(event, line)
-        if self._skipped or self._wants_key():
+        is_key = not self._skipped and self._wants_key()
+        if is_key and len(self._stack) == 1 and self._rules.duplicates == "refuse-read":
+            # What reads into typed fields takes only text for the name of one.
+            raise FileRefusedError("yaml-error", "not YAML: a collection as a key", line)
+        if self._skipped or is_key:
             self._skipped += 1
             return
         if len(self._stack) >= DEEPEST:
