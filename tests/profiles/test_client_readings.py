@@ -48,8 +48,14 @@ def test_each_hard_file_is_read_as_the_program_reads_it(name: str) -> None:
     wrong = []
     for directory, *listed in LISTED[name]["listed"]:
         found = ours(CASES[directory], profile)
-        if bool(found) != bool(listed) or (listed and found[0] != revealed(listed[0])) or (
-            listed and directory not in DIFFERS and not plain(found[1]).startswith(plain(listed[1]))
+        if (
+            bool(found) != bool(listed)
+            or (listed and found[0] != revealed(listed[0]))
+            or (
+                listed
+                and directory not in DIFFERS
+                and not plain(found[1]).startswith(plain(listed[1]))
+            )
         ):
             wrong.append((directory, listed, found))
     assert wrong == []

@@ -25,9 +25,9 @@ from skillhouse.skill import Profile, load_profile, profile_names
 
 
 def client_profiles(places: Locations) -> tuple[Profile, ...]:
-    """Return the profiles of all clients that were compared with their programs, by name."""
+    """Return the profiles of clients to export to, by name: not of those that were never run."""
     profiles = (load_profile(name, places.profiles) for name in profile_names(places.profiles))
-    return tuple(profile for profile in profiles if profile.client and profile.checked)
+    return tuple(profile for profile in profiles if profile.client and not profile.read_on)
 
 
 def client_profile(name: str, places: Locations) -> Profile:

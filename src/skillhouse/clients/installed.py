@@ -1,4 +1,4 @@
-"""Tells which clients are installed here: by their commands, and by what they leave at home."""
+"""Finds the clients that are installed here, by their commands and the files they leave at home."""
 
 from __future__ import annotations
 

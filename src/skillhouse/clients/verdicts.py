@@ -196,7 +196,7 @@ CAUSES = {
     "encoding": Cause("it is not UTF-8", "save it as UTF-8 without a byte order mark"),
     "fence-blanks": Cause("there are spaces after the first `---`", "delete them"),
     "frontmatter-ignored": Cause(
-        "its YAML cannot be read, and the first line of the body stands for the description",
+        "its YAML cannot be read, and the first line of the body is taken for the description",
         "put the value on the line in quotes",
     ),
     "frontmatter-cut": Cause(

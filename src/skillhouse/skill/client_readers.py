@@ -1,6 +1,6 @@
 """Reads a SKILL.md as another client does: its fences, its repair, its YAML library, its types.
 
-Each reader is named after what it stands on and is held against the program itself, file by file
+Each reader is named after its YAML library and is held against the program itself, file by file
 (tests/interop/lens, docs/interop.md). What it says is for people who ask what a client sees; a
 hidden character in a name or description is shown as an escape, which the client does not do.
 """

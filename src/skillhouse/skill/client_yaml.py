@@ -53,6 +53,7 @@ class ClientMapping(NamedTuple):
     """Whether the block is a mapping at all; if not, `fields` is empty."""
 
 
+_TAB_FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ ]*\t[ \t]*[^\s#]")
 READ_FIELDS = ("name", "description", "metadata")
 """Fields that a typed reader has a place for."""
 
@@ -66,6 +67,9 @@ def read_as(block: str, rules: YamlRules) -> ClientMapping:
     if rules.tabs == "indent":
         block = re.sub(r"(?m)^\t+", lambda tabs: "  " * len(tabs[0]), block)
     elif rules.tabs == "skip":
+        if _TAB_FIRST.match(block):
+            # A tab counts as a column for the first field, so the next one ends the mapping.
+            raise FileRefusedError("yaml-error", "not YAML: a tab before the first field", 2)
         block = re.sub(r"(?m)^( *)\t[ \t]*", r"\1", block)
     if rules.joined:
         block = "\n".join(_unjoined(block))
@@ -128,7 +132,7 @@ class _ClientBuilder:
         elif self._skipped:
             return
         elif isinstance(event, yaml.AliasEvent):
-            self._put(self._resolved(event.anchor or "", line), line)
+            self._put(self._resolved(str(event.anchor), line), line)
         elif isinstance(event, yaml.ScalarEvent):
             self._check_tag(event, line)
             if self._rules.indents and event.style in ("'", '"'):
@@ -140,7 +144,11 @@ class _ClientBuilder:
 
     def _open(self, event: Any, line: int) -> None:
         self._check_tag(event, line)
-        if self._skipped or self._wants_key():
+        is_key = not self._skipped and self._wants_key()
+        if is_key and len(self._stack) == 1 and self._rules.duplicates == "refuse-read":
+            # What reads into typed fields takes only text for the name of one.
+            raise FileRefusedError("yaml-error", "not YAML: a collection as a key", line)
+        if self._skipped or is_key:
             self._skipped += 1
             return
         if len(self._stack) >= DEEPEST:

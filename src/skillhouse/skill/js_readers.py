@@ -1,4 +1,4 @@
-"""Reads a SKILL.md as opencode and Gemini CLI do, which stand on js-yaml."""
+"""Reads a SKILL.md as opencode and Gemini CLI do, with js-yaml."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def split_outside(
 
 
 Reader = Literal["specified", "bun-yaml", "serde-yaml", "gray-matter", "js-yaml-lines"]
-"""Readings of a SKILL.md, the clients' named after what they stand on (`client_readers`)."""
+"""Readings of a SKILL.md, the clients' named after their YAML libraries (`client_readers`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
-    """Show each change and make it after a yes; 1 when one was not made."""
+    """Show each change and make it when the person confirms; 1 when one was not made."""
     fixes = proposed_fixes(lens)
     if as_json:
         # To look only: a program cannot confirm.
