@@ -121,7 +121,7 @@ async def compare(place: Path, rounds: int) -> str:
         await many(made, specs["python"]),
     ]
     await made.close()
-    parts.append(await imports(status, place, max(8, rounds // 3)))
+    parts.append(await imports(status, place, max(8, rounds // 2)))
     parts.append(await idle(status, place, specs))
     parts.append(await beside_hostile(status, place, specs["python"], rounds))
     return "\n\n".join(parts)

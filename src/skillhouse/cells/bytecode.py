@@ -59,7 +59,7 @@ def remove_bytecode(installed: Path) -> None:
 
 
 @dataclass(slots=True)
-class Room:
+class Space:
     """What may still be added to an environment."""
 
     size: int
@@ -85,12 +85,12 @@ async def make_bytecode(
         python: The interpreter that will import them.
         max_bytes: Most bytes of the directory with the bytecode.
     """
-    sources, room = await in_thread(lambda: _surveyed(installed, max_bytes))
+    sources, space = await in_thread(lambda: _surveyed(installed, max_bytes))
     if not sources:
         return 0
     with tempfile.TemporaryDirectory(prefix="skillhouse-compile-") as directory:
         spec = _compiler(directory, installed, python)
-        work = _Compiling(executor, spec, installed, python, room)
+        work = _Compiling(executor, spec, installed, python, space)
         try:
             with anyio.move_on_after(ALL_SECONDS):
                 await work.run(list(_batches(sources)))
@@ -120,14 +120,14 @@ def _compiler(directory: str, installed: Path, python: Python) -> CellSpec:
 
 class _Compiling:
     def __init__(
-        self, executor: Executor, spec: CellSpec, installed: Path, python: Python, room: Room
+        self, executor: Executor, spec: CellSpec, installed: Path, python: Python, space: Space
     ) -> None:
         self.made = 0
         self._executor = executor
         self._spec = spec
         self._installed = installed
         self._tag = "cpython-{}{}".format(*python.version)
-        self._room = room
+        self._space = space
 
     async def run(self, batches: list[list[str]]) -> None:
         failures: list[Exception] = []
@@ -163,7 +163,7 @@ class _Compiling:
             data = _bytecode(answer.get(name))
             directory = self._installed / os.path.dirname(name) / CACHE_NAME
             is_new = directory not in directories and not directory.exists()
-            if not data or not self._room.take(len(data), files=1 + is_new):
+            if not data or not self._space.take(len(data), files=1 + is_new):
                 continue
             directory.mkdir(exist_ok=True)
             directories.add(directory)
@@ -182,20 +182,20 @@ def _bytecode(value: object) -> bytes:
     return data if is_right else b""
 
 
-def _surveyed(installed: Path, max_bytes: int) -> tuple[list[tuple[str, int]], Room]:
-    """Return the modules below a directory with their sizes, and the room beside all files."""
+def _surveyed(installed: Path, max_bytes: int) -> tuple[list[tuple[str, int]], Space]:
+    """Return the modules below a directory with their sizes, and what fits beside all files."""
     sources: list[tuple[str, int]] = []
-    room = Room(max_bytes, FILES_MAX)
+    space = Space(max_bytes, FILES_MAX)
     for place, directories, files in os.walk(installed):
         for name in (*directories, *files):
             path = os.path.join(place, name)
             size = os.lstat(path).st_size if name in files else 0
-            room.size -= size
-            room.files -= 1
+            space.size -= size
+            space.files -= 1
             is_file = name.endswith(".py") and os.path.isfile(path) and not os.path.islink(path)
             if is_file and size <= SOURCE_MAX:
                 sources.append((os.path.relpath(path, installed), size))
-    return sorted(sources), room
+    return sorted(sources), space
 
 
 def _batches(sources: list[tuple[str, int]]) -> Iterator[list[str]]:
