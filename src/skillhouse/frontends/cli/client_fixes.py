@@ -9,7 +9,7 @@ from skillhouse.clients import apply_fix, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from skillhouse.clients import Fix, Lens
@@ -31,7 +31,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
     for fix in fixes:
         terminal.line()
         for line in fix.difference:
-            terminal.line(one_line(line))
+            terminal.line(shown(line))
         if _is_confirmed(terminal, fix):
             made += _applied(lens, fix, terminal)
     terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
