@@ -86,6 +86,60 @@ def test_an_agent_searches_loads_and_reads_what_the_skill_names(
         assert house.call_sync("read", {"path": path}).content == "scripts/compare.py\n"
 
 
+ONLY = "Invalid path: only references/, assets/, scripts/ under skill are allowed."
+SCRIPT_NAME = "Invalid script name: use filename only, e.g. compare.py"
+
+
+@pytest.mark.req("S003-3", "S003-58", "S003-59", "S003-60", "S003-72", "S003-74")
+def test_assets_are_text_below_three_directories_and_what_is_listed_loads(
+    tmp_path: Path, house: Skillhouse
+) -> None:
+    skill = tmp_path / "documents/skills/file-diff"
+    (skill / "references/deep").mkdir()
+    for name in ("references/deep/模板.md", "assets/two words.txt", "notes.md"):
+        (skill / name).write_text(f"text of {name}\n", encoding="utf-8")
+    (skill / "assets/logo.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff")
+    (skill / "docs").mkdir()
+    (skill / "docs/x.md").write_text("elsewhere\n")
+
+    def loaded(path: str) -> str:
+        return house.call_sync(
+            "load_skill_asset", {"skill_name": "file-diff", "relative_path": path}
+        ).content
+
+    with house:
+        listed = data(house, "list_skill_assets", skill_name="file-diff")["paths"]
+        assert listed == [
+            "assets/template.md",
+            "assets/two words.txt",
+            "references/SPEC.md",
+            "references/deep/模板.md",
+            "scripts/compare.py",
+        ]
+        assert {path: loaded(path) for path in listed} == {
+            path: (skill / path).read_text(encoding="utf-8") for path in listed
+        }
+        assert loaded("references\\deep\\模板.md") == "text of references/deep/模板.md\n"
+        for path in ("references\\..\\SKILL.md", "..\\slides\\SKILL.md", "\\\\host\\share\\x"):
+            assert loaded(path) == ONLY
+        for path in ("SKILL.md", "notes.md", "docs/x.md"):
+            assert loaded(path) == ONLY
+        for path in ("references/", "references", "references/deep"):
+            assert loaded(path) == f"`{path}` of skill `file-diff` is not a regular file"
+        assert loaded("assets/logo.png") == "Cannot read as text: byte 0 is not UTF-8"
+
+
+@pytest.mark.req("S003-65")
+@pytest.mark.parametrize(
+    "name", ["../SKILL.md", "..", "deep/x.py", "deep\\x.py", "/bin/sh", "/", "C:x.py", ""]
+)
+def test_a_script_is_asked_for_by_its_file_name_alone(house: Skillhouse, name: str) -> None:
+    with house:
+        given = {"skill_name": "file-diff", "script_name": name}
+        result = house.call_sync("get_skill_script_path", given)
+    assert (result.status, result.content) == ("error", SCRIPT_NAME)
+
+
 @pytest.mark.req("S003-85")
 def test_without_a_skill_that_fits_the_search_says_so(house: Skillhouse) -> None:
     with house:
