@@ -22,6 +22,7 @@ from skillhouse.floor import (
     StateError,
     TreeError,
     UnknownSkillError,
+    UnusableSkillError,
     WireNameError,
 )
 
@@ -46,9 +47,29 @@ CASES: list[tuple[SkillhouseError, str, dict[str, Any]]] = [
     (
         UnknownSkillError("pfd", ("pdf", "pdf-tools")),
         "no skill `pfd`; nearest: `pdf`, `pdf-tools`",
-        {"reference": "pfd", "suggestions": ("pdf", "pdf-tools")},
+        {"reference": "pfd", "suggestions": ("pdf", "pdf-tools"), "hint": ""},
     ),
-    (UnknownSkillError("x", ()), "no skill `x`", {"reference": "x", "suggestions": ()}),
+    (
+        UnknownSkillError("x", ()),
+        "no skill `x`",
+        {"reference": "x", "suggestions": (), "hint": ""},
+    ),
+    (
+        UnusableSkillError(
+            "pdf", state="broken", reason="no `description`", mend="write one", path=AT, line=2
+        ),
+        "skill `pdf` cannot be used: no `description`; write one (at `skills/pdf:2`)",
+        {
+            "reference": "pdf",
+            "suggestions": (),
+            "hint": "",
+            "state": "broken",
+            "reason": "no `description`",
+            "mend": "write one",
+            "path": AT,
+            "line": 2,
+        },
+    ),
     (
         AmbiguousSkillError("pdf", ("project:pdf", "user:pdf")),
         "`pdf` fits 2 skills, name one of: `project:pdf`, `user:pdf`",
@@ -62,9 +83,19 @@ CASES: list[tuple[SkillhouseError, str, dict[str, Any]]] = [
     (
         ConfigError("unknown key `rots`", path=AT, key="rots", suggestion="roots"),
         "unknown key `rots` in `skills/pdf`; did you mean `roots`",
-        {"path": AT, "key": "rots", "suggestion": "roots"},
+        {
+            "message": "unknown key `rots`",
+            "path": AT,
+            "key": "rots",
+            "suggestion": "roots",
+            "line": None,
+        },
     ),
-    (ConfigError("no home"), "no home", {"path": None, "key": "", "suggestion": ""}),
+    (
+        ConfigError("no home"),
+        "no home",
+        {"message": "no home", "path": None, "key": "", "suggestion": "", "line": None},
+    ),
     (StateError("newer than us", AT), "newer than us: `skills/pdf`", {"path": AT}),
     (DecodeError("unreadable record"), "unreadable record", {}),
     (

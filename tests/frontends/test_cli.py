@@ -57,7 +57,7 @@ def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path
     assert "1 finding about files: `skillhouse list --findings`" in err
     code, out, _ = run("list", "--findings")
     assert code == 0
-    assert "bad/SKILL.md:3: error: `name`: not YAML" in out
+    assert "bad/SKILL.md:3: error: `name`: a quote that is not closed" in out
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_unusable_configuration_is_an_error_and_not_a_traceback(run: Run, pla
     file.write_text("profil = 'x'\n")
     code, out, err = run("list")
     assert (code, out) == (2, "")
-    assert err == f"skillhouse: unknown key `profil` in `{file}`; did you mean `profile`\n"
+    assert err == f"skillhouse: line 1: unknown key `profil` in `{file}`; did you mean `profile`\n"
 
 
 def test_a_corrupt_trust_store_stops_the_house_and_is_kept(run: Run, place: Path) -> None:
