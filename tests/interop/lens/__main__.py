@@ -200,6 +200,9 @@ def lens_of(
     described = {skill.file: skill for skill in index.skills}
     said, reasons = {}, {}
     for row in lens.skills:
+        if not row.file.startswith(f"{project / program.root}/"):
+            # A skill that the client brought.
+            continue
         verdict = row.verdicts[0]
         directory = Path(row.file).parent.name
         reasons[directory] = f"{verdict.state} {verdict.code} {verdict.reason}".strip()
