@@ -226,7 +226,7 @@ def test_an_unusable_configuration_is_an_error_and_not_a_traceback(run: Run, pla
     file.write_text("profil = 'x'\n")
     code, out, err = run("list")
     assert (code, out) == (2, "")
-    assert err == f"skillhouse: unknown key `profil` in `{file}`; did you mean `profile`\n"
+    assert err == f"skillhouse: line 1: unknown key `profil` in `{file}`; did you mean `profile`\n"
 
 
 def test_a_corrupt_trust_store_stops_the_house_and_is_kept(run: Run, place: Path) -> None:
