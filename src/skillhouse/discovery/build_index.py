@@ -159,8 +159,7 @@ def discover(
             real = _real(root, general, trusted=trusted)
             if real is not None and (root.scope, real) not in scans:
                 rule, how = _of_root(root, chosen)
-                # Under some designs a skill is a directory below the root, and nothing else is.
-                takes_root = root.scope == EXPLICIT and rule.max_depth > 1
+                takes_root = root.scope == EXPLICIT and _goes_by_place(chosen)
                 scanned = scan(real, rule, how, snapshots, clock, takes_root=takes_root)
                 scans[root.scope, real] = _Scan(scanned, root.namespace, how.symlinks == "follow")
     finally:
@@ -209,6 +208,10 @@ def _real(root: Root, general: list[Diagnostic], *, trusted: bool) -> str | None
     return real
 
 
+def _goes_by_place(profile: Profile) -> bool:
+    return profile.root_duplicates == "place" and profile.duplicates == "first"
+
+
 def _general(code: str, severity: Severity, message: str, path: Path | None) -> Diagnostic:
     mend = MENDS.get(code, "")
     return Diagnostic(code=code, severity=severity, message=message, path=path, mend=mend)
@@ -222,7 +225,7 @@ def _merged(
     policy = profile.parse_policy
     diagnostics = list(general)
     left_out: list[LeftOut] = []
-    goes_by_place = profile.root_duplicates == "place" and profile.duplicates == "first"
+    goes_by_place = _goes_by_place(profile)
     for (scope, real), (scanned, namespace, follows) in scans.items():
         walk = scanned.walk
         left_out += walk.left_out

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.skill_states import STATES as STATES
     from skillhouse.runtime.skill_states import absent_skills as absent_skills
     from skillhouse.runtime.skill_states import find_skill as find_skill
+    from skillhouse.runtime.skill_states import may_hold_code as may_hold_code
     from skillhouse.runtime.skill_states import state_of as state_of
     from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
     from skillhouse.runtime.skills_manager import register_tools as register_tools

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from skillhouse import skill as skill_package
 from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, nearest
 from skillhouse.runtime.code_manifests import without_missing
+from skillhouse.runtime.skill_states import manifest_places
 
 if TYPE_CHECKING:
     from skillhouse.approval import Level
     from skillhouse.runtime.house import Skillhouse
     from skillhouse.skill import ManifestResult, SkillManifest
-
-CODE_LOOKS_MAX = 1_000
-"""Directories of a root that are looked at for a manifest where skills' code is off."""
 
 LOCKS = {
     "python": ("uv.lock", "requirements.txt"),
@@ -90,28 +88,12 @@ def listed_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
     for root in house.snapshot.roots:
         if "\0" in str(root.path):
             continue
-        for place in _manifest_places(os.path.realpath(root.path), known):
+        for place in manifest_places(os.path.realpath(root.path), known):
             if root.scope == "project" and is_trusted is None:
                 is_trusted = house.services.trust_store.is_trusted(house.services.project)
             if root.scope != "project" or is_trusted:
                 found.append(_facts(house, skill_package.read_manifest(Path(place)), root.scope))
     return tuple(one for one in found if one is not None)
-
-
-def _manifest_places(root: str, known: Collection[str]) -> Iterator[str]:
-    """Yield the directories in a root that are no skills in `known` and have a manifest."""
-    try:
-        with os.scandir(root) as entries:
-            names = sorted(entry.name for entry in entries if f"{root}/{entry.name}" not in known)
-    except OSError:
-        return
-    for name in names[:CODE_LOOKS_MAX]:
-        files = (f"{root}/{name}/{file}" for file in ("package.json", "pyproject.toml"))
-        # The package of manifests takes time to load.
-        if name.startswith(".") or not any(map(os.path.lexists, files)):
-            continue
-        if skill_package.has_manifest(Path(root, name)):
-            yield f"{root}/{name}"
 
 
 def project_code(house: Skillhouse) -> tuple[CodeFacts, ...]:

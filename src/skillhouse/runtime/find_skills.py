@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
@@ -36,8 +35,7 @@ SkillState = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbsentSkill:
+class AbsentSkill(NamedTuple):
     """A skill, or a place of skills, that agents do not see."""
 
     state: SkillState
@@ -71,11 +69,10 @@ def broken_skill(found: Diagnostic) -> AbsentSkill:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPlace:
+class SearchPlace(NamedTuple):
     """Where a person's skill is looked for."""
 
-    index: SkillIndex
+    known: SkillIndex
     roots: tuple[Root, ...]
     start: Path
     """What paths are relative to."""
@@ -93,7 +90,7 @@ def find_in(place: SearchPlace, reference: str) -> Skill:
         UnknownSkillError: nothing fits.
     """
     try:
-        return place.index.get(reference)
+        return place.known.get(reference)
     except UnknownSkillError as error:
         file = _file_of(place, reference)
         skill = None if file is None else _at(place, file)
@@ -125,7 +122,7 @@ def _file_of(place: SearchPlace, reference: str) -> str | None:
 
 def _at(place: SearchPlace, file: str) -> Skill | None:
     """Return the skill of the index whose file this is, also by a link."""
-    every = (*place.index.skills, *place.index.shadowed)
+    every = (*place.known.skills, *place.known.shadowed)
     for skill in every:
         if skill.file == file:
             return skill
@@ -137,7 +134,7 @@ def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[A
     """Yield what is known of a name or file that no skill of the index has, most certain first."""
     name = reference.rpartition(":")[2]
     is_name = file is None and "/" not in name and name not in ("", ".", "..")
-    for found in place.index.diagnostics:
+    for found in place.known.diagnostics:
         path = found.path
         if found.severity is not Severity.ERROR or path is None:
             continue
@@ -147,8 +144,8 @@ def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[A
     yield from _left_out(place, name if is_name else "", file)
     if is_name:
         yield from _in_roots(place, name)
-    known = {skill.file for skill in (*place.index.skills, *place.index.shadowed)}
-    for found in discovery.skills_below(place.index.skills, known=known, skipped=place.skipped):
+    known = {skill.file for skill in (*place.known.skills, *place.known.shadowed)}
+    for found in discovery.skills_below(place.known.skills, known=known, skipped=place.skipped):
         path = found.path or Path()
         if str(path) == file or (is_name and path.parent.name == name):
             yield AbsentSkill(
@@ -163,7 +160,7 @@ def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[A
 
 
 def _left_out(place: SearchPlace, name: str, file: str | None) -> Iterator[AbsentSkill]:
-    for left in place.index.left_out:
+    for left in place.known.left_out:
         bound = f"deeper than {left.most} directories"
         if left.bound == "directories":
             bound = f"after {left.most} directories"
@@ -181,7 +178,7 @@ def _left_out(place: SearchPlace, name: str, file: str | None) -> Iterator[Absen
 
 def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
     """Yield directories of that name directly in a root in which no skill was found."""
-    unread = {str(one.path) for one in place.index.diagnostics if one.code == "project-untrusted"}
+    unread = {str(one.path) for one in place.known.diagnostics if one.code == "project-untrusted"}
     for root in place.roots:
         if "\0" in str(root.path):
             continue
@@ -220,7 +217,7 @@ def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
 
 def _outside(place: SearchPlace, file: str) -> AbsentSkill:
     directory = os.path.dirname(file)
-    unread = [str(one.path) for one in place.index.diagnostics if one.code == "project-untrusted"]
+    unread = [str(one.path) for one in place.known.diagnostics if one.code == "project-untrusted"]
     if any(file.startswith(root.rstrip("/") + "/") for root in unread):
         reason = "the project is not trusted, so its skills are not read"
         return AbsentSkill(
@@ -242,8 +239,8 @@ def _outside(place: SearchPlace, file: str) -> AbsentSkill:
 def _hint(place: SearchPlace) -> str:
     """Return where else the skill may be that no reason was found for."""
     hints = []
-    if any(found.code == "project-untrusted" for found in place.index.diagnostics):
+    if any(found.code == "project-untrusted" for found in place.known.diagnostics):
         hints.append("the project's skills are not read: `skillhouse trust`")
-    if any(left.unopened or left.bound == "depth" for left in place.index.left_out):
+    if any(left.unopened or left.bound == "depth" for left in place.known.left_out):
         hints.append("not every directory was looked at: `skillhouse list --problem left-out`")
     return "; ".join(hints)

@@ -124,7 +124,7 @@ class HouseSnapshot:
     def place(self) -> SearchPlace:
         """Where a person's skill is looked for."""
         return SearchPlace(
-            index=self.index,
+            known=self.index,
             roots=self.roots,
             start=self._config.places.start,
             skipped=self._profile.skipped_directories,

@@ -5,9 +5,12 @@ None of this reaches a model: to a model a denied skill is one that does not exi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse import skill as skill_package
 from skillhouse.floor import Severity
 from skillhouse.permission import Permission
 from skillhouse.runtime.find_skills import AbsentSkill, SkillState, broken_skill, find_in
@@ -16,6 +19,9 @@ from skillhouse.skill import MENDS, Skill
 if TYPE_CHECKING:
     from skillhouse.runtime.agent_view import AgentView
     from skillhouse.runtime.house import Skillhouse
+
+CODE_LOOKS_MAX = 1_000
+"""Directories of a root that are looked at for a manifest where skills' code is off."""
 
 STATES: Mapping[str, str] = {
     "broken": "cannot be used",
@@ -119,3 +125,30 @@ def _denied_and_on(view: AgentView, house: Skillhouse) -> Iterator[Skill]:
 def find_skill(house: Skillhouse, reference: str) -> Skill:
     """Return a skill of the index by id, name, directory name or path; errors as of `find_in`."""
     return find_in(house.snapshot.place, reference)
+
+
+def may_hold_code(house: Skillhouse) -> bool:
+    """Whether a directory in a root, which is no skill of the index, has a manifest."""
+    known = {os.path.dirname(s.file) for s in (*house.index.skills, *house.index.shadowed)}
+    return any(
+        True
+        for root in house.snapshot.roots
+        if "\0" not in str(root.path)
+        for _ in manifest_places(os.path.realpath(root.path), known)
+    )
+
+
+def manifest_places(root: str, known: Collection[str]) -> Iterator[str]:
+    """Yield the directories in a root that are no skills in `known` and have a manifest."""
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in entries if f"{root}/{entry.name}" not in known)
+    except OSError:
+        return
+    for name in names[:CODE_LOOKS_MAX]:
+        files = (f"{root}/{name}/{file}" for file in ("package.json", "pyproject.toml"))
+        # The package of manifests takes time to load.
+        if name.startswith(".") or not any(map(os.path.lexists, files)):
+            continue
+        if skill_package.has_manifest(Path(root, name)):
+            yield f"{root}/{name}"

@@ -258,7 +258,8 @@ class Profile:
     duplicates: Duplicates = "first"
     root_duplicates: Literal["place", "path"] = "place"
     """Which of two duplicates below one root comes first: that of the more usual place (`skills`
-    before `docs`, tests and backups, then the shallower one), or that of the lower path."""
+    before `docs`, tests and backups, then the shallower one), or that of the lower path. With
+    `place` and `duplicates` of `first` a root named by hand may be a skill itself, too."""
     duplicates_vary: bool = False
     """Whether the client may take another of two duplicates at the next start."""
     root_skill: bool = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,7 +124,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     choice = _Choice(house, options)
     skills = _sorted(choice.skills(house.view().visible.skills), options.sort)
     page, pages = _page(skills, options)
-    code = runtime.listed_code(house)
+    code = _code(house)
     absent = choice.absent(runtime.absent_skills(house))
     if options.json:
         terminal.json(_value(house, page, absent, code, total=len(skills), options=options))
@@ -147,6 +146,12 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(note)
     _print_notes(house, code, terminal)
     return 0
+
+
+def _code(house: Skillhouse) -> tuple[runtime.CodeFacts, ...]:
+    """Return the skills with code; what knows them is loaded only where there may be some."""
+    is_here = house.services.runs_code or runtime.may_hold_code(house)
+    return runtime.listed_code(house) if is_here else ()
 
 
 def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill], int]:
@@ -259,7 +264,7 @@ def _print_problems(
 def _findings(house: Skillhouse) -> list[Diagnostic]:
     """Return everything that was found: about files, code, and skills inside others."""
     index = house.index
-    code = [found for facts in runtime.listed_code(house) for found in facts.problems]
+    code = [found for facts in _code(house) for found in facts.problems]
     every = (*index.skills, *index.shadowed)
     inside = discovery.skills_below(
         every,
@@ -326,7 +331,7 @@ def _value(
         **value,
         "total": total,
         "hidden": [skill_value(skill) for skill in view.hidden],
-        "absent": [asdict(one) for one in absent if wanted in (None, ANY, one.state, one.code)],
+        "absent": [one._asdict() for one in absent if wanted in (None, ANY, one.state, one.code)],
         "left_out": [left._asdict() for left in house.index.left_out],
         "catalog": catalog_report(view),
         "code": [facts_value(facts) for facts in code],
