@@ -1,7 +1,8 @@
 """Pytest plugin for scripts/breaking.py: which tests claim what, how they end, whose lines are run.
 
-`BREAKING_CLAIMS` and `BREAKING_OUTCOMES` name the files to write. Under coverage each test is a
-context of its own, in the processes that it starts too (`context = ${BREAKING_TEST-}`).
+`BREAKING_CLAIMS`, `BREAKING_OUTCOMES` and `BREAKING_PROOF` name the files to write. Under coverage
+each test is a context of its own, in the processes that it starts too (`context =
+${BREAKING_TEST-}`). With `BREAKING_PROOF` the first failed assertion ends the run.
 """
 
 import json
@@ -32,6 +33,47 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     passed, seconds = outcomes.get(base(report.nodeid), (True, 0.0))
     passed = passed and report.passed and not hasattr(report, "wasxfail")
     outcomes[base(report.nodeid)] = (passed, seconds + report.duration)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    error = call.excinfo.value if call.excinfo else None
+    if (
+        call.when == "call"
+        and error is not None
+        and (found := failed_assertion(error, item.config.rootpath / "tests"))
+    ):
+        write("BREAKING_PROOF", {"test": base(item.nodeid), "assertion": found})
+        if os.environ.get("BREAKING_PROOF"):
+            item.session.shouldstop = "an assertion failed"
+    return report
+
+
+def failed_assertion(error: BaseException, tests: Path) -> str:
+    """Return the first line of a failed assertion of a test; "" for any other exception.
+
+    An assertion is an `assert` of a file below `tests`, or pytest's own, such as `DID NOT RAISE`.
+    What the package raises is none, even where it is what made the test fail.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        parts = (failed_assertion(part, tests) for part in error.exceptions)
+        return next(filter(None, parts), "")
+    if isinstance(error, pytest.fail.Exception):
+        return first_line(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if not isinstance(error, AssertionError) or trace is None:
+        return ""
+    is_ours = Path(trace.tb_frame.f_code.co_filename).is_relative_to(tests)
+    return first_line(error) if is_ours else ""
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def pytest_sessionfinish() -> None:

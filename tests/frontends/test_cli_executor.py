@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,15 @@ TOKEN = "e" * 64
 Post = Callable[[object], tuple[int, Any]]
 
 
-@pytest.fixture
-def skills(tmp_path: Path) -> Path:
-    (tmp_path / "skills").mkdir()
-    return tmp_path / "skills"
-
-
-@pytest.fixture
-def post(tmp_path: Path, skills: Path) -> Iterator[Post]:
-    """Start a worker, and send it bodies; status and decoded answer come back, None for none."""
-    (tmp_path / "token").write_text(TOKEN)
-    home = tmp_path / "home"
+@contextmanager
+def worker(base: Path, skills: Path) -> Iterator[Post]:
+    """Give what sends bodies to a worker; status and decoded answer come back, None for none."""
+    (base / "token").write_text(TOKEN)
+    home = base / "home"
     home.mkdir()
     words = ["worker", "--skills", str(skills), "--core", "http://127.0.0.1:9/rpc", "--port", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "skillhouse", *words, "--token-file", str(tmp_path / "token"),
+        [sys.executable, "-m", "skillhouse", *words, "--token-file", str(base / "token"),
          "--json"],
         env=environment_of(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -53,9 +48,11 @@ def post(tmp_path: Path, skills: Path) -> Iterator[Post]:
             found = answer.read()
             return answer.status, json.loads(found) if found else None
 
-    yield send
-    process.terminate()
-    process.communicate(timeout=60)
+    try:
+        yield send
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -65,8 +62,15 @@ def asks(method: str, number: object = 1, **params: Any) -> dict[str, Any]:
 
 @pytest.mark.req("S002-14", "S002-15")
 def test_requests_errors_batches_and_notifications_are_answered_by_the_specification(
-    post: Post, skills: Path
+    tmp_path: Path,
 ) -> None:
+    skills = tmp_path / "skills"
+    skills.mkdir()
+    with worker(tmp_path, skills) as post:
+        check_answers(post, skills)
+
+
+def check_answers(post: Post, skills: Path) -> None:
     def code_of(body: object) -> tuple[int, Any]:
         status, answer = post(body)
         assert status == 200
