@@ -76,7 +76,7 @@ def test_a_collection_with_translations_and_backups(tmp_path: Path) -> None:
     assert summary(index) == {
         "in force": 51,
         "lost": 1,
-        "frontmatter-missing": 1,
+        "yaml-error": 1,
         "shadowed": 190,
     }
     described = {skill.name: skill.description for skill in index.skills}

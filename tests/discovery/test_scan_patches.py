@@ -139,7 +139,7 @@ OTHERS: dict[str, Any] = {
     "yaml_repair": False, "no_frontmatter": "body", "name_from": "directory",
     "missing_name": "skip", "missing_description": "empty", "bad_name": "skip",
     "name_mismatch": "skip", "long_description": "skip", "replaced_characters": "o",
-    "trim_body": True, "reader": "bun-yaml",
+    "trim_body": True, "reader": "bun-yaml", "tools_form": "free",
 }  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def test_a_refused_file_in_a_root_named_by_hand_is_a_finding(tmp_path: Path) -> 
     write_skill(tmp_path / "pdf")
     index = discover([tmp_path])
     assert names(index) == ["pdf"]
-    assert findings(index, tmp_path) == [("error", "frontmatter-missing", "SKILL.md")]
+    assert findings(index, tmp_path) == [("error", "yaml-error", "SKILL.md")]
 
 
 @pytest.mark.req("S000-13", "S001-16")
