@@ -70,7 +70,7 @@ examples:
   skillhouse rehearse "What's the weather in Tokyo?"
   skillhouse validate ./my-skill
 
-`skillhouse VERB --help` explains a verb. Every listing verb takes --json.
+`skillhouse help VERB` explains a verb. Every listing verb takes --json.
 """
 
 
@@ -104,6 +104,9 @@ def _guarded(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     """Answer what needs no verb; nothing else of the program is loaded for that."""
+    if len(arguments) > 1 and arguments[0] == "help":
+        # `help policy explain` is `policy explain --help`.
+        arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
         return OK
@@ -140,7 +143,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
     command.configure(parser)
     parser.set_defaults(verb=verb)
     try:
-        code = command.run(parser.parse_args(arguments), terminal)
+        code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
         sys.stdout.flush()
     except (UsageError, ConfigError) as error:
         terminal.error(str(error))
