@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse import discovery, remote
 from skillhouse.discovery import Root, default_roots, discover
-from skillhouse.floor import ConfigError, SkillhouseError
+from skillhouse.floor import ConfigError, Diagnostic, Severity, SkillhouseError
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.mcp_skills import with_skills_of
@@ -118,6 +118,12 @@ class HouseSnapshot:
             left_out=found.left_out,
             name_match=found.name_match,
         )
+
+    def project_findings(self) -> tuple[Diagnostic, ...]:
+        """Return the errors of the project's skills, whether it is trusted or not."""
+        roots = [root for root in self.roots if root.scope == "project"]
+        found = discover(roots, profile=self._profile).diagnostics
+        return tuple(one for one in found if one.severity is Severity.ERROR)
 
     def project_skills(self) -> tuple[Skill, ...]:
         """Return the project's skills, whether it is trusted or not."""
