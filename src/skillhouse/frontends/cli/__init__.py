@@ -50,6 +50,7 @@ VERBS = {
     "approvals": ("approvals", "list and answer open permission requests"),
     "audit": ("audit", "list, show and verify recorded calls"),
     "policy": ("policy", "write a starting policy, explain a decision, or lint the rules"),
+    "config": ("configuration", "show where the configuration is, and what is wrong with it"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
     "worker": ("serve", "run the code of skills for a core in another process"),

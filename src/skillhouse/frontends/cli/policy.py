@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError, UnknownSkillError
+from skillhouse.frontends.cli.configuration import configure_rule, write_rule
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -57,6 +58,7 @@ _POLICY_EXAMPLES = """examples:
   skillhouse policy explain "git log -5 | head > top.txt"
   skillhouse policy explain exec rm -rf build
   skillhouse policy explain skill weather
+  skillhouse policy allow exec "git log *"    shows the rule, asks, and adds it
   skillhouse policy lint
 """
 
@@ -72,6 +74,8 @@ def _configure_policy(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("resource", nargs="*", help="a skill's name, a path, a command")
     explain.add_argument("--agent", default="default", metavar="NAME", help="as for this agent")
     add_common(explain)
+    for effect in Effect:
+        configure_rule(verbs.add_parser(effect.value, help=f"add a rule that says {effect.value}"))
     lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
     add_common(lint)
     init = verbs.add_parser("init", help="add the rules of a starting policy to your configuration")
@@ -114,6 +118,8 @@ def _init(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the decision, or the findings; 1 when it is deny, or there are some."""
+    if options.verb in list(Effect):
+        return write_rule(options, terminal)
     if options.verb == "init":
         return _init(options, terminal)
     if options.verb == "list":
