@@ -16,7 +16,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 def test_new_makes_a_skill_that_is_listed_and_valid(run: Run, place: Path) -> None:
     code, out, _ = run("new", "meeting-notes", "--description", 'Writes: "up"\nmeetings')
-    path = place / "home/.config/skillhouse/skills/meeting-notes/SKILL.md"
+    path = place / "home/.agents/skills/meeting-notes/SKILL.md"
     assert (code, out) == (0, f"user:meeting-notes is at {path}\n")
     assert run("validate", str(path.parent))[0] == 0
     assert "meeting-notes" in run("list")[1]
@@ -40,7 +40,7 @@ def test_the_body_comes_from_a_file_or_from_stdin(
 def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Path) -> None:
     code, out, err = run("new", "deploy", "--project", "--description", "Deploys.")
     assert code == 0
-    assert str(place / "project/.skillhouse/skills/deploy") in out
+    assert str(place / "project/.agents/skills/deploy") in out
     assert "skillhouse trust" in err
 
 
@@ -69,14 +69,10 @@ def test_delete_asks_and_takes_only_a_yes(
     directory = write_skill(place / "home/.claude/skills/notes")
     assert run("delete", "notes")[0] == 2
 
-    class Answers(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stdin", Answers("no\n"))
+    monkeypatch.setattr("sys.stdin", Typed("no\n"))
     code, _, err = run("delete", "notes")
-    assert (code, "with 1 file?" in err, directory.is_dir()) == (1, True, True)
-    monkeypatch.setattr("sys.stdin", Answers("y\n"))
+    assert (code, "with 1 file, which claude-code" in err, directory.is_dir()) == (1, True, True)
+    monkeypatch.setattr("sys.stdin", Typed("y\n"))
     assert run("delete", "notes")[1] == f"deleted user:notes at {directory}\n"
     assert not directory.exists()
     code, _, err = run("delete", "weather", "--yes")
@@ -94,3 +90,76 @@ def test_show_opens_the_directory(run: Run, place: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", "")
     code, _, err = run("show", "weather", "--open")
     assert (code, "open it yourself" in err) == (1, True)
+
+
+def test_new_names_the_clients_that_read_it_and_the_next_step(run: Run, place: Path) -> None:
+    _, _, err = run("new", "meeting-notes", "--description", "Writes up meetings.")
+    path = place / "home/.agents/skills/meeting-notes"
+    assert err == (
+        "also read by codex, gemini-cli, opencode-cli\n"
+        f"next: edit {path}/SKILL.md, then `skillhouse validate {path}`\n"
+    )
+
+
+def test_new_asks_for_what_is_missing(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("new")[0] == run("new", "notes")[0] == 2
+    monkeypatch.setattr("sys.stdin", Typed("notes\nWrites notes.\n"))
+    code, _, err = run("new")
+    assert (code, err.startswith("Name (a-z, 0-9, hyphens): What it does")) == (0, True)
+    text = (place / "home/.agents/skills/notes/SKILL.md").read_text()
+    assert "description: Writes notes." in text
+    monkeypatch.setattr("sys.stdin", Typed("\n"))
+    assert run("new")[0] == 2
+
+
+def test_a_delete_is_undone(run: Run, place: Path) -> None:
+    directory = write_skill(place / "home/.claude/skills/notes")
+    (directory / "run.py").write_text("print(1)")
+    run("disable", "notes")
+    _, _, err = run("delete", "notes", "--yes")
+    assert "it was in a folder that claude-code, opencode-cli also read" in err
+    assert "skillhouse delete --undo user:notes" in err
+    assert not directory.exists()
+    assert json.loads(run("delete", "--list", "--json")[1])[0]["path"] == str(directory)
+    assert run("delete", "--undo", "other")[0] == 1
+    assert run("delete", "--undo")[1] == f"user:notes is back at {directory}\n"
+    assert (directory / "run.py").read_text() == "print(1)"
+    assert "notes" in run("list")[1].partition("disabled: 1")[2]
+    assert run("delete", "--undo")[0] == 1
+    assert run("delete")[0] == 2
+
+
+def test_an_undo_overwrites_nothing(run: Run, place: Path) -> None:
+    directory = write_skill(place / "home/.claude/skills/notes")
+    run("delete", "notes", "--yes")
+    write_skill(directory, description="Another one.")
+    code, _, err = run("delete", "--undo")
+    assert (code, "something is there again" in err) == (1, True)
+    assert "Another one." in (directory / "SKILL.md").read_text()
+    assert len(json.loads(run("delete", "--list", "--json")[1])) == 1
+
+
+def test_trust_shows_the_skills_and_asks_at_a_terminal(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(place / "project/.agents/skills/one")
+    broken = place / "project/.agents/skills/two/SKILL.md"
+    broken.parent.mkdir()
+    broken.write_text("---\nname: two\n---\n")
+    monkeypatch.setattr("sys.stdin", Typed("no\n"))
+    code, out, err = run("trust")
+    assert (code, "not trusted, 1 skill" in out, str(broken) in out) == (1, True, True)
+    assert err.endswith("(y, n) nothing was trusted\n")
+    assert run("trust", "--list", "--json")[1] == "[]\n"
+    monkeypatch.setattr("sys.stdin", Typed("y\n"))
+    assert run("trust")[0] == 0
+    assert len(json.loads(run("trust", "--list", "--json")[1])) == 1
+
+
+class Typed(io.StringIO):
+    """What a person types at a terminal."""
+
+    def isatty(self) -> bool:
+        return True

@@ -22,7 +22,7 @@ def house(tmp_path: Path) -> Skillhouse:
 
 
 def root(house: Skillhouse) -> Path:
-    return house.config.places.home / ".config/skillhouse/skills"
+    return house.config.places.home / ".agents/skills"
 
 
 @pytest.mark.req("S004-74", "S004-76")
@@ -44,7 +44,7 @@ def test_a_created_skill_loads_back_equal(house: Skillhouse, description: str) -
 def test_a_skill_of_the_project_is_made_in_the_project(house: Skillhouse) -> None:
     house.project_trust.trust()
     made = house.management.create("deploy", "Deploys.", "Go.", scope="project")
-    assert made.path == str(house.services.project / ".skillhouse/skills/deploy/SKILL.md")
+    assert made.path == str(house.services.project / ".agents/skills/deploy/SKILL.md")
     assert made.id == "project:deploy"
 
 

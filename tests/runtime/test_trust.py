@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import SkillError
 from skillhouse.permission import Effect
 from skillhouse.runtime import Skillhouse, TrustStore, configured
 from tests.runtime.places import make_places, write_skill
@@ -114,3 +115,17 @@ def test_the_projects_rules_are_read_only_when_it_is_trusted_and_never_loosen(
     project_skill(tmp_path, "later")
     house = house_at(tmp_path)
     assert house.policy.explain_skill(house.index.get("later")).decision.effect is Effect.ASK
+
+
+@pytest.mark.parametrize("change", ["body", "added"])
+def test_what_changes_while_it_is_shown_is_not_trusted(tmp_path: Path, change: str) -> None:
+    directory = project_skill(tmp_path)
+    house = house_at(tmp_path)
+    shown = house.project_trust.report()
+    if change == "body":
+        (directory / "SKILL.md").write_text("---\nname: pdf\ndescription: x\n---\nrm -rf /\n")
+    else:
+        project_skill(tmp_path, "other")
+    with pytest.raises(SkillError, match="changed while they were shown"):
+        house.project_trust.trust(shown)
+    assert house.services.trust_store.projects() == ()

@@ -1,4 +1,4 @@
-"""Tests of skill/body.py: the commands a body names, those that need no shell, and placeholders."""
+"""Tests of skill/body.py: commands that need no shell, and placeholders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillhouse.skill import Mention, find_mentions, plain_words
+from skillhouse.skill import plain_words
 from skillhouse.skill.body import (
     ARGUMENTS_MAX,
     Filling,
@@ -21,75 +21,6 @@ from skillhouse.skill.body import (
     find_commands,
     substitute,
 )
-
-
-def mentioned(body: str, *tools: str) -> list[tuple[str, str, int]]:
-    return [(each.kind, each.text, each.line) for each in find_mentions(body, frozenset(tools))]
-
-
-def test_a_body_names_commands_and_tools_with_their_lines() -> None:
-    body = """# Weather
-
-Use the `exec` tool, or ``exec``, or `exec` again. Not `curl`.
-
-```bash
-# Ask for a city
-curl -s "wttr.in/Tokyo?format=3"
-$ curl -s \\
-    wttr.in/Kyoto
-  ls   -l
-
-curl -s "wttr.in/Tokyo?format=3"
-```
-`read`
-"""
-    assert find_mentions(body, frozenset({"exec", "read"})) == (
-        Mention(kind="tool", text="exec", line=3),
-        Mention(kind="command", text='curl -s "wttr.in/Tokyo?format=3"', line=7),
-        Mention(kind="command", text="curl -s      wttr.in/Kyoto", line=8),
-        Mention(kind="command", text="ls   -l", line=10),
-        Mention(kind="tool", text="read", line=14),
-    )
-
-
-@pytest.mark.parametrize(
-    "language", ["bash", "sh", "shell", "zsh", "console", "Bash", "bash title=x"]
-)
-@pytest.mark.parametrize("fence", ["```", "````", "~~~", "   ```", "``` "])
-def test_blocks_of_shells_hold_commands(fence: str, language: str) -> None:
-    body = f"{fence}{language}\nls\n{fence}\nrm\n"
-    assert mentioned(body) == [("command", "ls", 2)]
-
-
-@pytest.mark.parametrize("language", ["", "python", "json", "bashrc", "text"])
-def test_other_blocks_hold_none(language: str) -> None:
-    assert mentioned(f"```{language}\nls `exec`\n```\n`exec`\n", "exec") == [("tool", "exec", 4)]
-
-
-@pytest.mark.parametrize(
-    ("body", "commands"),
-    [
-        ("```sh\nls\n~~~\n```\npwd\n", ["ls", "~~~"]),
-        ("````sh\nls\n```\npwd\n````\nid\n", ["ls", "```", "pwd"]),
-        ("```sh\nls\n``` x\npwd\n```\nid\n", ["ls", "``` x", "pwd"]),
-        ("```sh\nls", ["ls"]),
-        ("```sh\nls \\", ["ls"]),
-        ("```sh\nls \\\n```\npwd\n", ["ls"]),
-        ("```sh\n# a comment \\\nls\n```", ["ls"]),
-        ("```sh\n> ls\n% pwd\n$ id\n$HOME/x\n```", ["ls", "pwd", "id", "$HOME/x"]),
-        ("```ls```\n\n```sh\npwd\n```\n", ["pwd"]),
-        ("    ```sh\n    ls\n    ```\n", []),
-        ("```sh\n```\nls\n", []),
-        ("", []),
-    ],
-)
-def test_fences_open_and_close_as_in_markdown(body: str, commands: list[str]) -> None:
-    assert [each.text for each in find_mentions(body)] == commands
-
-
-def test_no_more_mentions_than_the_bound() -> None:
-    body = "```sh\n" + "".join(f"ls {number}\n" for number in range(300)) + "```\n"
-    assert [each.text for each in find_mentions(body)] == [f"ls {number}" for number in range(200)]
 
 
 @pytest.mark.parametrize(
@@ -268,14 +199,6 @@ def test_a_long_command_is_judged_at_once(unit: str, end: str) -> None:
     before = time.process_time()
     assert plain_words(command) is None
     assert time.process_time() - before < 1
-
-
-def test_commands_of_the_shipped_skills_are_found() -> None:
-    root = Path(__file__).resolve().parents[2] / "src/skillhouse/builtin"
-    bodies = [path.read_text(encoding="utf-8") for path in sorted(root.glob("*/SKILL.md"))]
-    assert bodies
-    tools = frozenset({"fetch", "web_search"})
-    assert all(find_mentions(body, tools) for body in bodies)
 
 
 PLACE = Path("/skills/fix")

@@ -56,7 +56,7 @@ def own_program(project: Path) -> tuple[str, ...]:
             return words
     raise ConfigError(
         f"no client can start this program: {reason}; install skillhouse, for example with "
-        "`uv tool install 'skillhouse[mcp]'`, and use that one",
+        "`uv tool install '.[mcp]'`, and use that one",
         key="command",
     )
 

@@ -151,8 +151,8 @@ class MissingExtraError(SkillhouseError):
 
     def __init__(self, extra: str, module: str) -> None:
         super().__init__(
-            f"this needs the optional part `{extra}`: pip install 'skillhouse[{extra}]' "
-            f"(missing module `{module}`)"
+            f"this needs the optional part `{extra}` (no module `{module}`): in the clone, "
+            f"`uv tool install '.[{extra}]'`, or `pip install '.[{extra}]'` for a library"
         )
         self.extra = extra
         self.module = module

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import load_config as load_config
     from skillhouse.runtime.config.config_faults import UsableConfig as UsableConfig
     from skillhouse.runtime.config.config_faults import usable_config as usable_config
+    from skillhouse.runtime.config.config_files import project_of as project_of
     from skillhouse.runtime.config.config_source import configured as configured
     from skillhouse.runtime.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
     from skillhouse.runtime.remotes import Remotes as Remotes
     from skillhouse.runtime.remotes import RemoteState as RemoteState
     from skillhouse.runtime.remotes import Synced as Synced
+    from skillhouse.runtime.rule_editor import add_rule as add_rule
+    from skillhouse.runtime.rule_editor import checked_addition as checked_addition
+    from skillhouse.runtime.rule_editor import rule_text as rule_text
     from skillhouse.runtime.services import Caller as Caller
     from skillhouse.runtime.services import CallerFields as CallerFields
     from skillhouse.runtime.services import Services as Services

@@ -336,6 +336,7 @@ class Skillhouse:
             project=self.services.project,
             settings=self.services.settings_store,
             audit=self.audit_log,
+            trash=self.config.state_directory / "trash",
         )
 
     @once
@@ -352,8 +353,7 @@ class Skillhouse:
     def refresh(self) -> bool:
         """Scan again; whether the result differs.
 
-        Agents' views are replaced all at once, and stay when nothing has changed; the next search
-        reads changed bodies again.
+        Agents' views are replaced together if anything changed; the next search reads new bodies.
         """
         self.config_reload.check()
         now = snapshot_of(self.services, self.services.composition)

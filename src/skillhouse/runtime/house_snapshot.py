@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse import discovery, remote
 from skillhouse.discovery import Root, default_roots, discover
-from skillhouse.floor import ConfigError, SkillhouseError
+from skillhouse.floor import ConfigError, Diagnostic, Severity, SkillhouseError
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.find_skills import SearchPlace
@@ -129,6 +129,12 @@ class HouseSnapshot:
             start=self._config.places.start,
             skipped=self._profile.skipped_directories,
         )
+
+    def project_findings(self) -> tuple[Diagnostic, ...]:
+        """Return the errors of the project's skills, whether it is trusted or not."""
+        roots = [root for root in self.roots if root.scope == "project"]
+        found = discover(roots, profile=self._profile).diagnostics
+        return tuple(one for one in found if one.severity is Severity.ERROR)
 
     def project_skills(self) -> tuple[Skill, ...]:
         """Return the project's skills, whether it is trusted or not."""

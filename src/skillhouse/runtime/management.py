@@ -25,6 +25,7 @@ from skillhouse.floor import (
 from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.trash import DeletedSkill, Trash
 from skillhouse.skill import (
     SKILL_FILE,
     Profile,
@@ -129,6 +130,7 @@ class Management:
         project: Path,
         settings: SettingsStore,
         audit: AuditLog,
+        trash: Path,
     ) -> None:
         """Take the source of the skills, of their roots and of the settings; `refresh` scans again.
 
@@ -141,6 +143,7 @@ class Management:
         self._project = project
         self._settings = settings
         self._audit = audit
+        self.trash = Trash(trash)
 
     @property
     def settings(self) -> SkillSettings:
@@ -261,7 +264,7 @@ class Management:
         return define(skill, self.settings, self._profile)
 
     def delete(self, reference: str) -> Path:
-        """Remove a user's skill with its directory, and return where it was.
+        """Move a user's skill with its directory to the trash, and return where it was.
 
         Raises:
             UnknownSkillError: there is no such skill.
@@ -286,10 +289,25 @@ class Management:
             message = f"holds other skills, delete them first: {', '.join(inside)}"
             raise SkillError("not-deletable", directory, message)
         with recorded(self._audit, "delete", {"id": skill.id, "path": str(directory)}):
-            shutil.rmtree(directory)
+            enabled = self.settings.skills.get(skill.id, True)
+            self.trash.put(directory, skill.id, enabled=enabled)
             self._settings.forget(skill.id)
         self._refresh()
         return directory
+
+    def undelete(self, reference: str = "") -> DeletedSkill:
+        """Put a deleted skill back, the latest without a reference, disabled if it was.
+
+        Raises:
+            SkillError: there is none, or something else is in its place now.
+        """
+        found = self.trash.find(reference)
+        with recorded(self._audit, "undelete", {"id": found.id, "path": found.path}):
+            if not found.enabled:
+                self._settings.set_skill(found.id, enabled=False)
+            self.trash.restore(found)
+        self._refresh()
+        return found
 
     def set_enabled(self, reference: str, *, enabled: bool) -> SkillDefinition:
         """Switch one skill on or off, for good; UnknownSkillError if there is none."""
@@ -320,12 +338,19 @@ class Management:
         return self._index().get(reference)
 
     def _target(self, scope: str) -> Root:
-        """Return the first root of a scope: for a project one that is inside it."""
-        for root in self._roots():
-            if root.scope == scope and (
-                scope != "project" or root.path.is_relative_to(self._project)
-            ):
-                return root
+        """Return the root in which skills of a scope are made: `.agents/skills`, or the first.
+
+        `.agents/skills` is what most clients read. A project's root is one inside the project.
+        """
+        roots = [
+            root
+            for root in self._roots()
+            if root.scope == scope
+            and (scope != "project" or root.path.is_relative_to(self._project))
+        ]
+        shared = [root for root in roots if root.path.parts[-2:] == (".agents", "skills")]
+        for root in (*shared, *roots):
+            return root
         message = f"skills are made in scope user or project, not in `{scope}`"
         raise SkillError("no-place", self._project, message)
 

@@ -28,13 +28,14 @@ from skillhouse.permission import (
     matches,
     reading_of,
 )
+from skillhouse.permission.grammar import grammar_of
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.policy import Explanation
 from skillhouse.runtime.services import Caller
 from skillhouse.sandbox import SandboxStatus
-from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
+from skillhouse.skill import Mention, Skill, SkillContent, UnjudgedBlock, find_mentions
 from skillhouse.tools import PermissionRequest, UnknownToolError
 
 TOOL_DEFAULTS = {
@@ -83,6 +84,8 @@ class Rehearsal:
     content: SkillContent | None
     """Its body; None when it may not be loaded."""
     mentions: tuple[MentionVerdict, ...] = ()
+    unjudged: tuple[UnjudgedBlock, ...] = ()
+    """Blocks of the body that hold more than the commands above: code, output, text."""
     sandbox: SandboxStatus | None = None
     """Where commands would run; None when it came to none."""
     protected: tuple[str, ...] = PROTECTED_NAMES
@@ -113,7 +116,9 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
     if content is not None:
         explained = explain_loading(house, skill, content=content)
-    mentions = find_mentions(content.body, frozenset(TOOL_DEFAULTS)) if content else ()
+    tools = frozenset(TOOL_DEFAULTS)
+    body = content.body if content else ""
+    mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
     return Rehearsal(
         request=request,
         catalog=catalog,
@@ -122,7 +127,8 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         skill=skill,
         decision=explained,
         content=content,
-        mentions=tuple(_verdict(house, mention) for mention in mentions),
+        mentions=tuple(_verdict(house, mention) for mention in mentions.found),
+        unjudged=mentions.unjudged,
         sandbox=house.services.expected_sandbox(),
     )
 

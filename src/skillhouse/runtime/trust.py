@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import TreeError, tree_digest
+from skillhouse.floor import SkillError, TreeError, tree_digest
 from skillhouse.skill import Skill
 from skillhouse.store import STATE, STATE_FILE, pooled
 
@@ -67,9 +67,24 @@ class TrustStore:
             skills=tuple(_judged(project, skill, digests) for skill in skills),
         )
 
-    def trust(self, project: Path, skills: Iterable[Skill], now: datetime) -> TrustReport:
-        """Trust the project and its skills as they are now, in place of earlier trust."""
+    def trust(
+        self,
+        project: Path,
+        skills: Iterable[Skill],
+        now: datetime,
+        *,
+        shown: TrustReport | None = None,
+    ) -> TrustReport:
+        """Trust the project and its skills as they are now, in place of earlier trust.
+
+        Raises:
+            SkillError: one of them is not as in `shown`, which a person agreed to.
+        """
         judged = [_judged(project, skill, {}) for skill in skills]
+        # INVARIANT: what is trusted is what was shown, byte for byte.
+        if shown is not None and _digests_of(judged) != _digests_of(shown.skills):
+            message = "the skills changed while they were shown: nothing was trusted, look again"
+            raise SkillError("changed", project, message)
         real = os.path.realpath(project)
         rows = [(_PROJECT, "")] + [
             (found.directory, found.tree_digest) for found in judged if found.tree_digest
@@ -127,10 +142,14 @@ class ProjectTrust:
         """Return the state of each of the project's skills; reads them."""
         return self._store.report(self._project, self._skills())
 
-    def trust(self) -> TrustReport:
-        """Trust this project and its skills as they are now."""
+    def trust(self, shown: TrustReport | None = None) -> TrustReport:
+        """Trust this project and its skills as they are now, and as in `shown`.
+
+        Raises:
+            SkillError: they are not as in `shown` any more.
+        """
         self._log.event("trust", user=OWNER, reason=str(self._project))
-        report = self._store.trust(self._project, self._skills(), datetime.now(UTC))
+        report = self._store.trust(self._project, self._skills(), datetime.now(UTC), shown=shown)
         self._refresh()
         return report
 
@@ -140,6 +159,10 @@ class ProjectTrust:
         revoked = self._store.revoke(self._project)
         self._refresh()
         return revoked
+
+
+def _digests_of(skills: Iterable[TrustedSkill]) -> dict[str, str]:
+    return {found.directory: found.tree_digest for found in skills}
 
 
 def _judged(project: Path, skill: Skill, trusted: dict[str, str]) -> TrustedSkill:

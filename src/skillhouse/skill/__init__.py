@@ -9,11 +9,9 @@ if TYPE_CHECKING:
     from skillhouse.skill.body import ARGUMENTS_MAX as ARGUMENTS_MAX
     from skillhouse.skill.body import COMMANDS_MAX as COMMANDS_MAX
     from skillhouse.skill.body import Filling as Filling
-    from skillhouse.skill.body import Mention as Mention
     from skillhouse.skill.body import SubstitutionError as SubstitutionError
     from skillhouse.skill.body import argument_names as argument_names
     from skillhouse.skill.body import find_commands as find_commands
-    from skillhouse.skill.body import find_mentions as find_mentions
     from skillhouse.skill.body import plain_words as plain_words
     from skillhouse.skill.body import substitute as substitute
     from skillhouse.skill.client_mending import mended_text as mended_text
@@ -42,6 +40,10 @@ if TYPE_CHECKING:
     from skillhouse.skill.mending import MENDED as MENDED
     from skillhouse.skill.mending import mended as mended
     from skillhouse.skill.mends import MENDS as MENDS
+    from skillhouse.skill.mentions import BodyMentions as BodyMentions
+    from skillhouse.skill.mentions import Mention as Mention
+    from skillhouse.skill.mentions import UnjudgedBlock as UnjudgedBlock
+    from skillhouse.skill.mentions import find_mentions as find_mentions
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter

@@ -35,12 +35,12 @@ VERBS = {
     "new": ("manage", "create a skill of your own, or of this project"),
     "enable": ("manage", "let agents see a skill again"),
     "disable": ("manage", "hide a skill from every agent"),
-    "delete": ("manage", "delete one of your own skills"),
+    "delete": ("manage", "delete one of your own skills, or put it back"),
     "validate": ("check", "check skills against the specification, for authors"),
     "doctor": ("clients", "show which client sees which skill, and why others don't"),
     "profiles": ("clients", "list, show and compare how clients treat skills"),
     "export": ("client_files", "write skills into the folders that other clients read"),
-    "trust": ("manage", "let this project's skills be read"),
+    "trust": ("project_trust", "let this project's skills be read"),
     "chat": ("chat", "chat with a model that has the skills"),
     "rehearse": ("check", "walk a request through every step without a model"),
     "tools": ("calls", "list the tools that an agent has"),
@@ -50,6 +50,7 @@ VERBS = {
     "approvals": ("approvals", "list and answer open permission requests"),
     "audit": ("audit", "list, show and verify recorded calls"),
     "policy": ("policy", "write a starting policy, explain a decision, or lint the rules"),
+    "config": ("configuration", "show where the configuration is, and what is wrong with it"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
     "worker": ("serve", "run the code of skills for a core in another process"),
@@ -70,7 +71,7 @@ examples:
   skillhouse rehearse "What's the weather in Tokyo?"
   skillhouse validate ./my-skill
 
-`skillhouse VERB --help` explains a verb. Every listing verb takes --json.
+`skillhouse help VERB` explains a verb. Every listing verb takes --json.
 """
 
 
@@ -104,6 +105,9 @@ def _guarded(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     """Answer what needs no verb; nothing else of the program is loaded for that."""
+    if len(arguments) > 1 and arguments[0] == "help":
+        # `help policy explain` is `policy explain --help`.
+        arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
         return OK
@@ -140,7 +144,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
     command.configure(parser)
     parser.set_defaults(verb=verb)
     try:
-        code = command.run(parser.parse_args(arguments), terminal)
+        code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
         sys.stdout.flush()
     except (UsageError, ConfigError) as error:
         terminal.error(str(error))

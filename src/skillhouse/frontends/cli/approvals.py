@@ -327,4 +327,4 @@ def _device_value(device: Device) -> dict[str, object]:
     }
 
 
-VERBS = {"approvals": Verb(_EXAMPLES, _configure, _run)}
+VERBS = {"approvals": Verb(_EXAMPLES, _configure, _run, without="list")}

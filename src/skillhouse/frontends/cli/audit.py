@@ -271,4 +271,4 @@ def _progress(terminal: Terminal) -> Callable[[int, int], None]:
     return tell
 
 
-VERBS = {"audit": Verb(_EXAMPLES, _configure, _run)}
+VERBS = {"audit": Verb(_EXAMPLES, _configure, _run, without="list")}

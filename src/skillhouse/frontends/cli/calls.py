@@ -21,6 +21,7 @@ from skillhouse.frontends.cli.options import (
     add_common,
     add_skill,
     add_tools,
+    add_user,
     house_of,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
@@ -127,6 +128,7 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
         "--args", default="{}", metavar="JSON", help="the arguments as one JSON object, or @FILE"
     )
     parser.add_argument("--agent", default="default", metavar="NAME", help="call as this agent")
+    add_user(parser)
     add_tools(parser)
     parser.add_argument(
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"
@@ -219,6 +221,7 @@ async def _make_call(
             options.tool,
             arguments,
             agent=options.agent,
+            user=options.user,
             channel="cli",
             approval_id=options.approval,
             listener=tell,
@@ -256,6 +259,7 @@ def _configure_invoke(parser: argparse.ArgumentParser) -> None:
     add_skill(parser, nargs="?")
     parser.add_argument("arguments", nargs="*", help="arguments of the skill")
     parser.add_argument("--agent", default="default", metavar="NAME", help="beside this agent")
+    add_user(parser)
     parser.add_argument(
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"
     )
@@ -273,6 +277,7 @@ def _invoke(options: argparse.Namespace, terminal: Terminal) -> int:
                 shlex.join(options.arguments),
                 approval_id=options.approval,
                 agent=options.agent,
+                user=options.user,
                 channel="cli",
             )
         )
@@ -312,7 +317,7 @@ def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> i
 
 
 VERBS = {
-    "tools": Verb(_TOOLS_EXAMPLES, _configure_tools, _tools),
+    "tools": Verb(_TOOLS_EXAMPLES, _configure_tools, _tools, without="list"),
     "call": Verb(_CALL_EXAMPLES, _configure_call, _call),
     "invoke": Verb(_INVOKE_EXAMPLES, _configure_invoke, _invoke),
 }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import MentionVerdict, Rehearsal
+    from skillhouse.runtime import Rehearsal
     from skillhouse.skill import ManifestResult
 
 _VALIDATE_EXAMPLES = """examples:
@@ -189,7 +189,7 @@ def _print_rehearsal(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) ->
     terminal.line(f"  {shown(rehearsal.decision.reason)}")
     terminal.line()
     _print_body(rehearsal, terminal, full=full)
-    _print_mentions(rehearsal.mentions, terminal)
+    _print_mentions(rehearsal, terminal)
     _print_sandbox(rehearsal, terminal)
 
 
@@ -233,14 +233,23 @@ def _print_body(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None
     terminal.line()
 
 
-def _print_mentions(mentions: tuple[MentionVerdict, ...], terminal: Terminal) -> None:
+def _print_mentions(rehearsal: Rehearsal, terminal: Terminal) -> None:
     terminal.heading("5 Commands and tools it mentions")
-    if not mentions:
-        terminal.line("  none")
-    for verdict in mentions:
+    if rehearsal.content is None:
+        terminal.line("  not judged: the body was not read")
+        return
+    if not rehearsal.mentions:
+        terminal.line("  no command was recognised in blocks and inline code")
+    for verdict in rehearsal.mentions:
         effect = terminal.effect(verdict.effect) + " " * (6 - len(verdict.effect))
         terminal.indented(one_line(verdict.mention.text), 8, f"  {effect}")
         terminal.line(" " * 8 + terminal.style(shown(verdict.reason), "dim"))
+    places = ", ".join(
+        f"{one_line(one.label) or 'no language'} at line {one.line}" for one in rehearsal.unjudged
+    )
+    if places:
+        blocks = counted(len(rehearsal.unjudged), "block")
+        terminal.indented(f"{blocks} not judged, or not wholly: {places}", 2)
 
 
 def _print_sandbox(rehearsal: Rehearsal, terminal: Terminal) -> None:

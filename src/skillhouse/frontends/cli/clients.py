@@ -250,6 +250,8 @@ def _profiles(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _list_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     found = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
+    # What people have installed first, then our own behaviour, then the published designs.
+    found.sort(key=lambda profile: (not profile.checked, profile.name != DEFAULT_PROFILE.name))
     if options.json:
         keys = ("name", "title", "client", "checked")
         terminal.json([{key: getattr(profile, key) for key in keys} for profile in found])
@@ -335,5 +337,5 @@ def _compared(lens: Lens, found: list[LensSkill]) -> dict[str, Any]:
 
 VERBS = {
     "doctor": Verb(_DOCTOR_EXAMPLES, _configure_doctor, _doctor),
-    "profiles": Verb(_PROFILES_EXAMPLES, _configure_profiles, _profiles),
+    "profiles": Verb(_PROFILES_EXAMPLES, _configure_profiles, _profiles, without="list"),
 }

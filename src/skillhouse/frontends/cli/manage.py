@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,22 +22,22 @@ from skillhouse.frontends.cli.templates import (
     template_files,
     template_hint,
 )
-from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.code_report import facts_rows
-from skillhouse.frontends.presentation.json_values import facts_value, trust_value
+from skillhouse.frontends.presentation.client_folders import clients_of
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import CodeFacts, EnforcementServices, TrustReport
+    from skillhouse.runtime import EnforcementServices
     from skillhouse.tiers import StopReport
 
 _NEW_EXAMPLES = """examples:
+  skillhouse new                      asks for the name and the description
   skillhouse new meeting-notes --description "Writes up meetings. Use it after a call."
   skillhouse new deploy --project --description "Deploys this site." --body steps.md
   skillhouse new prices --template python --description "Gets prices."
 
+It is made in ~/.agents/skills, or with --project in .agents/skills, which most clients read.
 The body is read from the file, or from stdin with `--body -`. A template is a whole skill
 that runs: with a tool in Python or JavaScript, or with a script.
 """
@@ -54,9 +56,11 @@ Say which requests this skill is for.
 
 
 def _configure_new(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a-z, 0-9 and single hyphens; also the directory's name")
     parser.add_argument(
-        "--description", required=True, metavar="TEXT", help="what it does and when to use it"
+        "name", nargs="?", help="a-z, 0-9 and single hyphens; also the directory's name"
+    )
+    parser.add_argument(
+        "--description", metavar="TEXT", help="what it does and when to use it (asked for)"
     )
     parser.add_argument("--body", metavar="FILE", help="the instructions (default: an outline)")
     parser.add_argument(
@@ -67,25 +71,43 @@ def _configure_new(parser: argparse.ArgumentParser) -> None:
 
 
 def _new(options: argparse.Namespace, terminal: Terminal) -> int:
-    name, template = options.name, options.template
+    template = options.template
+    name = options.name or _asked("Name (a-z, 0-9, hyphens): ", "a name", terminal)
+    description = options.description or _asked(
+        "What it does and when to use it: ", "--description", terminal
+    )
     body = BODY.format(name=name) if template is None else template_body(template, name)
     if options.body is not None:
         body = _read_body(options.body)
     scope = "project" if options.project else "user"
-    files = template_files(template, name, options.description) if template else {}
+    files = template_files(template, name, description) if template else {}
     house = house_of(options)
-    made = house.management.create(name, options.description, body, scope=scope, files=files)
+    made = house.management.create(name, description, body, scope=scope, files=files)
     if options.json:
         terminal.json(definition_value(made))
         return 0
     terminal.line(f"{shown(made.id)} is at {shown(made.path)}")
+    clients = clients_of(Path(made.directory_path).parent)
+    if clients:
+        terminal.note(f"also read by {', '.join(clients)}")
     if template:
         if template != "script" and not house.services.skill_code.is_enabled:
             terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
         terminal.note(template_hint(template, name, shown(str(Path(made.directory_path).parent))))
     if options.project:
         terminal.note("no agent loads it without asking until you run `skillhouse trust`")
+    place = shlex.quote(made.directory_path)
+    terminal.note(f"next: edit {shown(made.path)}, then `skillhouse validate {shown(place)}`")
     return 0
+
+
+def _asked(question: str, what: str, terminal: Terminal) -> str:
+    """Return the line that a person types; `UsageError` without a terminal or an answer."""
+    if sys.stdin.isatty():
+        terminal.prompt(question)
+        if text := sys.stdin.readline().strip():
+            return text
+    raise UsageError(f"expected {what}; see `skillhouse new --help`")
 
 
 def _read_body(name: str) -> str:
@@ -99,33 +121,67 @@ _DELETE_EXAMPLES = """examples:
   skillhouse delete meeting-notes
   skillhouse delete user:meeting-notes --yes
 
-Only your own skills (scope user) can be deleted.
+  skillhouse delete --undo              put the last one back
+  skillhouse delete --undo meeting-notes
+  skillhouse delete --list              what can be put back
+
+Only your own skills (scope user) can be deleted. They are moved to a trash in the state directory,
+which nothing empties.
 """
 
 
 def _configure_delete(parser: argparse.ArgumentParser) -> None:
-    add_skill(parser)
+    add_skill(parser, nargs="?")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--undo", action="store_true", help="put the last deleted, or this one, back")
+    what.add_argument("--list", action="store_true", help="list what can be put back")
     add_common(parser)
 
 
 def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
     """Delete one skill once the user confirms; 1 when nothing was deleted."""
-    management = house_of(options).management
+    if options.undo:
+        # What a person removed must not come back by the program that it was removed from.
+        refuse_agents("delete --undo")
+    house = house_of(options)
+    management = house.management
+    if options.list:
+        return terminal.listing(
+            management.trash.deleted(),
+            dataclasses.asdict,
+            lambda found: f"{found.deleted}  {shown(found.id)}  {shown(found.path)}",
+            as_json=options.json,
+            nothing="nothing was deleted here",
+        )
+    if options.undo:
+        back = management.undelete(options.skill or "")
+        text = f"{shown(back.id)} is back at {shown(back.path)}"
+        terminal.answer({"id": back.id, "path": back.path}, text, as_json=options.json)
+        return 0
+    if options.skill is None:
+        raise UsageError("expected a skill; see `skillhouse delete --help`")
     found = management.get(options.skill)
-    if not options.yes and not _is_confirmed(found.directory_path, len(found.files) + 1, terminal):
-        terminal.note("nothing was deleted")
-        return 1
+    clients = ", ".join(clients_of(Path(found.directory_path).parent))
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise UsageError("cannot ask without a terminal; use --yes")
+        readers = f", which {clients} also read" if clients else ""
+        files = counted(len(found.files) + 1, "file")
+        terminal.prompt(f"Delete {shown(found.directory_path)} with {files}{readers}? (y, n) ")
+        if not _is_yes():
+            terminal.note("nothing was deleted")
+            return 1
     path = management.delete(found.id)
     text = f"deleted {shown(found.id)} at {shown(str(path))}"
     terminal.answer({"id": found.id, "path": str(path)}, text, as_json=options.json)
+    if clients:
+        terminal.note(f"it was in a folder that {clients} also read")
+    terminal.note(f"to put it back: skillhouse delete --undo {shlex.quote(found.id)}")
     return 0
 
 
-def _is_confirmed(directory: str, files: int, terminal: Terminal) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("cannot ask without a terminal; use --yes")
-    terminal.prompt(f"Delete {shown(directory)} with {counted(files, 'file')}? (y, n) ")
+def _is_yes() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -161,70 +217,6 @@ def _switch(options: argparse.Namespace, terminal: Terminal) -> int:
     if enabled and not options.all and not management.settings.enable_skills:
         terminal.note("skills as a whole are disabled: `skillhouse enable --all`")
     return 0
-
-
-_TRUST_EXAMPLES = """examples:
-  skillhouse trust --show        what would be trusted, and what changed since
-  skillhouse trust               trust this project's skills as they are now
-  skillhouse trust --revoke
-
-Trust is kept outside the project and bound to its path and to the digest of each
-skill: what is new or changed later is asked about again.
-"""
-
-
-def _configure_trust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", nargs="?", metavar="DIR", help="the project (default: here)")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--show", action="store_true", help="only show how the skills stand")
-    what.add_argument("--revoke", action="store_true", help="take the trust back")
-    what.add_argument("--list", action="store_true", help="list all trusted projects")
-    add_common(parser)
-
-
-def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
-    options.start = options.project or options.start
-    house = house_of(options)
-    if options.list:
-        return terminal.listing(
-            house.services.trust_store.projects(), str, shown, as_json=options.json
-        )
-    if options.revoke:
-        revoked = house.project_trust.revoke()
-        project = str(house.services.project)
-        text = f"{shown(project)} {'no longer trusted' if revoked else 'was not trusted'}"
-        value = {"project": project, "revoked": revoked}
-        terminal.answer(value, text, as_json=options.json)
-        return 0 if revoked else 1
-    if not options.show:
-        refuse_agents("trust")
-    report = house.project_trust.report() if options.show else house.project_trust.trust()
-    code = runtime.project_code(house)
-    if options.json:
-        terminal.json({**trust_value(report), "code": [facts_value(facts) for facts in code]})
-    else:
-        _print_trust(report, code, terminal)
-    return 0
-
-
-def _print_trust(report: TrustReport, code: Sequence[CodeFacts], terminal: Terminal) -> None:
-    word = "trusted" if report.is_trusted else "not trusted"
-    terminal.line(f"{shown(str(report.project))}: {word}, {counted(len(report.skills), 'skill')}")
-    if report.skills:
-        terminal.line()
-    for found in report.skills:
-        state = found.state if not found.problem else f"{found.state} ({one_line(found.problem)})"
-        terminal.rows([(f"{shown(found.skill.name)}", f"{state}  {shown(found.directory)}")])
-    if not code:
-        return
-    terminal.line()
-    terminal.heading("with tools of their own, each asked about until a rule allows it")
-    for facts in code:
-        terminal.heading(f"  {shown(facts.name)}")
-        for label, text in facts_rows(facts):
-            terminal.pair(f"    {label}", text, label_width=18)
-        for finding in facts.problems:
-            terminal.line(f"    {finding_line(finding, terminal)}")
 
 
 _STOP_EXAMPLES = """examples:
@@ -350,7 +342,6 @@ VERBS = {
     "delete": Verb(_DELETE_EXAMPLES, _configure_delete, _delete),
     "enable": Verb(_SWITCH_EXAMPLES, _configure_switch, _switch),
     "disable": Verb(_SWITCH_EXAMPLES, _configure_switch, _switch),
-    "trust": Verb(_TRUST_EXAMPLES, _configure_trust, _trust),
     "stop": Verb(_STOP_EXAMPLES, _configure_stop, _stop),
     "resume": Verb(_RESUME_EXAMPLES, add_common, _resume),
 }

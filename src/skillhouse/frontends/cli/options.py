@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -26,6 +26,16 @@ class Verb:
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Terminal], int]
     """Does its work and returns the exit code."""
+    without: str = ""
+    """The verb of a group that is meant when none is given."""
+    adapt: Callable[[list[str]], list[str]] = list
+    """Changes the arguments before they are parsed."""
+
+    def arguments(self, given: Sequence[str]) -> list[str]:
+        """Return the arguments to parse: the group's own verb added, where none is given."""
+        words = list(given)
+        is_bare = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
+        return self.adapt([self.without, *words] if self.without and is_bare else words)
 
 
 class UsageError(Exception):
@@ -64,6 +74,12 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     )
     place.add_argument("--profile", metavar="NAME", help="find skills as this client would")
     place.add_argument("--no-cache", action="store_true", help="read every file again")
+
+
+def add_user(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--user", default="local", metavar="NAME", help="the user that the audit log names (local)"
+    )
 
 
 def add_tools(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError, UnknownSkillError
+from skillhouse.frontends.cli.configuration import configure_rule, write_rule
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -25,8 +26,9 @@ from skillhouse.frontends.presentation.json_values import (
     explanation_value,
     matched_value,
 )
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.permission import ACTIONS, Effect, Permission, command_resource, lint_rules
+from skillhouse.permission.grammar import grammar_of
 from skillhouse.runtime import (
     POLICY_NAMES,
     add_policy,
@@ -54,14 +56,17 @@ _POLICY_EXAMPLES = """examples:
   skillhouse policy init developer            shows the rules, asks, and adds them
   skillhouse policy init careful --stdout
   skillhouse policy explain "git log -5 | head > top.txt"
-  skillhouse policy explain exec git status
+  skillhouse policy explain exec rm -rf build
   skillhouse policy explain skill weather
+  skillhouse policy allow exec "git log *"    shows the rule, asks, and adds it
   skillhouse policy lint
 """
 
 
 def _configure_policy(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    rules = verbs.add_parser("list", help="list the rules, by layer (default)")
+    add_common(rules)
     explain = verbs.add_parser(
         "explain", help="decide one permission and show every rule that matches"
     )
@@ -69,6 +74,8 @@ def _configure_policy(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("resource", nargs="*", help="a skill's name, a path, a command")
     explain.add_argument("--agent", default="default", metavar="NAME", help="as for this agent")
     add_common(explain)
+    for effect in Effect:
+        configure_rule(verbs.add_parser(effect.value, help=f"add a rule that says {effect.value}"))
     lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
     add_common(lint)
     init = verbs.add_parser("init", help="add the rules of a starting policy to your configuration")
@@ -111,13 +118,18 @@ def _init(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the decision, or the findings; 1 when it is deny, or there are some."""
+    if options.verb in list(Effect):
+        return write_rule(options, terminal)
     if options.verb == "init":
         return _init(options, terminal)
+    if options.verb == "list":
+        return _list_rules(usable_config(places_of(options)), terminal, is_json=options.json)
     if options.verb == "lint":
         return _lint(usable_config(places_of(options)), terminal, is_json=options.json)
     with house_of(options) as house:
         resource = " ".join(options.resource)
-        if options.action not in ACTIONS and (" " in options.action or not resource):
+        is_program = grammar_of(options.action) is not None
+        if options.action not in ACTIONS and (is_program or " " in options.action or not resource):
             resource = " ".join((options.action, *options.resource))
             options.action = "exec"
         if not resource:
@@ -135,6 +147,34 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     else:
         _print_explanation(found, terminal)
     return 1 if found.decision.effect is Effect.DENY else 0
+
+
+def _quoted(arguments: list[str]) -> list[str]:
+    """Mark where the words of a command begin: after its program they are not options of ours.
+
+    A last `--json` stays ours. A command in quotes is one word, and options may follow it.
+
+    >>> _quoted(["explain", "exec", "rm", "-rf", "/"])
+    ['explain', '--', 'exec', 'rm', '-rf', '/']
+    >>> _quoted(["explain", "exec", "rm -rf /", "--agent", "planner"])
+    ['explain', 'exec', 'rm -rf /', '--agent', 'planner']
+    """
+    if arguments[:1] != ["explain"] or "--" in arguments:
+        return arguments
+    at = 1
+    while at < len(arguments) and arguments[at].startswith("-"):
+        # Options in front of the action; each but the switches takes a value.
+        has_value = "=" not in arguments[at] and arguments[at] in _WITH_VALUE
+        at += 2 if has_value else 1
+    words = arguments[at:]
+    program = words[1:2] if words and words[0] in ACTIONS else words[:1]
+    if not program or " " in program[0] or (words[0] in ACTIONS and words[0] != "exec"):
+        return arguments
+    last = ["--json"] if words[-1] == "--json" else []
+    return [*arguments[:at], *last, "--", *(words[:-1] if last else words)]
+
+
+_WITH_VALUE = frozenset({"--agent", "-C", "--root", "--profile"})
 
 
 def _content_of(skill: Skill) -> SkillContent | None:
@@ -269,6 +309,40 @@ def _rule_index(judged: JudgedLine) -> int | None:
     return places[0] if places else None
 
 
+def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
+    """Print every rule of every layer; 1 when a file could not be used."""
+    config, faults = usable
+    layers = (*config.layers, *config.agents.values())
+    if is_json:
+        rules = [
+            {
+                "layer": layer.name,
+                "rule_index": index,
+                "effect": rule.effect.value,
+                "action": rule.action,
+                "pattern": rule.pattern,
+                "reason": rule.reason,
+            }
+            for layer in layers
+            for index, rule in enumerate(layer.rules)
+        ]
+        terminal.json({"rules": rules, **({"files": diagnostic_values(faults)} if faults else {})})
+        return 1 if faults else 0
+    for fault in faults:
+        terminal.line(finding_line(fault, terminal))
+    for layer in layers:
+        if layer.rules:
+            terminal.heading(shown(layer.name))
+        for index, rule in enumerate(layer.rules):
+            text = f"{rule.effect} {rule.action} {rule.pattern}"
+            why = f"  ({one_line(rule.reason)})" if rule.reason else ""
+            terminal.line(f"  {index + 1}: {shown(text)}{why}")
+    count = sum(len(layer.rules) for layer in layers)
+    hint = "" if count else "; `skillhouse policy init` adds a starting policy"
+    terminal.note(f"{counted(count, 'rule')}{hint}")
+    return 1 if faults else 0
+
+
 def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
     """Print what is odd about rules, and which files cannot be used; 1 when there is something."""
     config, faults = usable
@@ -305,4 +379,6 @@ def _finding_value(found: RuleFinding) -> dict[str, Any]:
     }
 
 
-VERBS = {"policy": Verb(_POLICY_EXAMPLES, _configure_policy, _policy)}
+VERBS = {
+    "policy": Verb(_POLICY_EXAMPLES, _configure_policy, _policy, without="list", adapt=_quoted)
+}

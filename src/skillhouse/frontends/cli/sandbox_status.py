@@ -144,4 +144,4 @@ def _mark(passed: bool | None) -> str:  # noqa: FBT001 - the one value that it i
     return "." if passed is None else "+" if passed else "-"
 
 
-VERBS = {"sandbox": Verb(_EXAMPLES, _configure, _report)}
+VERBS = {"sandbox": Verb(_EXAMPLES, _configure, _report, without="status")}

@@ -325,4 +325,4 @@ def _time(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-VERBS = {"keys": Verb(_EXAMPLES, _configure, _run)}
+VERBS = {"keys": Verb(_EXAMPLES, _configure, _run, without="list")}

@@ -216,5 +216,5 @@ def _asked_value(asked: McpAsked) -> dict[str, Any]:
 
 
 VERBS = {
-    "remote": Verb(_REMOTE_EXAMPLES, _configure_remote, _remote),
+    "remote": Verb(_REMOTE_EXAMPLES, _configure_remote, _remote, without="list"),
 }

@@ -188,6 +188,7 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
             }
             for verdict in rehearsal.mentions
         ],
+        "unjudged": [{"line": one.line, "label": one.label} for one in rehearsal.unjudged],
         "sandbox": None if rehearsal.sandbox is None else sandbox_value(rehearsal.sandbox),
         "protected": list(rehearsal.protected),
     }

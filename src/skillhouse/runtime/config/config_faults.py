@@ -23,7 +23,7 @@ class UsableConfig(NamedTuple):
     """A configuration without the files that cannot be used, and what is wrong with those.
 
     INVARIANT: nothing is decided or run by it where there are faults, for a file that cannot be
-    read may deny anything: only `doctor` and `policy lint` take one.
+    read may deny anything: only verbs that show faults and rules take one.
     """
 
     config: Config

@@ -1,0 +1,144 @@
+"""The verb `config`, and the verbs of `policy` that write a rule into the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_of
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.json_values import diagnostic_values
+from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.permission import ACTIONS, Effect, Rule, example_holds, matches
+from skillhouse.runtime import add_rule, checked_addition, project_of, rule_text, usable_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skillhouse.frontends.cli.terminal import Terminal
+
+_CONFIG_EXAMPLES = """examples:
+  skillhouse config            where each file is, and whether it is there
+  skillhouse config show       the text of your own file
+  skillhouse config check      what is wrong with the files
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in (
+        ("path", "list the files of the configuration (default)"),
+        ("show", "print your own file"),
+        ("check", "list what is wrong with the files"),
+    ):
+        verb = verbs.add_parser(name, help=text)
+        verb.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
+        add_json(verb)
+
+
+def _config(options: argparse.Namespace, terminal: Terminal) -> int:
+    places = places_of(options)
+    if options.verb == "show":
+        return _show(places.user_file, terminal, as_json=options.json)
+    if options.verb == "check":
+        _, faults = usable_config(places)
+        if options.json:
+            terminal.json({"files": diagnostic_values(faults)})
+        else:
+            for fault in faults:
+                terminal.line(finding_line(fault, terminal))
+            terminal.note(f"the configuration has {counted(len(faults), 'fault')}")
+        return 1 if faults else 0
+    files = {
+        "managed": places.managed_file,
+        "user": places.user_file,
+        "project": project_of(places.start) / "skillhouse.toml",
+        "policy": places.policy_file,
+        "profiles": places.profiles,
+    }
+    found: list[dict[str, Any]] = [
+        {"name": name, "path": str(path), "exists": path.exists()} for name, path in files.items()
+    ]
+    if options.json:
+        terminal.json({"files": found})
+        return 0
+    for one in found:
+        mark = "" if one["exists"] else "  (not there)"
+        terminal.line(f"  {one['name']:<9} {shown(one['path'])}{mark}")
+    return 0
+
+
+def _show(path: Path, terminal: Terminal, *, as_json: bool) -> int:
+    """Print the user's file; 1 when there is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"expected UTF-8 text in `{path}`") from error
+    if as_json:
+        terminal.json({"path": str(path), "text": text})
+    elif text is None:
+        terminal.note(f"there is no {path}: every value is the default")
+    else:
+        terminal.document(text)
+    return 1 if text is None else 0
+
+
+def configure_rule(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `policy allow`, `ask` and `deny`."""
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="such as exec or skill")
+    parser.add_argument("pattern", metavar="PATTERN", help="such as 'git log *'")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="shown with each decision")
+    parser.add_argument(
+        "--match", action="append", default=[], metavar="TEXT", help="an example it must match"
+    )
+    parser.add_argument(
+        "--not-match", action="append", default=[], metavar="TEXT", help="one it must not match"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_json(parser)
+    parser.set_defaults(start=None)
+
+
+def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Add one rule to the user's file once the person confirms; 1 when nothing was written."""
+    refuse_agents(f"policy {options.verb}")
+    places = places_of(options)
+    rule = Rule(effect=Effect(options.verb), action=options.action, pattern=options.pattern)
+    text = rule_text(
+        rule.effect,
+        rule.action,
+        rule.pattern,
+        reason=options.reason,
+        match=options.match or _example(rule),
+        not_match=options.not_match,
+    )
+    checked_addition(places, text)
+    if not options.yes:
+        if options.json or not sys.stdin.isatty():
+            raise UsageError("cannot ask without a terminal; use --yes")
+        terminal.document(text)
+        terminal.prompt(f"Add this rule to {shown(str(places.user_file))}? (y, n) ")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            terminal.note("nothing was written")
+            return 1
+    path = add_rule(places, text)
+    said = f"added to {shown(str(path))}: {options.verb} {rule.action} {shown(rule.pattern)}"
+    terminal.answer({"path": str(path), "rule": text}, said, as_json=options.json)
+    return 0
+
+
+def _example(rule: Rule) -> list[str]:
+    """Return an example that the rule matches, where one follows from its pattern."""
+    example = rule.pattern.replace("*", "x")
+    if rule.action == "exec":
+        holds = example_holds(rule, example)
+    else:
+        holds = matches(rule.pattern, example)
+    return [example] if holds else []
+
+
+VERBS = {"config": Verb(_CONFIG_EXAMPLES, _configure, _config, without="path")}

@@ -1,0 +1,105 @@
+"""The verb `trust`: shows a project's skills, and trusts them as they were shown."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from skillhouse import runtime
+from skillhouse.frontends.cli.options import Verb, add_common, house_of
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.json_values import facts_value, trust_value
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import CodeFacts, TrustReport
+
+_TRUST_EXAMPLES = """examples:
+  skillhouse trust --show        what would be trusted, and what changed since
+  skillhouse trust               show them, ask, and trust them as they are now
+  skillhouse trust --yes         without the question
+  skillhouse trust --revoke
+
+Trust is kept outside the project and bound to its path and to the digest of each
+skill: what is new or changed later is asked about again.
+"""
+
+
+def _configure_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", nargs="?", metavar="DIR", help="the project (default: here)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--show", action="store_true", help="only show how the skills stand")
+    what.add_argument("--revoke", action="store_true", help="take the trust back")
+    what.add_argument("--list", action="store_true", help="list all trusted projects")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_common(parser)
+
+
+def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
+    options.start = options.project or options.start
+    house = house_of(options)
+    if options.list:
+        return terminal.listing(
+            house.services.trust_store.projects(), str, shown, as_json=options.json
+        )
+    if options.revoke:
+        revoked = house.project_trust.revoke()
+        project = str(house.services.project)
+        text = f"{shown(project)} {'no longer trusted' if revoked else 'was not trusted'}"
+        value = {"project": project, "revoked": revoked}
+        terminal.answer(value, text, as_json=options.json)
+        return 0 if revoked else 1
+    if not options.show:
+        refuse_agents("trust")
+    code = runtime.project_code(house)
+    seen = house.project_trust.report()
+    if not options.show and not options.yes and not options.json and sys.stdin.isatty():
+        _print_trust(seen, code, terminal)
+        for finding in house.snapshot.project_findings():
+            terminal.line(finding_line(finding, terminal))
+        terminal.prompt("Trust this project and these skills as they are now? (y, n) ")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            terminal.note("nothing was trusted")
+            return 1
+        house.project_trust.trust(seen)
+        terminal.line(f"{shown(str(seen.project))}: trusted")
+        return 0
+    report = seen if options.show else house.project_trust.trust(seen)
+    if options.json:
+        terminal.json({**trust_value(report), "code": [facts_value(facts) for facts in code]})
+    else:
+        _print_trust(report, code, terminal)
+        for finding in house.snapshot.project_findings():
+            terminal.line(finding_line(finding, terminal))
+    return 0
+
+
+def _print_trust(report: TrustReport, code: Sequence[CodeFacts], terminal: Terminal) -> None:
+    what = counted(len(report.skills), "skill")
+    if code:
+        what += f", {len(code)} with tools of their own"
+    word = "trusted" if report.is_trusted else "not trusted"
+    terminal.line(f"{shown(str(report.project))}: {word}, {what}")
+    if report.skills:
+        terminal.line()
+    for found in report.skills:
+        state = found.state if not found.problem else f"{found.state} ({one_line(found.problem)})"
+        terminal.rows([(f"{shown(found.skill.name)}", f"{state}  {shown(found.directory)}")])
+    if not code:
+        return
+    terminal.line()
+    terminal.heading("with tools of their own, each asked about until a rule allows it")
+    for facts in code:
+        terminal.heading(f"  {shown(facts.name)}")
+        for label, text in facts_rows(facts):
+            terminal.pair(f"    {label}", text, label_width=18)
+        for finding in facts.problems:
+            terminal.line(f"    {finding_line(finding, terminal)}")
+
+
+VERBS = {"trust": Verb(_TRUST_EXAMPLES, _configure_trust, _trust)}

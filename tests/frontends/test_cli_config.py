@@ -1,0 +1,102 @@
+"""Tests of `config`, and of `policy allow`, `ask` and `deny`."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def file(place: Path) -> Path:
+    path = place / "home/.config/skillhouse/config.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def test_a_rule_is_added_behind_what_is_there(run: Run, file: Path) -> None:
+    before = "# mine\nprofile = 'default' # keep\n"
+    file.write_text(before)
+    assert run("policy", "allow", "exec", "git log *", "--yes")[0] == 0
+    assert run("policy", "deny", "skill", "in-*", "--reason", 'a "b" \\', "--yes")[0] == 0
+    assert file.read_text().startswith(before)
+    assert tomllib.loads(file.read_text())["rules"] == [
+        {"effect": "allow", "action": "exec", "pattern": "git log *", "match": ["git log x"]},
+        {
+            "effect": "deny",
+            "action": "skill",
+            "pattern": "in-*",
+            "reason": 'a "b" \\',
+            "match": ["in-x"],
+        },
+    ]
+    assert run("policy", "explain", "exec", "git", "log", "-5")[1].startswith("allow")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("allow", "exek", "git *"),
+        ("allow", "exec", "git *", "--match", "rm x"),
+        ("allow", "exec", "git *", "--not-match", "git log"),
+        ("allow", "exec", "git *"),
+    ],
+)
+def test_a_rule_that_is_wrong_or_not_confirmed_is_not_written(
+    run: Run, file: Path, words: tuple[str, ...]
+) -> None:
+    file.write_text("# mine\n")
+    confirmed = () if words == ("allow", "exec", "git *") else ("--yes",)
+    assert run("policy", *words, *confirmed)[0] == 2
+    assert file.read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize("before", ["rules = []\n", "profil = 1\n", "x = [\n"])
+def test_a_file_that_cannot_be_extended_stays(run: Run, file: Path, before: str) -> None:
+    file.write_text(before)
+    assert run("policy", "deny", "exec", "rm *", "--yes")[0] == 2
+    assert file.read_text() == before
+
+
+def test_a_pattern_cannot_write_other_keys(run: Run, file: Path) -> None:
+    pattern = 'x"\n[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*'
+    run("policy", "deny", "skill", pattern, "--yes")
+    rules = tomllib.loads(file.read_text())["rules"] if file.exists() else []
+    assert [rule["effect"] for rule in rules] in ([], ["deny"])
+
+
+def test_a_person_is_asked(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Typed(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Typed("no\n"))
+    assert run("policy", "allow", "exec", "git *")[0] == 1
+    assert not file.exists()
+    monkeypatch.setattr("sys.stdin", Typed("y\n"))
+    assert run("policy", "allow", "exec", "git *")[0] == 0
+    assert "git *" in file.read_text()
+
+
+def test_a_coding_agent_adds_no_rule(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    code, _, err = run("policy", "allow", "exec", "*", "--yes")
+    assert (code, "is for a person" in err, file.exists()) == (1, True, False)
+
+
+def test_config_shows_its_files_and_their_faults(run: Run, file: Path) -> None:
+    paths = {one["name"]: one for one in json.loads(run("config", "--json")[1])["files"]}
+    assert paths["user"] == {"name": "user", "path": str(file), "exists": False}
+    assert "(not there)" in run("config")[1]
+    assert run("config", "show")[0] == 1
+    assert run("config", "check")[0] == 0
+    file.write_text("profil = 'x'\n")
+    assert run("config", "show")[1] == "profil = 'x'\n"
+    code, out, _ = run("config", "check")
+    assert (code, "unknown key `profil`" in out) == (1, True)

@@ -1,0 +1,95 @@
+"""Tests of what a newcomer types first: help, groups without a verb, commands without quotes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import MissingExtraError
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize("words", [("list",), ("policy", "explain"), ("new",)])
+def test_help_with_a_verb_explains_the_verb(
+    run: Run, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("help", *words)
+    said = capsys.readouterr().out
+    assert (ended.value.code, said.split(" [")[0]) == (0, f"usage: skillhouse {' '.join(words)}")
+
+
+@pytest.mark.parametrize(
+    ("group", "verb"),
+    [
+        ("profiles", "list"),
+        ("approvals", "list"),
+        ("audit", "list"),
+        ("policy", "list"),
+        ("tools", "list"),
+        ("keys", "list"),
+        ("remote", "list"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_group_without_a_verb_lists(
+    run: Run, group: str, verb: str, options: tuple[str, ...]
+) -> None:
+    assert run(group, *options) == run(group, verb, *options)
+    assert run(group, *options)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("exec", "rm", "-rf", "/"), "rm -rf /"),
+        (("rm", "-rf", "/"), "rm -rf /"),
+        (("exec", "git", "-C", "x", "log"), "git -C x log"),
+        (("exec", "ls", "--agent", "x"), "ls --agent x"),
+        (("rm -rf /",), "rm -rf /"),
+        (("exec", "rm -rf /"), "rm -rf /"),
+        (("exec", "--", "rm", "-rf", "/"), "rm -rf /"),
+    ],
+)
+def test_a_command_is_explained_as_it_is_typed(run: Run, words: tuple[str, ...], line: str) -> None:
+    _, out, err = run("policy", "explain", "--json", *words)
+    assert err == ""
+    assert (json.loads(out)["action"], json.loads(out)["resource"]) == ("exec", line)
+
+
+def test_options_behind_a_quoted_command_are_ours(run: Run) -> None:
+    code, _, err = run("policy", "explain", "exec", "git log", "--agent", "unknown")
+    assert (code, "unknown" in err) == (2, True)
+
+
+def test_policy_lists_the_rules_of_each_layer(run: Run, place: Path) -> None:
+    file = place / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '[[rules]]\neffect = "deny"\naction = "exec"\npattern = "rm *"\nreason = "use the bin"\n'
+    )
+    assert run("policy") == (0, "user\n  1: deny exec rm *  (use the bin)\n", "1 rule\n")
+
+
+def test_profiles_begin_with_what_people_have_installed(run: Run) -> None:
+    names = [one["name"] for one in json.loads(run("profiles", "--json")[1])]
+    clients = {one["name"] for one in json.loads(run("profiles", "--json")[1]) if one["checked"]}
+    assert set(names[: len(clients)]) == clients
+    assert names[len(clients)] == "default"
+
+
+def test_the_user_of_a_call_is_in_the_log(run: Run) -> None:
+    assert run("call", "skill", "--user", "ann", "--args", '{"name": "weather"}')[0] == 0
+    listed = json.loads(run("audit", "--user", "ann", "--json")[1])
+    assert listed
+    assert json.loads(run("audit", "--user", "bob", "--json")[1]) == []
+
+
+def test_a_missing_part_is_advised_without_a_package_index() -> None:
+    said = str(MissingExtraError("chat", "pydantic_ai"))
+    assert "'.[chat]'" in said
+    assert "skillhouse[" not in said
