@@ -237,7 +237,7 @@ def test_a_yes_to_a_start_holds_for_the_same_text_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("no frontmatter", "expected `---` as the first line"),
+        ('---\nname: "kestrel\n---\n', "a quote that is not closed"),
         (
             "---\nname: kestrel\ndescription: A.\ndisable-model-invocation: true\n---\nHover.\n",
             "it is gone, or may not be loaded any more",

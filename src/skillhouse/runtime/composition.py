@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
@@ -50,7 +49,7 @@ class Composition:
             ConfigError: the profile or a server of the configuration cannot be used.
         """
         profile = profile_of(config)
-        self.config = config = _with_defaults(config, profile)
+        self.config = config
         self._enforcement = enforcement
         self._sandbox = sandbox
         self._results = results
@@ -98,14 +97,6 @@ class Composition:
             newest=lambda: (self._newest().policy, self._newest().config.write_gate),
             own_tools=self._own_tools,
         )
-
-
-def _with_defaults(config: Config, profile: Profile) -> Config:
-    """Return the configuration with what the profile says where it says nothing."""
-    if config.approvals.unattended != "profile":
-        return config
-    approvals = replace(config.approvals, unattended=profile.unattended)
-    return replace(config, approvals=approvals)
 
 
 def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:

@@ -18,6 +18,7 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
+from skillhouse.runtime.config.config_files import approvals_of
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.store import STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
@@ -73,8 +74,8 @@ class EnforcementServices:
         """
         before, self._config = self._config, config
         vars(self).pop("_configured_secrets", None)
-        if "approvals" in vars(self) and before.approvals != config.approvals:
-            self.approvals.configure(config.approvals, channels)
+        if "approvals" in vars(self) and approvals_of(before) != approvals_of(config):
+            self.approvals.configure(approvals_of(config), channels)
         if "signer" in vars(self) and before.signer != config.signer:
             # A call that signs just now is asked again.
             vars(self).pop("signer").close()
@@ -100,7 +101,7 @@ class EnforcementServices:
             self._state,
             narrows=lambda *words: permission.narrows(*words),  # noqa: PLW0108 loaded late
             channels=tuple(self._channels()),
-            settings=self._config.approvals,
+            settings=approvals_of(self._config),
             clock=self.clock,
         )
 

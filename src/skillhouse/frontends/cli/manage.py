@@ -22,8 +22,8 @@ from skillhouse.frontends.cli.templates import (
     template_files,
     template_hint,
 )
-from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.operations import definition_value
+from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:

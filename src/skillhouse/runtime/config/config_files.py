@@ -345,6 +345,13 @@ def profile_of(config: Config) -> Profile:
     return dataclasses.replace(profile, parse_policy=policy, extensions=extensions)
 
 
+def approvals_of(config: Config) -> ApprovalSettings:
+    """Return the settings of approvals, with what the profile says where they say nothing."""
+    if config.approvals.unattended != "profile":
+        return config.approvals
+    return dataclasses.replace(config.approvals, unattended=profile_of(config).unattended)
+
+
 def safe_path(environment: Mapping[str, str], start: Path) -> str:
     """Return `PATH` without relative folders and those of the project around `start`.
 
