@@ -225,7 +225,10 @@ def test_compare_tells_only_what_differs_and_why(run: Run, machine: Path) -> Non
 def test_list_names_every_profile_and_the_program_it_was_compared_with(run: Run) -> None:
     code, out, _ = run("profiles", "list")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == list(profile_names())
+    names = [line.split()[0] for line in out.splitlines()]
+    assert sorted(names) == sorted(profile_names())
+    # Those of real clients come before those of designs.
+    assert names.index("roo") < names.index("openseed")
     assert "Codex 0.169.0, compared on 2026-11-22" in out
     assert len(json.loads(run("profiles", "list", "--json")[1])) == len(profile_names())
 

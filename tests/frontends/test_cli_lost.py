@@ -39,7 +39,7 @@ def crowd(place: Path, run: Run) -> Path:
 
 WHY = [
     ("bad", "SKILL.md:5", "a colon with a space inside a value without quotes: `a: b: c`"),
-    ("empty", "SKILL.md:1", "begin the file with `---`"),
+    ("empty", "SKILL.md:1", "add `description:`, what it does and when to use it"),
     ("lower", "lower", "put a file named `SKILL.md` there"),
     ("mine", "mine/SKILL.md", "`skillhouse trust`"),
     ("inner", "pdf/inner/SKILL.md", "inside the skill `pdf`"),

@@ -233,7 +233,7 @@ def test_a_skill_whose_file_is_spoilt_is_still_shown(house: Skillhouse, tmp_path
     assert "none: " in page.text
     value = client.get("/api/skills/project:pdf").json()
     assert (value["body"], value["tree_digest"]) == (None, None)
-    assert "not YAML" in value["problem"]
+    assert "a quote that is not closed" in value["problem"]
 
 
 def test_an_unknown_skill_names_the_nearest(client: TestClient):

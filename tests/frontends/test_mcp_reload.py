@@ -160,5 +160,5 @@ def test_nothing_is_printed_where_nothing_changes(peer: Peer) -> None:
 def test_a_broken_configuration_stops_a_command_that_begins(peer: Peer) -> None:
     peer.configure("x = 1\n")
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        peer.skillhouse("doctor")
+        peer.skillhouse("list")
     assert "unknown key `x`" in caught.value.stderr
