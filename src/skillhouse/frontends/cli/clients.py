@@ -251,7 +251,8 @@ def _profiles(options: argparse.Namespace, terminal: Terminal) -> int:
 def _list_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     found = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
     # What people have installed first, then our own behaviour, then the published designs.
-    found.sort(key=lambda profile: (not profile.checked, profile.name != DEFAULT_PROFILE.name))
+    # Real clients first, those that were compared before all.
+    found.sort(key=lambda p: (not p.client, not p.checked, p.name != DEFAULT_PROFILE.name))
     if options.json:
         keys = ("name", "title", "client", "checked")
         terminal.json([{key: getattr(profile, key) for key in keys} for profile in found])
