@@ -58,7 +58,7 @@ def test_a_missing_root_has_nothing_to_find(tmp_path):
 @pytest.mark.req("S003-42")
 def test_a_skill_with_invalid_frontmatter_is_left_out(root):
     (root / "broken").mkdir()
-    (root / "broken" / "SKILL.md").write_text("---\nname: \"pdf\n---\npdf\n", "utf-8")
+    (root / "broken" / "SKILL.md").write_text('---\nname: "pdf\n---\npdf\n', "utf-8")
     names = [hit.name for hit in search(discover([root]), "pdf")]
     assert names == ["pdf-tools", "forms"]
 
