@@ -77,7 +77,7 @@ def test_policy_lists_the_rules_of_each_layer(run: Run, place: Path) -> None:
 
 def test_profiles_begin_with_what_people_have_installed(run: Run) -> None:
     names = [one["name"] for one in json.loads(run("profiles", "--json")[1])]
-    clients = {one["name"] for one in json.loads(run("profiles", "--json")[1]) if one["checked"]}
+    clients = {one["name"] for one in json.loads(run("profiles", "--json")[1]) if one["client"]}
     assert set(names[: len(clients)]) == clients
     assert names[len(clients)] == "default"
 
