@@ -20,6 +20,7 @@ from skillhouse.sandbox import SandboxLevel
 from skillhouse.sandbox.guard import find_place
 from skillhouse.sandbox.status import surroundings
 from tests.frontends.mcp_peer import Peer, Pipe
+from tests.frontends.test_published_skills import CONFIGURATION
 from tests.loopback_http import served
 from tests.machines import (
     PACKAGES,
@@ -36,15 +37,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 Need = Callable[[object, str], None]
 PRICE = '{"coin": "bitcoin", "currency": "usd", "price": 65000.5}\n'
-CONFIGURATION = """
-[skill_code]
-enabled = true
-env.crypto-price = ["COINGECKO_URL"]
-
-[net]
-hosts = ["{url}"]
-private = ["127.0.0.1/32"]
-"""
 TOP = "nothing can be made, renamed or removed directly in `.`"
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import CellSpec, NoHost
+from skillhouse.cells.cell import CellSpec, Language, NoHost
 from skillhouse.cells.environment_store import FILES_MAX
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import RpcError
@@ -89,7 +89,9 @@ async def make_bytecode(
     if not sources:
         return 0
     with tempfile.TemporaryDirectory(prefix="skillhouse-compile-") as directory:
-        spec = _compiler(directory, installed, python)
+        spec = compiler_cell(
+            COMPILER, directory, installed, skill=SKILL, language="python", python=python
+        )
         work = _Compiling(executor, spec, installed, python, space)
         try:
             with anyio.move_on_after(ALL_SECONDS):
@@ -102,16 +104,24 @@ async def make_bytecode(
     return work.made
 
 
-def _compiler(directory: str, installed: Path, python: Python) -> CellSpec:
-    """Write the skill that compiles, and return what runs it."""
-    place = Path(directory).resolve()
-    (place / "main.py").write_bytes(COMPILER.read_bytes())
+def compiler_cell(
+    compiler: Path,
+    directory: str,
+    installed: Path,
+    *,
+    skill: str,
+    language: Language,
+    python: Python | None = None,
+) -> CellSpec:
+    """Write the skill that compiles packages, and return what runs it."""
+    place, entry = Path(directory).resolve(), f"main{compiler.suffix}"
+    (place / entry).write_bytes(compiler.read_bytes())
     return CellSpec(
-        skill=SKILL,
+        skill=skill,
         digest=tree_digest(place),
         directory=place,
-        language="python",
-        entry="main.py",
+        language=language,
+        entry=entry,
         dependencies=installed,
         python=python,
         is_single=True,

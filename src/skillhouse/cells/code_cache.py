@@ -21,13 +21,12 @@ from typing import Any, Protocol
 
 import anyio
 
-from skillhouse.cells.bytecode import make_bytecode, remove_bytecode
-from skillhouse.cells.cell import CellResult, CellSpec, NoHost
+from skillhouse.cells.bytecode import compiler_cell, make_bytecode, remove_bytecode
+from skillhouse.cells.cell import CellResult, NoHost
 from skillhouse.cells.cell_environment import CODE_CACHE
 from skillhouse.cells.environment_store import FILES_MAX
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import RpcError
-from skillhouse.floor import tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import MIB, SandboxError, SandboxUnavailableError
@@ -91,7 +90,7 @@ async def make_code_cache(
     """
     result = None
     with tempfile.TemporaryDirectory(prefix="skillhouse-compile-") as directory:
-        spec = _compiler(directory, installed)
+        spec = compiler_cell(COMPILER, directory, installed, skill=SKILL, language="javascript")
         try:
             result = await executor.execute(
                 spec,
@@ -107,20 +106,6 @@ async def make_code_cache(
             with anyio.CancelScope(shield=True):
                 await executor.reload(SKILL)
     return 0 if result is None else await in_thread(lambda: _write(installed, result, max_bytes))
-
-
-def _compiler(directory: str, installed: Path) -> CellSpec:
-    place = Path(directory).resolve()
-    (place / "main.cjs").write_bytes(COMPILER.read_bytes())
-    return CellSpec(
-        skill=SKILL,
-        digest=tree_digest(place),
-        directory=place,
-        language="javascript",
-        entry="main.cjs",
-        dependencies=installed,
-        is_single=True,
-    )
 
 
 def _write(installed: Path, result: CellResult, max_bytes: int) -> int:
