@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from skillhouse.cells import CELL_LIMITS, CellSpec, Executor, ready_calls
+from skillhouse.cells.node_cell import WAITING_BYTES
 from skillhouse.cells.ready_calls import (
     NAMES_MAX,
     QUIET_SECONDS,
@@ -110,6 +111,23 @@ def test_without_namespaces_it_is_the_same(language: str, tmp_path: Path, need: 
         return [*found, descendants()]
 
     assert lab.run(scene) == [[1, None, n] for n in range(3)] + [[]]
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_large_house_is_not_a_processes(
+    language: str, tmp_path: Path, need: Any
+) -> None:
+    launcher_at(SandboxLevel.LANDLOCK, need, tmp_path / "launcher")
+    lab = Lab(SandboxStatus(level=SandboxLevel.LANDLOCK), tmp_path)
+    spec = skill(tmp_path, language=language)
+    large = bytearray(b"1") * (2 * WAITING_BYTES)
+
+    async def scene(executor: Executor) -> int:
+        await lab.ask(executor, spec)
+        await is_ready(executor)
+        return len(large)
+
+    assert lab.run(scene) == 2 * WAITING_BYTES
 
 
 @pytest.mark.slow

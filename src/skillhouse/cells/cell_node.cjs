@@ -13,6 +13,8 @@ const os = require('os');
 const path = require('path');
 
 const FRAME_BYTES = 8 << 20;
+// Node's own memory, without what V8 counts.
+const NODE_BYTES = 40 << 20;
 // Requests that the core answers at once; more wait here for their turn.
 const AT_ONCE = 16;
 const TOOL_FAILED = -32000;
@@ -341,8 +343,11 @@ async function warm() {
 }
 
 function resident() {
-  // Without /proc nothing tells how much it is now; this is the most that it was.
-  return process.resourceUsage().maxRSS * 1024;
+  // Without /proc nothing tells how much it is now. The first is the most that it was, or that the
+  // program was that started it (getrusage(2): execve keeps it), so the second bounds it.
+  const heap = require('v8').getHeapStatistics();
+  const known = heap.total_physical_size + heap.malloced_memory + heap.external_memory;
+  return Math.min(process.resourceUsage().maxRSS * 1024, NODE_BYTES + known);
 }
 
 function memoryUsage() {

@@ -151,8 +151,14 @@ class Run:
                 start_new_session=True,
             )
         )
-        pipes.close_theirs()
-        pipes.adopt("process", os.pidfd_open(process.pid))
+        try:
+            pipes.close_theirs()
+            pipes.adopt("process", os.pidfd_open(process.pid))
+        except BaseException:
+            # Without a descriptor left, say. It has no options yet, and so no process inside.
+            process.kill()
+            process.wait()
+            raise
         return process, passed
 
     async def _attend(self, process: subprocess.Popen[bytes], stdin: bytes) -> None:
