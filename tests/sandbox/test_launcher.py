@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -309,3 +310,23 @@ def test_nothing_is_killed_of_a_process_that_shows_no_file_or_has_no_sandbox(
             assert kill_sandboxes(os.getpid(), tmp_path) == 0
         assert child.poll() is None
         child.kill()
+
+
+def test_a_run_that_finds_no_descriptor_leaves_no_process(
+    launcher: Launcher, workspace: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refused(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    before = children()
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    with pytest.raises((OSError, SandboxError), match=r"Too many open files|sandbox"):
+        run(launcher, workspace, "true")
+    assert children() == before
+
+
+def children() -> list[str]:
+    """Return the programs of this process's children, also of those that nothing has reaped."""
+    tasks = Path("/proc/self/task").iterdir()
+    pids = [pid for task in tasks for pid in (task / "children").read_text().split()]
+    return [Path("/proc", pid, "comm").read_text().strip() for pid in pids]
