@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 from pathlib import Path
@@ -22,7 +23,7 @@ from skillhouse.sandbox import (
     default_python,
 )
 from tests.cells.lab import Lab, lab, make, until
-from tests.sandbox.places import copied_python, own, running
+from tests.sandbox.places import children, copied_python, launcher_at, own, running
 
 pytestmark = pytest.mark.slow
 
@@ -135,6 +136,26 @@ def test_a_tree_that_is_not_as_it_was_is_not_run(lab: Lab):
 
     assert lab.run(scene) == "skill-changed"
     assert cells_below(lab.place) == []
+
+
+@pytest.mark.parametrize("level", [SandboxLevel.LANDLOCK, SandboxLevel.CGROUP])
+def test_a_cell_that_finds_no_descriptor_leaves_no_process(
+    level: SandboxLevel, tmp_path: Path, need: Any, monkeypatch: pytest.MonkeyPatch
+):
+    launcher_at(level, need, tmp_path / "launcher")
+    lab = Lab(SandboxStatus(level=level), tmp_path)
+    spec, before = make(tmp_path, ECHO), children()
+
+    def refused(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+
+    async def scene(executor: Executor) -> str:
+        return (await lab.ask(executor, spec)).error
+
+    assert "Too many open files" in lab.run(scene)
+    assert children() <= before
 
 
 def test_a_cell_that_died_while_nobody_called_is_made_anew(lab: Lab):

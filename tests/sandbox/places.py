@@ -119,6 +119,12 @@ def still_running(mark: str, *, seconds: float = 5.0) -> list[int]:
     return found
 
 
+def children() -> set[str]:
+    """Return the numbers of this process's children, also of those that nothing has reaped."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {pid for task in tasks for pid in (task / "children").read_text().split()}
+
+
 def listing(directory: Path) -> set[str]:
     """Return all paths below the directory, relative to it."""
     return {path.relative_to(directory).as_posix() for path in directory.rglob("*")}

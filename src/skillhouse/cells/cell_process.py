@@ -262,12 +262,8 @@ class ContainerCell(CellProcess):
         reading, writing = os.pipe()
         limit = self._environment.limits.output_bytes
         self._output = CellOutput(reading, lambda: self._stop("output"), max_bytes=limit)
-        argv = (
-            str(self._python.program),
-            *("-I", "-S", "-u"),
-            str(CONFINE),
-            self._settings_for(theirs.fileno()),
-        )
+        settings = self._settings_for(theirs.fileno())
+        argv = (str(self._python.program), "-I", "-S", "-u", str(CONFINE), settings)
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -279,7 +275,11 @@ class ContainerCell(CellProcess):
                 cwd="/",
                 start_new_session=True,
             )
+            handle = os.pidfd_open(self._process.pid)
         except OSError as error:
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
             self._output.close()
             self.failure = SandboxError("sandbox-failed", f"cannot start a cell: {error}")
             self._clear()
@@ -288,7 +288,7 @@ class ContainerCell(CellProcess):
         finally:
             theirs.close()
             os.close(writing)
-        self._task = asyncio.get_running_loop().create_task(self._live(self._process))
+        self._task = asyncio.get_running_loop().create_task(self._live(self._process, handle))
         return ours
 
     def _settings_for(self, descriptor: int) -> str:
@@ -322,8 +322,7 @@ class ContainerCell(CellProcess):
         filters = {"seccomp": environment.call_filter.hex()}
         return json.dumps({**settings, **filters, "readable": readable, "argv": argv})
 
-    async def _live(self, process: subprocess.Popen[bytes]) -> None:
-        handle = os.pidfd_open(process.pid)
+    async def _live(self, process: subprocess.Popen[bytes], handle: int) -> None:
         watch = asyncio.get_running_loop().create_task(self._watch(process))
         try:
             await anyio.wait_readable(handle)

@@ -150,7 +150,9 @@ class PythonCell(LanguageCell):
             "entry": self._spec.entry,
             **self._process.settings(),
         }
-        self._control.send(json.dumps(settings).encode())
+        # One that did not start has no other end any more; what asks next gets the reason.
+        with contextlib.suppress(BrokenPipeError):
+            self._control.send(json.dumps(settings).encode())
         self._listener = asyncio.get_running_loop().create_task(self._listen(self._control))
         with anyio.move_on_after(READY_SECONDS):
             await self._ready.wait()
