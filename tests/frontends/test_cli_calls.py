@@ -46,6 +46,21 @@ def test_a_refused_call_says_which_rule_would_allow_it(run: Run, project: Path) 
     assert json.loads(run(*WRITE, "--json")[1])["status"] == "pending"
 
 
+def test_arguments_can_be_words(run: Run, project: Path) -> None:
+    (project / "7").write_text("one\ntwo\nthree\n")
+    assert run("call", "read", "path=7", "offset=2", "limit=1")[:2] == (0, "two\n")
+    for words, message in (
+        (("a.txt",), "expected NAME=VALUE, got `a.txt`"),
+        (("path=7", "path=8"), "`path` is given twice"),
+        (("path=7", "--args", '{"path": "8"}'), "`path` is given twice"),
+        (("=7",), "expected NAME=VALUE"),
+        (("path=7", "limit=many"), "limit"),
+        (("path=7", "way=8"), "way"),
+    ):
+        code, _, err = run("call", "read", *words)
+        assert (code != 0, message in err) == (True, True), (words, err)
+
+
 def test_arguments_can_come_from_a_file(run: Run, project: Path) -> None:
     (project / "args.json").write_text('{"path": "."}')
     assert run("call", "list", "--args", "@args.json")[1] == ".git/\nargs.json\n"

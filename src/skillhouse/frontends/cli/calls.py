@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import secrets
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from skillhouse import tools as toolbox
+from skillhouse.frontends.cli.call_arguments import parse_object, parse_words
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -104,13 +103,15 @@ def _described(tool: SkillCodeTool) -> str:
 
 
 _CALL_EXAMPLES = """examples:
-  skillhouse call read --args '{"path": "README.md"}'
+  skillhouse call read path=README.md
+  skillhouse call exec command=git 'params=["status"]'
+  skillhouse call skill name=weather --json
   skillhouse call exec --args '{"command": "git", "params": ["status"]}'
-  skillhouse call skill --args '{"name": "weather"}' --json
   skillhouse call dex-swap:swap --args @swap.json --wait-seconds 600
-  skillhouse call crypto-price:get_price --args '{"coin": "bitcoin"}' --verbose
-  skillhouse call crypto-price:get_price --args '{"coin": "bitcoin"}' --debug
+  skillhouse call crypto-price:get_price coin=bitcoin --verbose
+  skillhouse call crypto-price:get_price coin=bitcoin --debug
 
+A VALUE is text where the tool takes text, and JSON elsewhere.
 A call that needs approval asks on the terminal: y once, s for this session, p in this
 project, a always; anything else denies it. Without a terminal the request stays open:
 answer it with `skillhouse approvals` and repeat the call, or wait for it with --wait.
@@ -124,8 +125,9 @@ An exception of a skill's code comes with the files and lines of the skill, on s
 
 def _configure_call(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tool", help="the tool's name")
+    parser.add_argument("words", nargs="*", metavar="NAME=VALUE", help="an argument of the tool")
     parser.add_argument(
-        "--args", default="{}", metavar="JSON", help="the arguments as one JSON object, or @FILE"
+        "--args", default="{}", metavar="JSON", help="arguments as one JSON object, or @FILE"
     )
     parser.add_argument("--agent", default="default", metavar="NAME", help="call as this agent")
     add_user(parser)
@@ -145,7 +147,7 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
 
 def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     """Make one gated call; 1 when it was refused or failed."""
-    arguments = _parse_arguments(options.args)
+    arguments = parse_object(options.args)
     request = secrets.token_hex(8)
     is_shown = options.verbose or options.debug
     entry = None
@@ -153,6 +155,10 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     waits = options.wait or options.wait_seconds is not None
     waiting = WaitingChannel(at_terminal, terminal, options.wait_seconds) if waits else None
     with house_of(options, channel=waiting or at_terminal) as house:
+        given = parse_words(options.words, lambda: _schema(house, options))
+        if twice := sorted(given.keys() & arguments.keys()):
+            raise UsageError(f"argument `{twice[0]}` is given twice")
+        arguments |= given
         note_changes(house.approvals, terminal)
         if waiting:
             waiting.attach(house.approvals)
@@ -176,6 +182,15 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     if is_shown and entry is not None:
         terminal.note(f"record: {entry.record.id}")
     return code
+
+
+def _schema(house: Skillhouse, options: argparse.Namespace) -> Mapping[str, Any]:
+    """Return what the tool takes; of a tool that is unknown the call itself says so."""
+    tools = house.tools(agent=options.agent)
+    names = {tool.name: tool for tool in tools}
+    names |= {tool.full_name: tool for tool in tools if isinstance(tool, toolbox.SkillCodeTool)}
+    found = names.get(options.tool)
+    return found.schema if found else {}
 
 
 def _print_code(
@@ -229,18 +244,6 @@ async def _make_call(
         )
     finally:
         await house.services.release_loop()
-
-
-def _parse_arguments(text: str) -> dict[str, Any]:
-    if text.startswith("@"):
-        text = Path(text[1:]).read_text(encoding="utf-8")
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"expected JSON after --args: {error}") from error
-    if not isinstance(value, dict):
-        raise UsageError('expected a JSON object after --args, such as {"path": "README.md"}')
-    return value
 
 
 _INVOKE_EXAMPLES = """examples:
