@@ -6,6 +6,7 @@ its workspace, and another user of the machine read and wrote the state.
 
 from __future__ import annotations
 
+import grp
 import os
 import shutil
 import stat
@@ -336,8 +337,13 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_others_can_change_is_refused_with_what_mends_it(
-    machine: Machine, need: Need, case: str
+    machine: Machine, need: Need, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def unknown(group_id: int) -> object:
+        raise KeyError(group_id)
+
+    # A group in which the user who runs the tests is alone is no one else.
+    monkeypatch.setattr(grp, "getgrgid", unknown)
     spoil, command = CASES[case]
     if command == "chown":
         need(os.geteuid() == 0, "only root gives a file away")

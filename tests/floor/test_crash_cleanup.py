@@ -28,7 +28,7 @@ from tests.owners import gone_owner
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
-SLEEP = "import time; time.sleep(600)"
+WAIT = "read line"
 
 
 def parts() -> list[str]:
@@ -70,7 +70,10 @@ def process() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(word: str) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen((word, "-c", SLEEP), executable=sys.executable))
+        # Not Python, which may find its library by the name that it was called.
+        started.append(
+            subprocess.Popen((word, "-c", WAIT), executable="/bin/sh", stdin=subprocess.PIPE)
+        )
         # The command line is the new one when the program has begun.
         until = time.monotonic() + 10
         line = Path(f"/proc/{started[-1].pid}/cmdline")
@@ -81,7 +84,7 @@ def process() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     yield start
     for one in started:
         one.kill()
-        one.wait()
+        one.communicate()
 
 
 def test_sandboxes_of_gone_processes_are_ended_and_no_others(

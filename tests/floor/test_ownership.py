@@ -66,6 +66,17 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
     assert file_problem(tmp_path / "one") == ""
 
 
+@pytest.fixture
+def shared_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every group one of others, also that of a user who is alone in it."""
+
+    def unknown(group_id: int) -> object:
+        raise KeyError(group_id)
+
+    monkeypatch.setattr(grp, "getgrgid", unknown)
+
+
+@pytest.mark.usefixtures("shared_group")
 @pytest.mark.parametrize(
     ("mode", "plain", "secret"),
     [
@@ -90,6 +101,7 @@ def test_modes_of_a_file(tmp_path: Path, mode: int, plain: str, secret: str) -> 
         assert expected.format(tmp_path) in found
 
 
+@pytest.mark.usefixtures("shared_group")
 @pytest.mark.parametrize("above", [False, True], ids=["its own", "above"])
 @pytest.mark.parametrize(
     ("mode", "plain", "secret"),
