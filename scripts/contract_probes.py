@@ -273,7 +273,7 @@ def _house_problems() -> Sequence[skillhouse.Diagnostic]:
 
 def profiles() -> dict[str, Any]:
     """Return what each shipped profile publishes: its words, and the tools under it."""
-    names = [each["name"] for each in json.loads(run("profiles", "list", "--json")[1])]
+    names = [each["name"] for each in json.loads(run("profiles", "list", "--json")[1])["profiles"]]
     return {name: published(name) for name in names}
 
 

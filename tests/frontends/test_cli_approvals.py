@@ -54,7 +54,7 @@ def test_a_question_is_listed_shown_approved_and_its_call_runs_once(
     shown = run("approvals", "show", found[:6])[1]
     for part in ("content: text", "state         open", '"path": "notes/a.txt"', "sha256:"):
         assert part in shown
-    (listed,) = json.loads(run("approvals", "list", "--json")[1])
+    (listed,) = json.loads(run("approvals", "list", "--json")[1])["approvals"]
     assert (
         listed["content_digest"]
         == json.loads(run("approvals", "show", found, "--json")[1])["content_digest"]
@@ -86,7 +86,7 @@ def test_a_lasting_yes_is_listed_and_can_be_revoked(
     run: Run, typing: Typing, option: str, kept: bool
 ) -> None:
     typing("approve", "approvals", "approve", asked(run), option)
-    grants = json.loads(run("approvals", "grants", "--json")[1])
+    grants = json.loads(run("approvals", "grants", "--json")[1])["grants"]
     assert bool(grants) is kept
     if not kept:
         assert run("approvals", "grants") == (0, "", "no standing approvals\n")
@@ -111,7 +111,7 @@ def test_a_person_narrows_a_lasting_yes(run: Run, typing: Typing) -> None:
     code, _, said = typing("approve", "approvals", "approve", found, "--always", "--rule", file)
     assert code == 0
     assert f"  rule: {file}" in said
-    (grant,) = json.loads(run("approvals", "grants", "--json")[1])
+    (grant,) = json.loads(run("approvals", "grants", "--json")[1])["grants"]
     assert f"write {grant['pattern']}" == file
     assert run("approvals", "approve", found, "--rule", file)[0] == 2
 
@@ -155,7 +155,7 @@ def test_devices_are_paired_listed_and_unpaired(run: Run, typing: Typing) -> Non
     listed = run("approvals", "devices", "--json")[1]
     assert device["secret"].startswith("whsec_")
     assert device["secret"] not in listed
-    assert json.loads(listed)[0]["id"] == device["id"]
+    assert json.loads(listed)["devices"][0]["id"] == device["id"]
     assert "phone, answers as local" in run("approvals", "devices")[1]
     assert run("approvals", "unpair", device["id"])[1] == (
         f"unpaired: {device['id']}; withdrawn: 0 unused approvals, 0 standing approvals\n"

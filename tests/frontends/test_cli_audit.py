@@ -61,13 +61,13 @@ def test_list_looks_through_the_active_file_and_the_archives(
 ) -> None:
     code, out, _ = run("audit", "list", "--json", *options)
     assert code == 0
-    assert [entry["record"]["tool"] for entry in json.loads(out)] == tools
+    assert [entry["record"]["tool"] for entry in json.loads(out)["records"]] == tools
     assert run("audit", "list", *options)[1].count("\n") == len(tools)
 
 
 @pytest.mark.req("S000-128")
 def test_show_finds_a_record_of_an_archive(run: Run, log: AuditLog) -> None:
-    (entry,) = json.loads(run("audit", "list", "--tool", "exec", "--json")[1])
+    (entry,) = json.loads(run("audit", "list", "--tool", "exec", "--json")[1])["records"]
     code, out, _ = run("audit", "show", entry["record"]["id"], "--json")
     assert (code, json.loads(out)) == (0, entry)
 

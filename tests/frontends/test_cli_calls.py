@@ -29,7 +29,7 @@ def test_an_allowed_call_prints_its_result_and_is_in_the_log(run: Run, project: 
     assert run("call", "read", "--args", '{"path": "a.txt"}') == (0, "one\n", "")
     code, out, _ = run("audit", "list", "--json")
     assert code == 0
-    (entry,) = json.loads(out)
+    (entry,) = json.loads(out)["records"]
     assert (entry["status"], entry["record"]["tool"]) == ("ok", "read")
     code, out, _ = run("audit", "show", entry["record"]["id"])
     assert code == 0

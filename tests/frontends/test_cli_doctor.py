@@ -230,7 +230,7 @@ def test_list_names_every_profile_and_the_program_it_was_compared_with(run: Run)
     # Those of real clients come before those of designs.
     assert names.index("roo") < names.index("openseed")
     assert "Codex 0.169.0, compared on 2026-11-22" in out
-    assert len(json.loads(run("profiles", "list", "--json")[1])) == len(profile_names())
+    assert len(json.loads(run("profiles", "list", "--json")[1])["profiles"]) == len(profile_names())
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -309,7 +309,7 @@ def test_fix_changes_nothing_without_a_person(run: Run, place: Path) -> None:
     code, _, err = run("doctor", "--client", "codex", "--fix")
     assert (code, "cannot ask without a terminal" in err) == (2, True)
     code, out, _ = run("doctor", "--client", "codex", "--fix", "--json")
-    assert [(code, one["path"]) for one in json.loads(out)] == [
+    assert [(code, one["path"]) for one in json.loads(out)["fixes"]] == [
         (0, "~/.agents/skills/one/SKILL.md")
     ]
     assert file.read_bytes() == before

@@ -70,7 +70,7 @@ def test_what_was_changed_there_needs_force_and_says_so(
 
 
 def test_the_json_form_has_everything(run: Run, place: Path, source: Path) -> None:
-    (found,) = json.loads(run("export", "notes", "--to", "codex", "--diff", "--json")[1])
+    (found,) = json.loads(run("export", "notes", "--to", "codex", "--diff", "--json")[1])["exports"]
     assert found == {
         "skill": "user:notes",
         "source": str(source),
@@ -121,7 +121,7 @@ def test_mcp_install_status_and_uninstall(run: Run, place: Path) -> None:
     assert (code, out.count(": installed  ")) == (0, 2)
     assert '"--agent", "reviewer"' in (place / "home/.codex/config.toml").read_text()
     run("mcp", "install", "codex", "opencode")
-    status = json.loads(run("mcp", "status", "--json")[1])
+    status = json.loads(run("mcp", "status", "--json")[1])["clients"]
     assert [found["client"] for found in status if found["standing"] == "installed"] == [
         "codex",
         "opencode-cli",
@@ -157,7 +157,7 @@ def test_mcp_status_finds_unsafe_entries_and_mends_them(run: Run, place: Path) -
     assert (code, "as `house`" in out, "unsafe: Python imports" in out) == (1, True, True)
     assert "mcp status --fix" in err
     code, out, _ = run("mcp", "status", "--json")
-    assert [one["name"] for one in json.loads(out) if one["fault"]] == ["house"]
+    assert [one["name"] for one in json.loads(out)["clients"] if one["fault"]] == ["house"]
     assert code == 1
     code, out, _ = run("mcp", "status", "--fix", "--dry-run")
     assert (code, "would be fixed" in out) == (1, True)

@@ -76,17 +76,19 @@ def test_policy_lists_the_rules_of_each_layer(run: Run, place: Path) -> None:
 
 
 def test_profiles_begin_with_what_people_have_installed(run: Run) -> None:
-    names = [one["name"] for one in json.loads(run("profiles", "--json")[1])]
-    clients = {one["name"] for one in json.loads(run("profiles", "--json")[1]) if one["client"]}
+    names = [one["name"] for one in json.loads(run("profiles", "--json")[1])["profiles"]]
+    clients = {
+        one["name"] for one in json.loads(run("profiles", "--json")[1])["profiles"] if one["client"]
+    }
     assert set(names[: len(clients)]) == clients
     assert names[len(clients)] == "default"
 
 
 def test_the_user_of_a_call_is_in_the_log(run: Run) -> None:
     assert run("call", "skill", "--user", "ann", "--args", '{"name": "weather"}')[0] == 0
-    listed = json.loads(run("audit", "--user", "ann", "--json")[1])
+    listed = json.loads(run("audit", "--user", "ann", "--json")[1])["records"]
     assert listed
-    assert json.loads(run("audit", "--user", "bob", "--json")[1]) == []
+    assert json.loads(run("audit", "--user", "bob", "--json")[1])["records"] == []
 
 
 def test_a_missing_part_is_advised_without_a_package_index() -> None:

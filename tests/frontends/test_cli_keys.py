@@ -28,12 +28,12 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def events(run: Run) -> list[str]:
-    return [event["event"] for event in json.loads(run("keys", "log", "--json")[1])]
+    return [event["event"] for event in json.loads(run("keys", "log", "--json")[1])["events"]]
 
 
 def test_without_keys_the_list_says_how_to_make_one(run: Run) -> None:
     assert run("keys", "list") == (0, "", "no keys yet; `skillhouse keys new NAME` makes one\n")
-    assert run("keys", "list", "--json") == (0, "[]\n", "")
+    assert json.loads(run("keys", "list", "--json")[1])["keys"] == []
     assert run("keys", "session", "list")[:2] == (0, "")
     assert run("keys", "session", "revoke", "--all")[:2] == (0, "revoked 0 session keys\n")
 
@@ -46,7 +46,7 @@ def test_a_key_is_imported_listed_limited_and_forgotten(run: Run, place: Path) -
     assert (code, out, err) == (0, f"imported wallet: {ADDRESS}\n", "")
     limit = f"eip155:1/erc20:{TOKEN}=5/{10**30}"
     assert run("keys", "limit", "wallet", "--limit", limit, *LOCKED)[0] == 0
-    (key,) = json.loads(run("keys", "list", "--json")[1])
+    (key,) = json.loads(run("keys", "list", "--json")[1])["keys"]
     assert (key["id"], key["session"], key["limits"][0]["day"]) == (ADDRESS, "", str(10**30))
     _, out, _ = run("keys", "list")
     assert ADDRESS in out
@@ -74,7 +74,7 @@ def test_a_session_key_is_made_rotated_and_revoked(run: Run) -> None:
         0,
         "revoked 1 session key\n",
     )
-    found = json.loads(run("keys", "session", "list", "--json")[1])
+    found = json.loads(run("keys", "session", "list", "--json")[1])["sessions"]
     assert [(s["state"], s["reason"]) for s in found] == [
         ("revoked", "rotated"),
         ("revoked", "lost"),
@@ -170,7 +170,7 @@ def test_two_passwords_that_differ_make_nothing(place: Path, run: Run) -> None:
     code, screen = typed("keys", "new", "main", answers=answers)
     assert code == 1
     assert "the two passwords differ; nothing was made" in screen
-    assert run("keys", "list", "--json")[1] == "[]\n"
+    assert json.loads(run("keys", "list", "--json")[1])["keys"] == []
 
 
 @pytest.mark.slow
@@ -178,4 +178,4 @@ def test_ctrl_c_at_the_password_ends_both_processes_quietly(place: Path, run: Ru
     code, screen = typed("keys", "new", "main", answers={"new password": "\x03"})
     assert code == 130
     assert "Traceback" not in screen
-    assert run("keys", "list", "--json")[1] == "[]\n"
+    assert json.loads(run("keys", "list", "--json")[1])["keys"] == []

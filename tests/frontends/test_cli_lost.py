@@ -190,7 +190,7 @@ def test_search_marks_what_is_shadowed(run: Run, crowd: Path) -> None:
     assert code == 0
     assert "user:pdf@docs/pdf" not in used
     assert "user:pdf@docs/pdf  by user:pdf: At docs/pdf." in shadowed
-    found = json.loads(run("search", "pdf", "--json")[1])
+    found = json.loads(run("search", "pdf", "--json")[1])["hits"]
     assert [one.get("shadowed_by") for one in found if one["name"] == "pdf"] == [None, "user:pdf"]
 
 

@@ -71,12 +71,13 @@ def test_delete_asks_and_takes_only_a_yes(
 
     monkeypatch.setattr("sys.stdin", Typed("no\n"))
     code, _, err = run("delete", "notes")
-    assert (code, "with 1 file, which claude-code" in err, directory.is_dir()) == (1, True, True)
+    assert (code, directory.is_dir()) == (1, True)
+    assert "with 1 file, in a folder that claude-code" in err
     monkeypatch.setattr("sys.stdin", Typed("y\n"))
     assert run("delete", "notes")[1] == f"deleted user:notes at {directory}\n"
     assert not directory.exists()
     code, _, err = run("delete", "weather", "--yes")
-    assert (code, "only skills of scope user" in err) == (1, True)
+    assert (code, "only skills of scope user and project" in err) == (1, True)
 
 
 def test_files_tells_their_types(run: Run, place: Path) -> None:
@@ -122,13 +123,62 @@ def test_a_delete_is_undone(run: Run, place: Path) -> None:
     assert "it was in a folder that claude-code, opencode-cli also read" in err
     assert "skillhouse delete --undo user:notes" in err
     assert not directory.exists()
-    assert json.loads(run("delete", "--list", "--json")[1])[0]["path"] == str(directory)
+    assert json.loads(run("delete", "--list", "--json")[1])["deleted"][0]["path"] == str(directory)
     assert run("delete", "--undo", "other")[0] == 1
     assert run("delete", "--undo")[1] == f"user:notes is back at {directory}\n"
     assert (directory / "run.py").read_text() == "print(1)"
     assert "notes" in run("list")[1].partition("disabled: 1")[2]
     assert run("delete", "--undo")[0] == 1
     assert run("delete")[0] == 2
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_skill_of_the_project_is_deleted_and_put_back(
+    run: Run, place: Path, is_trusted: bool
+) -> None:
+    run("new", "deploy", "--project", "--description", "Deploys.")
+    directory = place / "project/.agents/skills/deploy"
+    if is_trusted:
+        run("trust")
+    code, out, err = run("delete", "deploy", "--yes")
+    assert (code, out) == (0, f"deleted project:deploy at {directory}\n")
+    assert err.startswith(
+        "it was a skill of this project, which others may share, in a folder that codex, "
+    )
+    assert not directory.exists()
+    assert run("delete", "deploy", "--yes")[0] == 1
+    assert run("delete", "--undo", "deploy")[0] == 0
+    assert "Deploys." in (directory / "SKILL.md").read_text()
+
+
+def test_of_one_name_the_id_says_whose_is_deleted(run: Run, place: Path) -> None:
+    own = write_skill(place / "home/.agents/skills/deploy")
+    theirs = write_skill(place / "project/.agents/skills/deploy")
+    assert run("delete", "project:deploy", "--yes")[0] == 0
+    assert (own.is_dir(), theirs.exists()) == (True, False)
+
+
+def test_the_trash_is_emptied_after_a_question(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("notes", "deploy"):
+        write_skill(place / f"home/.agents/skills/{name}")
+        run("delete", name, "--yes")
+    assert run("delete", "--empty")[0] == 2
+    assert run("delete", "--empty", "--older", "1", "--yes")[1] == (
+        "removed 0 deleted skills for good\n"
+    )
+    assert run("delete", "--empty", "other", "--yes")[0] == 1
+    assert run("delete", "--older", "1")[0] == 2
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    code, _, err = run("delete", "--empty")
+    assert (code, "Remove 2 deleted skills for good?" in err) == (1, True)
+    assert run("delete", "--empty", "notes", "--yes")[1] == "removed 1 deleted skill for good\n"
+    monkeypatch.setattr("sys.stdin", Typed("y\n"))
+    assert json.loads(run("delete", "--empty", "--json")[1]) == {"removed": ["user:deploy"]}
+    assert json.loads(run("delete", "--list", "--json")[1])["total"] == 0
+    assert list((place / "home/.local/state/skillhouse/trash").iterdir()) == []
+    assert "empty-trash" in run("audit", "list")[1]
 
 
 def test_an_undo_overwrites_nothing(run: Run, place: Path) -> None:
@@ -138,7 +188,7 @@ def test_an_undo_overwrites_nothing(run: Run, place: Path) -> None:
     code, _, err = run("delete", "--undo")
     assert (code, "something is there again" in err) == (1, True)
     assert "Another one." in (directory / "SKILL.md").read_text()
-    assert len(json.loads(run("delete", "--list", "--json")[1])) == 1
+    assert json.loads(run("delete", "--list", "--json")[1])["total"] == 1
 
 
 def test_trust_shows_the_skills_and_asks_at_a_terminal(
@@ -152,10 +202,10 @@ def test_trust_shows_the_skills_and_asks_at_a_terminal(
     code, out, err = run("trust")
     assert (code, "not trusted, 1 skill" in out, str(broken) in out) == (1, True, True)
     assert err.endswith("(y, n) nothing was trusted\n")
-    assert run("trust", "--list", "--json")[1] == "[]\n"
+    assert json.loads(run("trust", "--list", "--json")[1])["projects"] == []
     monkeypatch.setattr("sys.stdin", Typed("y\n"))
     assert run("trust")[0] == 0
-    assert len(json.loads(run("trust", "--list", "--json")[1])) == 1
+    assert len(json.loads(run("trust", "--list", "--json")[1])["projects"]) == 1
 
 
 class Typed(io.StringIO):

@@ -79,7 +79,7 @@ def test_skills_of_a_server_appear_when_it_is_asked_and_go_when_it_is_forgotten(
 
     liar.entries[:] = [entry_of("skill://pdf", {SKILL_FILE: skill_file("pdf") + b"More.\n"})]
     assert "docs: 1 changed" in run("mcp", "servers", "refresh")[1]
-    [state] = json.loads(run("mcp", "servers", "list", "--json")[1])
+    [state] = json.loads(run("mcp", "servers", "list", "--json")[1])["servers"]
     assert (state["label"], state["skills"]) == ("docs", [PDF])
     assert state["asked_at"]
 
@@ -123,7 +123,7 @@ def test_a_server_that_cannot_be_asked_costs_no_other(
 ) -> None:
     configure(place, table(NOBODY, "gone"), table(server))
     code, out, err = run("mcp", "servers", "refresh", "--json")
-    first, second = json.loads(out)
+    first, second = json.loads(out)["servers"]
     assert (code, err) == (1, "")
     assert first["error"].startswith("cannot reach `gone`")
     assert second["added"] == [PDF]

@@ -71,7 +71,7 @@ def test_lint_is_content_with_sound_rules(run: Run, place: Path) -> None:
     configure(place, RULES)
     assert run("policy", "lint") == (0, "", "3 rules: 0 findings\n")
     code, out, _ = run("policy", "lint", "--json")
-    assert (code, json.loads(out)) == (0, {"findings": []})
+    assert (code, json.loads(out)) == (0, {"list": "findings", "total": 0, "findings": []})
 
 
 def test_lint_names_the_rules_that_have_no_effect(run: Run, place: Path) -> None:

@@ -138,12 +138,12 @@ def test_skills_of_both_kinds_of_server_are_listed_with_their_scope_and_asked_ab
 
     code, _, err = run("call", "skill", "--args", '{"name": "gamma"}')
     assert (code, "skills of scope remote default to ask" in err) == (1, True)
-    (waiting,) = json.loads(run("approvals", "list", "--json")[1])
+    (waiting,) = json.loads(run("approvals", "list", "--json")[1])["approvals"]
     approve(place / "home/.local/state/skillhouse", waiting["id"])
     code, out, _ = run("call", "skill", "--args", '{"name": "gamma"}')
     assert (code, "Body." in out, "ref/x.md" in out) == (0, True, True)
 
-    listed = json.loads(run("remote", "list", "--json")[1])
+    listed = json.loads(run("remote", "list", "--json")[1])["remotes"]
     assert [(state["skills"], state["read"]) for state in listed] == [
         (["alpha", "beta"], True),
         (["gamma"], True),
@@ -158,14 +158,14 @@ def test_a_changed_skill_is_seen_in_the_next_process_and_asked_about_anew(
     configure(place, (shop.url, "well-known"))
     run("remote", "sync")
     run("call", "skill", "--args", '{"name": "alpha"}')
-    (waiting,) = json.loads(run("approvals", "list", "--json")[1])
+    (waiting,) = json.loads(run("approvals", "list", "--json")[1])["approvals"]
     approve(place / "home/.local/state/skillhouse", waiting["id"], Answer.ALWAYS)
     assert "Old." in run("call", "skill", "--args", '{"name": "alpha"}')[1]
     assert "Old." in run("call", "skill", "--args", '{"name": "alpha"}')[1]
 
     shop.offer(alpha=text_of("alpha", "New."))
     code, out, _ = run("remote", "sync", shop.url, "--json")
-    assert (code, json.loads(out)[0]["changed"]) == (0, ["alpha"])
+    assert (code, json.loads(out)["remotes"][0]["changed"]) == (0, ["alpha"])
     code, out, err = run("call", "skill", "--args", '{"name": "alpha"}')
     assert (code, out) == (1, "")
     assert "not approved" in err
@@ -194,7 +194,7 @@ def test_a_wrong_digest_costs_that_skill_alone(run: Run, place: Path, shop: Shop
     shop.list([entries[0], {**entries[1], "digest": f"sha256:{'0' * 64}"}])
     configure(place, (shop.url, "well-known"))
     code, out, _ = run("remote", "sync", "--json")
-    (synced,) = json.loads(out)
+    (synced,) = json.loads(out)["remotes"]
     assert (code, synced["added"], len(synced["problems"])) == (1, ["alpha"], 1)
     assert "expected sha256:000" in synced["problems"][0]
     kept = place / "home/.cache/skillhouse"
@@ -216,7 +216,7 @@ def test_only_the_servers_origin_and_listed_hosts_are_asked(
         shop.list([offered])
         assert run("remote", "sync")[0] == code
         assert other.asked == []
-    assert json.loads(run("remote", "list", "--json")[1])[0]["skills"] == ["alpha"]
+    assert json.loads(run("remote", "list", "--json")[1])["remotes"][0]["skills"] == ["alpha"]
     configure(
         place,
         (shop.url, "well-known"),

@@ -60,7 +60,7 @@ def test_stop_is_kept_recorded_and_done_again_when_asked(run: Run) -> None:
         "done": ["end the session keys", "withdraw open questions", "write to the log"],
         "failed": [],
     }
-    records = json.loads(run("audit", "list", "--json")[1])
+    records = json.loads(run("audit", "list", "--json")[1])["records"]
     assert "system:emergency-stop" in json.dumps(records)
 
 

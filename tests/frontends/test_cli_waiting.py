@@ -120,7 +120,7 @@ def test_one_call_waits_for_the_tool_and_for_its_signature(
     assert (code, found["status"]) == (0, "ok"), err
     assert found["data"]["data"]["signature"].startswith("0x")
     assert err.count("waiting for an answer to ") == 2
-    entries = json.loads(run("audit", "list", "--json")[1])
+    entries = json.loads(run("audit", "list", "--json")[1])["records"]
     assert [(e["record"]["tool"], e["status"]) for e in entries] == [
         ("sign", "ok"),
         ("one__tool", "ok"),
@@ -181,7 +181,7 @@ def test_a_killed_waiter_leaves_no_approval_to_use(
         "pending",
         "one__tool",
     )
-    entries = json.loads(run("audit", "list", "--json")[1])
+    entries = json.loads(run("audit", "list", "--json")[1])["records"]
     assert [e["record"]["tool"] for e in entries if e["status"] == "ok"] == []
 
 

@@ -121,7 +121,7 @@ def test_a_headless_client_waits_for_the_inbox_and_its_retry_runs(
             waiting = text_of(await client.call_tool("write", WRITE))
             assert waiting.startswith("not approved yet: ")
             listed = await anyio.to_thread.run_sync(peer.skillhouse, "approvals", "list", "--json")
-            [approval] = json.loads(listed)
+            [approval] = json.loads(listed)["approvals"]
             assert f"ask the user to approve {approval['id']}" in waiting
             if place[0]:
                 assert f"({place[0]}/approvals/{approval['id']})" in waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -57,4 +58,34 @@ def test_a_skill_that_cannot_be_moved_stays(tmp_path: Path) -> None:
     trash = Trash(tmp_path / "trash")
     with pytest.raises(OSError, match="No such file"):
         trash.put(tmp_path / "missing", "user:missing", enabled=True)
+    assert list((tmp_path / "trash").iterdir()) == []
+
+
+def test_what_was_deleted_long_enough_ago_is_removed_for_good(tmp_path: Path) -> None:
+    days = iter((1, 2, 20))
+    trash = Trash(tmp_path / "trash", now=lambda: datetime(2026, 1, next(days), tzinfo=UTC))
+    for name in ("old", "new"):
+        trash.put(write_skill(tmp_path / name), f"user:{name}", enabled=True)
+    chosen = trash.chosen(days=19)
+    assert [found.id for found in chosen] == ["user:old"]
+    trash.empty(chosen)
+    assert [found.id for found in trash.deleted()] == ["user:new"]
+
+
+def test_a_removal_that_was_cut_off_offers_no_half_skill_and_is_finished_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trash = Trash(tmp_path / "trash")
+    trash.put(write_skill(tmp_path / "notes"), "user:notes", enabled=True)
+
+    def stop(path: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", stop)
+        with pytest.raises(KeyboardInterrupt):
+            trash.empty(trash.chosen())
+    assert trash.deleted() == ()
+    assert len(list((tmp_path / "trash").iterdir())) == 1
+    trash.empty(())
     assert list((tmp_path / "trash").iterdir()) == []

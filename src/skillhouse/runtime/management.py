@@ -25,7 +25,7 @@ from skillhouse.floor import (
 from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.trash import DeletedSkill, Trash
+from skillhouse.runtime.trash import DeletedSkill, Trash, check_deletable
 from skillhouse.skill import (
     SKILL_FILE,
     Profile,
@@ -263,31 +263,28 @@ class Management:
         skill = next(one for one in (*made.skills, *made.shadowed) if one.directory == directory)
         return define(skill, self.settings, self._profile)
 
-    def delete(self, reference: str) -> Path:
-        """Move a user's skill with its directory to the trash, and return where it was.
+    def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
+        """Return the skill that `delete` would move to the trash.
+
+        Args:
+            scopes: Those whose skills may be deleted; "project" includes a project that is not
+                trusted, of which a person names a skill.
 
         Raises:
             UnknownSkillError: there is no such skill.
-            SkillError: it is not the user's, or holds other skills, or is reached by a link.
+            SkillError: it is of another scope, or holds other skills, or is reached by a link.
         """
-        skill = self._find(reference)
+        skill, others = self._own(reference, scopes)
+        check_deletable(skill, others, scopes=scopes, project=self._project)
+        return skill
+
+    def delete(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Path:
+        """Move a skill with its directory to the trash, and return where it was.
+
+        Only the user's unless `scopes` names others (S004-79); errors as `deletable`.
+        """
+        skill = self.deletable(reference, scopes=scopes)
         directory = skill.directory
-        if skill.scope != "user":
-            message = f"only skills of scope user can be deleted, this one is {skill.scope}"
-            raise SkillError("not-deletable", directory, message)
-        # INVARIANT: the directory comes from the index entry and is really below its root.
-        real, root = os.path.realpath(directory), os.path.realpath(skill.root)
-        if real != os.path.join(root, os.path.relpath(directory, skill.root)) or real == root:
-            message = "reached by a symbolic link; remove the link yourself"
-            raise SkillError("not-deletable", directory, message)
-        inside = [
-            other.id
-            for other in (*self._index().skills, *self._index().shadowed)
-            if other.file != skill.file and other.file.startswith(f"{directory}{os.sep}")
-        ]
-        if inside:
-            message = f"holds other skills, delete them first: {', '.join(inside)}"
-            raise SkillError("not-deletable", directory, message)
         with recorded(self._audit, "delete", {"id": skill.id, "path": str(directory)}):
             enabled = self.settings.skills.get(skill.id, True)
             self.trash.put(directory, skill.id, enabled=enabled)
@@ -308,6 +305,12 @@ class Management:
             self.trash.restore(found)
         self._refresh()
         return found
+
+    def empty_trash(self, chosen: Sequence[DeletedSkill]) -> None:
+        """Remove deleted skills for good."""
+        ids = [found.id for found in chosen]
+        with recorded(self._audit, "empty-trash", {"ids": ids}):
+            self.trash.empty(chosen)
 
     def set_enabled(self, reference: str, *, enabled: bool) -> SkillDefinition:
         """Switch one skill on or off, for good; UnknownSkillError if there is none."""
@@ -336,6 +339,23 @@ class Management:
 
     def _find(self, reference: str) -> Skill:
         return self._index().get(reference)
+
+    def _own(self, reference: str, scopes: Sequence[str]) -> tuple[Skill, tuple[Skill, ...]]:
+        """Return a skill, and all among which it was found."""
+        index = self._index()
+        try:
+            return index.get(reference), (*index.skills, *index.shadowed)
+        except UnknownSkillError:
+            if "project" not in scopes:
+                raise
+            # The index does not have the skills of a project that is not trusted.
+            roots = [root for root in self._roots() if root.scope == "project"]
+            found = discover(roots, profile=self._profile)
+            try:
+                return found.get(reference), (*found.skills, *found.shadowed)
+            except UnknownSkillError:
+                pass
+            raise
 
     def _target(self, scope: str) -> Root:
         """Return the root in which skills of a scope are made: `.agents/skills`, or the first.

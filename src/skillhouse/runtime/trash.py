@@ -1,19 +1,22 @@
-"""Where deleted skills are kept, so that a delete can be undone."""
+"""Which skills may be deleted, and where they are kept so that a delete can be undone."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from skillhouse.floor import DecodeError, SkillError, decode, encode, write_atomically
+from skillhouse.skill import Skill
 
 RECORD = "record"
 CONTENT = "skill"
+_GOING = "going-"
+"""Begins the name of what is being removed for good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class DeletedSkill:
     """UTC."""
     enabled: bool
     """Whether it was enabled; an undo keeps that."""
+    real: str = ""
+    """The path without symbolic links; empty in records from before this was kept."""
 
 
 class Trash:
@@ -50,6 +55,7 @@ class Trash:
             path=str(directory),
             deleted=moment.isoformat(timespec="seconds"),
             enabled=enabled,
+            real=os.path.realpath(directory),
         )
         place = self.directory / key
         place.mkdir(mode=0o700, parents=True)
@@ -95,14 +101,84 @@ class Trash:
         raise SkillError("not-deleted", self.directory, what)
 
     def restore(self, found: DeletedSkill) -> Path:
-        """Put a skill back where it was; SkillError if something else is there now."""
+        """Put a skill back where it was.
+
+        Raises:
+            SkillError: something else is there now, or its path leads elsewhere by a link.
+        """
         target = Path(found.path)
         if os.path.lexists(target):
             raise SkillError("skill-exists", target, "something is there again; move it away first")
+        # A project could make its folder of skills a link to the user's, whose skills are trusted.
+        if found.real and os.path.realpath(target) != found.real:
+            message = f"the folder leads elsewhere now than to `{found.real}`"
+            raise SkillError("moved", target, message)
         target.parent.mkdir(parents=True, exist_ok=True)
         _move(self.directory / found.key / CONTENT, target)
         shutil.rmtree(self.directory / found.key)
         return target
+
+    def chosen(self, reference: str = "", *, days: int = 0) -> tuple[DeletedSkill, ...]:
+        """Return what was deleted at least `days` ago, of an id or name, or all of it."""
+        before = (self._now() - timedelta(days=days)).isoformat(timespec="seconds")
+        return tuple(
+            found
+            for found in self.deleted()
+            if reference in ("", found.id, found.id.partition(":")[2]) and found.deleted <= before
+        )
+
+    def empty(self, chosen: Sequence[DeletedSkill]) -> None:
+        """Remove skills of the trash for good, and what an earlier removal left."""
+        for found in chosen:
+            # INVARIANT: the name changes first, so that half a skill is never offered for an undo.
+            os.rename(self.directory / found.key, self.directory / f"{_GOING}{found.key}")
+        for place in self.directory.glob(f"{_GOING}*"):
+            _remove(place)
+
+
+def check_deletable(
+    skill: Skill, others: Iterable[Skill], *, scopes: Sequence[str], project: Path
+) -> None:
+    """Check that a skill is of one of the scopes, in its root, and holds none of the others.
+
+    Raises:
+        SkillError: it may not be deleted; the message says why.
+    """
+    directory = skill.directory
+    if skill.scope not in scopes:
+        allowed = " and ".join(scopes)
+        message = f"only skills of scope {allowed} can be deleted, this one is {skill.scope}"
+        raise SkillError("not-deletable", directory, message)
+    # INVARIANT: the directory comes from the index entry and is really below its root, and a
+    # project's root is really in the project.
+    real, root = os.path.realpath(directory), os.path.realpath(skill.root)
+    is_linked = real != os.path.join(root, os.path.relpath(directory, skill.root))
+    if skill.scope == "project":
+        is_linked |= not Path(root).is_relative_to(project.resolve())
+    if is_linked or real == root:
+        message = "reached by a symbolic link; remove the link yourself"
+        raise SkillError("not-deletable", directory, message)
+    inside = [
+        other.id
+        for other in others
+        if other.file != skill.file and other.file.startswith(f"{directory}{os.sep}")
+    ]
+    if inside:
+        message = f"holds other skills, delete them first: {', '.join(inside)}"
+        raise SkillError("not-deletable", directory, message)
+
+
+def _remove(place: Path) -> None:
+    """Remove a directory, also one whose author took away the right to; links are not followed."""
+    place.chmod(0o700)
+    with os.scandir(place) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            _remove(Path(entry.path))
+        else:
+            os.unlink(entry.path)
+    place.rmdir()
 
 
 def _move(source: Path, target: Path) -> None:

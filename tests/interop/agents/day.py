@@ -73,7 +73,7 @@ class Person:
     questions: dict[str, str] = field(default_factory=dict)
 
     def look(self) -> None:
-        for found in json.loads(self.house.do("approvals", "list", "--json")):
+        for found in json.loads(self.house.do("approvals", "list", "--json"))["approvals"]:
             if found["id"] not in self.questions:
                 self.questions[found["id"]] = found["title"]
                 self.house.approve(found["id"])

@@ -199,7 +199,7 @@ class Person:
         """Look for a question, and say yes to it."""
         if self.answered.is_set() or not self.may_answer():
             return
-        found = json.loads(self.house.do("approvals", "list", "--json"))
+        found = json.loads(self.house.do("approvals", "list", "--json"))["approvals"]
         if found:
             self.made_before = self.house.made()
             self.approval = found[0]["id"]
@@ -355,7 +355,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _trace(actor: Actor, house: House, model: FakeModel, person: Person | None = None) -> Trace:
     return Trace(
         transcript=transcript(model.asked, actor.client.prefix),
-        records=json.loads(house.do("audit", "list", "--json")),
+        records=json.loads(house.do("audit", "list", "--json"))["records"],
         is_log_whole=house.say("audit", "verify").returncode == 0,
         approval=person.approval if person else "",
         made_before=person.made_before if person else (),

@@ -118,7 +118,7 @@ class Answering:
         ):
             return
         heard = results[self.asking[len(self.approved)]]
-        for found in json.loads(self.house.do("approvals", "list", "--json")):
+        for found in json.loads(self.house.do("approvals", "list", "--json"))["approvals"]:
             if found["id"] in heard:
                 self.before.append(files_of(self.house.project))
                 self.house.approve(found["id"])
@@ -168,7 +168,7 @@ def work(actor: Actor, base: Path, *, subset: str) -> Work:
         transcript=seen,
         results=dict(zip((plan.key for plan in steps), seen.results, strict=False)),
         steps=tuple(plan.key for plan in steps),
-        records=json.loads(house.do("audit", "list", "--limit", "1000", "--json")),
+        records=json.loads(house.do("audit", "list", "--limit", "1000", "--json"))["records"],
         is_log_whole=house.say("audit", "verify").returncode == 0,
         questions=tuple(person.approved),
         before=tuple(person.before),

@@ -20,6 +20,7 @@ __all__ = ["main"]
 
 OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 """Exit codes (DESIGN, "Command line")."""
+INTERRUPTED = 128 + signal.SIGINT
 OBJECTS_PER_COLLECTION = 100_000
 """New objects after which cycles are looked for: importing makes many, all of which stay."""
 
@@ -35,7 +36,7 @@ VERBS = {
     "new": ("manage", "create a skill of your own, or of this project"),
     "enable": ("manage", "let agents see a skill again"),
     "disable": ("manage", "hide a skill from every agent"),
-    "delete": ("manage", "delete one of your own skills, or put it back"),
+    "delete": ("delete", "delete a skill of yours or of this project, or put it back"),
     "validate": ("check", "check skills against the specification, for authors"),
     "doctor": ("clients", "show which client sees which skill, and why others don't"),
     "profiles": ("clients", "list, show and compare how clients treat skills"),
@@ -96,7 +97,7 @@ def _guarded(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         # The shell expects the code of a process that the signal ended.
         _terminal().error("stopped")
-        return 128 + signal.SIGINT
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away, as `| head` does; that is no fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -116,10 +117,30 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.write(f"skillhouse {skillhouse.__version__}\n")
         return OK
     terminal = _terminal()
+    error: Exception | None
     if verb not in VERBS:
-        terminal.error(_unknown(verb))
-        return USAGE
-    return _call(verb, arguments[1:], terminal)
+        message = _unknown(verb)
+        terminal.error(message)
+        code, error = USAGE, _UnknownVerbError(message)
+    else:
+        code, error = _call(verb, arguments[1:], terminal)
+    if _wants_json(arguments) and not terminal.has_json and (error is not None or code):
+        from skillhouse.frontends.presentation.error_values import error_value
+
+        # INVARIANT: with --json, stdout holds one JSON object whatever happens.
+        terminal.json(error_value(error, terminal.last_error, exit_code=code))
+    return code
+
+
+class _UnknownVerbError(Exception):
+    """The first word of the command line is no verb."""
+
+    code = "unknown-verb"
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `--json` is among the arguments, also where these could not be parsed."""
+    return "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
 
 
 def _terminal() -> Terminal:
@@ -128,8 +149,11 @@ def _terminal() -> Terminal:
     return Terminal(sys.stdout, sys.stderr, os.environ)
 
 
-def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
-    """Parse the verb's arguments and run it; our own errors become messages."""
+def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exception | None]:
+    """Parse the verb's arguments and run it; our own errors become messages.
+
+    Returns the exit code, and the error if there was one.
+    """
     from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
     from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError
 
@@ -148,19 +172,19 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
         sys.stdout.flush()
     except (UsageError, ConfigError) as error:
         terminal.error(str(error))
-        return USAGE
+        return USAGE, error
     except (StateError, MissingExtraError) as error:
         terminal.error(str(error))
-        return ENVIRONMENT
+        return ENVIRONMENT, error
     except SkillhouseError as error:
         terminal.error(str(error))
-        return FINDING
+        return FINDING, error
     except BrokenPipeError:
         raise
     except OSError as error:
         terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
-        return ENVIRONMENT
-    return code
+        return ENVIRONMENT, error
+    return code, None
 
 
 def _unknown(verb: str) -> str:

@@ -112,6 +112,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
                 house.approvals.grant_store.all(),
                 grant_value,
                 lambda grant: f"{grant.id}  {one_line(_words(grant))}",
+                name="grants",
                 as_json=options.json,
                 nothing="no standing approvals",
             )
@@ -120,6 +121,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
                 house.approvals.scripts.all(),
                 script_value,
                 lambda script: f"{script.id}  {one_line(_script_words(script))}",
+                name="scripts",
                 as_json=options.json,
                 nothing="no approved scripts",
             )
@@ -178,7 +180,12 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
         return f"{approval.id}  {state}  {_left(approval)}  {title}{by}"
 
     return terminal.listing(
-        found, approval_value, line, as_json=options.json, nothing="no questions"
+        found,
+        approval_value,
+        line,
+        name="approvals",
+        as_json=options.json,
+        nothing="no questions",
     )
 
 
@@ -254,11 +261,16 @@ def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -
             scripts,
             script_value,
             lambda script: f"revoked: {one_line(_script_words(script))}",
+            name="scripts",
             as_json=json,
         )
     house.approvals.revoke(matching[0].id)
     return terminal.listing(
-        matching, grant_value, lambda grant: f"revoked: {one_line(_words(grant))}", as_json=json
+        matching,
+        grant_value,
+        lambda grant: f"revoked: {one_line(_words(grant))}",
+        name="grants",
+        as_json=json,
     )
 
 
@@ -313,6 +325,7 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
         devices.all(),
         _device_value,
         lambda one: f"{one.id}  {one_line(one.name)}, answers as {one_line(one.user)}",
+        name="devices",
         as_json=options.json,
         nothing="no devices",
     )

@@ -119,6 +119,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         list(entries),
         entry_value,
         lambda entry: _line(entry, terminal),
+        name="records",
         as_json=options.json,
         nothing="no calls",
     )

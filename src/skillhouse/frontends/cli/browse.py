@@ -102,7 +102,7 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         ]
         nothing = {"score": 0.0, "fields": []}
         more = ({**skill_value(one), **nothing, "shadowed_by": by} for one, by in others)
-        terminal.json([*found, *more])
+        terminal.json_list("hits", [*found, *more])
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:

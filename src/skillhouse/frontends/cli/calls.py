@@ -65,7 +65,7 @@ def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         tools = house.tools(agent=options.agent)
     if options.json:
-        terminal.json({"tools": [tool_value(tool) for tool in tools]})
+        terminal.json_list("tools", [tool_value(tool) for tool in tools])
         return 0
     brought = [tool for tool in tools if isinstance(tool, toolbox.SkillCodeTool)]
     own = [tool for tool in tools if not isinstance(tool, toolbox.SkillCodeTool)]
@@ -290,7 +290,7 @@ def _invoke(options: argparse.Namespace, terminal: Terminal) -> int:
 def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     found = house.invocable(options.agent)
     if options.json:
-        terminal.json({"skills": [dataclasses.asdict(entry) for entry in found]})
+        terminal.json_list("skills", [dataclasses.asdict(entry) for entry in found])
         return 0
     for entry in found:
         terminal.line(one_line(f"{entry.name} {entry.argument_hint}".strip()))

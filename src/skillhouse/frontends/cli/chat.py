@@ -318,22 +318,19 @@ def _prompt(options: argparse.Namespace) -> Prompt | None:
 def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) -> int:
     found = kept.listed()
     if options.json:
-        terminal.json(
+        values = [
             {
-                "conversations": [
-                    {
-                        "id": one.head.id,
-                        "changed_ms": one.changed_ms,
-                        "place": one.head.place,
-                        "agent": one.head.agent,
-                        "model": one.head.model,
-                        "first": one.first,
-                        "problem": one.problem or None,
-                    }
-                    for one in found
-                ]
+                "id": one.head.id,
+                "changed_ms": one.changed_ms,
+                "place": one.head.place,
+                "agent": one.head.agent,
+                "model": one.head.model,
+                "first": one.first,
+                "problem": one.problem or None,
             }
-        )
+            for one in found
+        ]
+        terminal.json_list("conversations", values)
         return 0
     for one in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.changed_ms / 1000))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.discovery import discover, skills_below
 from skillhouse.floor import Severity
@@ -77,9 +77,10 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     findings += inside
     tools = [one for result in manifests.values() for one in _declared(result)]
     if options.json:
-        value = {"skills": len(directories), "diagnostics": diagnostic_values(findings)}
         mends = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
-        terminal.json({**value, "tools": tools, **({"fixed": mends} if options.fix else {})})
+        more: dict[str, Any] = {"skills": len(directories), "tools": tools}
+        more |= {"fixed": mends} if options.fix else {}
+        terminal.json_list("diagnostics", diagnostic_values(findings), more)
     else:
         for one in fixed:
             terminal.note(f"mended {shown(str(one.file))}: {', '.join(one.codes)}")

@@ -96,7 +96,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             found = export(source, request)
         home = str(house.config.places.home)
     if options.json:
-        terminal.json([_item_value(item, with_difference=options.diff) for item in found])
+        values = [_item_value(item, with_difference=options.diff) for item in found]
+        terminal.json_list("exports", values)
     else:
         _print_items(found, home, terminal, with_difference=options.diff)
     if options.remove:
@@ -183,7 +184,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         tools = _Tools(options, configs, terminal)
         found = tuple(_of_client(configs, options, client, tools) for client in options.clients)
     if options.json:
-        terminal.json([dataclasses.asdict(change) for change in found])
+        terminal.json_list("clients", [dataclasses.asdict(change) for change in found])
     elif options.action == "status":
         _print_status(found, terminal)
     else:

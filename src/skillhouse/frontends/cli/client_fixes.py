@@ -21,7 +21,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
     fixes = proposed_fixes(lens)
     if as_json:
         # To look only: a program cannot confirm.
-        terminal.json([_value(lens, fix) for fix in fixes])
+        terminal.json_list("fixes", [_value(lens, fix) for fix in fixes])
         return 0
     if not fixes:
         terminal.note("nothing that can be mended without you; `skillhouse doctor` has the rest")

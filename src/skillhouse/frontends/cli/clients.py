@@ -102,7 +102,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         value |= {"configuration": diagnostic_values(faults)}
         value |= {"entries": entries, "catalog": catalog, "watches": watches}
         value |= {"code": [facts_value(facts) for facts in code]}
-        terminal.json({"machine": machine(), **value})
+        terminal.json_list("problems", value.pop("problems"), {"machine": machine(), **value})
     else:
         for line in report(lens, found, machine=machine(), everything=options.all):
             terminal.line(line)
@@ -255,7 +255,8 @@ def _list_profiles(options: argparse.Namespace, places: Locations, terminal: Ter
     found.sort(key=lambda p: (not p.client, not p.checked, p.name != DEFAULT_PROFILE.name))
     if options.json:
         keys = ("name", "title", "client", "checked")
-        terminal.json([{key: getattr(profile, key) for key in keys} for profile in found])
+        values = [{key: getattr(profile, key) for key in keys} for profile in found]
+        terminal.json_list("profiles", values)
     else:
         terminal.rows([(shown(profile.name), _titled(profile)) for profile in found])
     return 0
@@ -306,7 +307,8 @@ def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: 
     lens = seen_by(places, profiles_of(places, options.names))
     found = [skill for skill in lens.skills if _differs(skill)]
     if options.json:
-        terminal.json(_compared(lens, found))
+        value = _compared(lens, found)
+        terminal.json_list("differing", value.pop("differing"), value)
         return 1 if found else 0
     for place, client in enumerate(lens.clients):
         terminal.line(

@@ -45,7 +45,7 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "check":
         _, faults = usable_config(places)
         if options.json:
-            terminal.json({"files": diagnostic_values(faults)})
+            terminal.json_list("files", diagnostic_values(faults))
         else:
             for fault in faults:
                 terminal.line(finding_line(fault, terminal))
@@ -62,7 +62,7 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
         {"name": name, "path": str(path), "exists": path.exists()} for name, path in files.items()
     ]
     if options.json:
-        terminal.json({"files": found})
+        terminal.json_list("files", found)
         return 0
     for one in found:
         mark = "" if one["exists"] else "  (not there)"

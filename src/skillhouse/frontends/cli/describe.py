@@ -227,8 +227,8 @@ def _files(options: argparse.Namespace, terminal: Terminal) -> int:
         names, omitted = list_resources(directory)
     types = {name: _file_type(directory, name) for name in names}
     if options.json:
-        value = {"directory": str(directory), "resources": list(names)}
-        terminal.json({**value, "resources_omitted": omitted, "types": types})
+        more = {"directory": str(directory), "resources_omitted": omitted, "types": types}
+        terminal.json_list("resources", names, more, total=len(names) + omitted)
         return 0
     for relative in names:
         terminal.rows([(shown(relative), types[relative])], most=60)

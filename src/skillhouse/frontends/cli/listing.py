@@ -127,7 +127,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     code = _code(house)
     absent = choice.absent(runtime.absent_skills(house))
     if options.json:
-        terminal.json(_value(house, page, absent, code, total=len(skills), options=options))
+        value = _value(house, page, absent, code, options=options)
+        terminal.json_list("skills", value.pop("skills"), value, total=len(skills))
         return 0
     if options.problem is not None:
         return _print_problems(house, absent, options, terminal)
@@ -315,7 +316,6 @@ def _value(
     absent: Sequence[AbsentSkill],
     code: Sequence[runtime.CodeFacts],
     *,
-    total: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     view = house.view()
@@ -329,7 +329,6 @@ def _value(
     ]
     return {
         **value,
-        "total": total,
         "hidden": [skill_value(skill) for skill in view.hidden],
         "absent": [one._asdict() for one in absent if wanted in (None, ANY, one.state, one.code)],
         "left_out": [left._asdict() for left in house.index.left_out],

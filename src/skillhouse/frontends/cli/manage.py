@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shlex
 import sys
 from collections.abc import Iterator
@@ -115,74 +114,6 @@ def _read_body(name: str) -> str:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"expected UTF-8 text in `{name}`") from error
-
-
-_DELETE_EXAMPLES = """examples:
-  skillhouse delete meeting-notes
-  skillhouse delete user:meeting-notes --yes
-
-  skillhouse delete --undo              put the last one back
-  skillhouse delete --undo meeting-notes
-  skillhouse delete --list              what can be put back
-
-Only your own skills (scope user) can be deleted. They are moved to a trash in the state directory,
-which nothing empties.
-"""
-
-
-def _configure_delete(parser: argparse.ArgumentParser) -> None:
-    add_skill(parser, nargs="?")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--undo", action="store_true", help="put the last deleted, or this one, back")
-    what.add_argument("--list", action="store_true", help="list what can be put back")
-    add_common(parser)
-
-
-def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Delete one skill once the user confirms; 1 when nothing was deleted."""
-    if options.undo:
-        # What a person removed must not come back by the program that it was removed from.
-        refuse_agents("delete --undo")
-    house = house_of(options)
-    management = house.management
-    if options.list:
-        return terminal.listing(
-            management.trash.deleted(),
-            dataclasses.asdict,
-            lambda found: f"{found.deleted}  {shown(found.id)}  {shown(found.path)}",
-            as_json=options.json,
-            nothing="nothing was deleted here",
-        )
-    if options.undo:
-        back = management.undelete(options.skill or "")
-        text = f"{shown(back.id)} is back at {shown(back.path)}"
-        terminal.answer({"id": back.id, "path": back.path}, text, as_json=options.json)
-        return 0
-    if options.skill is None:
-        raise UsageError("expected a skill; see `skillhouse delete --help`")
-    found = management.get(options.skill)
-    clients = ", ".join(clients_of(Path(found.directory_path).parent))
-    if not options.yes:
-        if not sys.stdin.isatty():
-            raise UsageError("cannot ask without a terminal; use --yes")
-        readers = f", which {clients} also read" if clients else ""
-        files = counted(len(found.files) + 1, "file")
-        terminal.prompt(f"Delete {shown(found.directory_path)} with {files}{readers}? (y, n) ")
-        if not _is_yes():
-            terminal.note("nothing was deleted")
-            return 1
-    path = management.delete(found.id)
-    text = f"deleted {shown(found.id)} at {shown(str(path))}"
-    terminal.answer({"id": found.id, "path": str(path)}, text, as_json=options.json)
-    if clients:
-        terminal.note(f"it was in a folder that {clients} also read")
-    terminal.note(f"to put it back: skillhouse delete --undo {shlex.quote(found.id)}")
-    return 0
-
-
-def _is_yes() -> bool:
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 _SWITCH_EXAMPLES = """examples:
@@ -339,7 +270,6 @@ def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
 
 VERBS = {
     "new": Verb(_NEW_EXAMPLES, _configure_new, _new),
-    "delete": Verb(_DELETE_EXAMPLES, _configure_delete, _delete),
     "enable": Verb(_SWITCH_EXAMPLES, _configure_switch, _switch),
     "disable": Verb(_SWITCH_EXAMPLES, _configure_switch, _switch),
     "stop": Verb(_STOP_EXAMPLES, _configure_stop, _stop),

@@ -93,7 +93,10 @@ def _init(options: argparse.Namespace, terminal: Terminal) -> int:
     """Add a starting policy to the user's file once the person confirms; 1 when nothing was."""
     text = policy_text(options.name)
     if options.stdout:
-        terminal.write(text)
+        if options.json:
+            terminal.json({"policy": options.name, "text": text})
+        else:
+            terminal.write(text)
         return 0
     places = places_of(options)
     refuse_agents("policy init")
@@ -326,7 +329,8 @@ def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> i
             for layer in layers
             for index, rule in enumerate(layer.rules)
         ]
-        terminal.json({"rules": rules, **({"files": diagnostic_values(faults)} if faults else {})})
+        more = {"files": diagnostic_values(faults)} if faults else {}
+        terminal.json_list("rules", rules, more)
         return 1 if faults else 0
     for fault in faults:
         terminal.line(finding_line(fault, terminal))
@@ -349,8 +353,8 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
     layers = (*config.layers, *config.agents.values())
     findings = lint_rules(layers)
     if is_json:
-        value = {"findings": [_finding_value(found) for found in findings]}
-        terminal.json(value | ({"files": diagnostic_values(faults)} if faults else {}))
+        more = {"files": diagnostic_values(faults)} if faults else {}
+        terminal.json_list("findings", [_finding_value(found) for found in findings], more)
         return 1 if findings or faults else 0
     for fault in faults:
         terminal.line(finding_line(fault, terminal))

@@ -45,7 +45,11 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     if options.list:
         return terminal.listing(
-            house.services.trust_store.projects(), str, shown, as_json=options.json
+            house.services.trust_store.projects(),
+            str,
+            shown,
+            name="projects",
+            as_json=options.json,
         )
     if options.revoke:
         revoked = house.project_trust.revoke()
@@ -71,7 +75,8 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     report = seen if options.show else house.project_trust.trust(seen)
     if options.json:
-        terminal.json({**trust_value(report), "code": [facts_value(facts) for facts in code]})
+        shape = trust_value(report) | {"code": [facts_value(facts) for facts in code]}
+        terminal.json_list("skills", shape.pop("skills"), shape)
     else:
         _print_trust(report, code, terminal)
         for finding in house.snapshot.project_findings():

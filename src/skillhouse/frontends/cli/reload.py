@@ -50,15 +50,16 @@ def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
         if problem.severity is Severity.ERROR
     ]
     if options.json:
-        terminal.json(
+        terminal.json_list(
+            "loaded",
+            [name for skill in found for name in skill.tools],
             {
-                "loaded": [name for skill in found for name in skill.tools],
                 "not_tried": [skill.skill for skill in found if not skill.is_tried],
                 "failed": [{"name": name, "error": error} for name, error in failed],
                 "steps": [
                     {"directory": str(directory), "step": step} for directory, step in done.steps
                 ],
-            }
+            },
         )
         return 1 if failed else 0
     if not house.services.skill_code.is_enabled:

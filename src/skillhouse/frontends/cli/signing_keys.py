@@ -211,7 +211,8 @@ def _list(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     keys = read_vault(state / KEYSTORE_FILE).keys
     states = {session.key_id: session.state for session in _sessions(state).all()}
     if options.json:
-        terminal.json([_value(key) | {"session": states.get(key.id, "")} for key in keys])
+        found = [_value(key) | {"session": states.get(key.id, "")} for key in keys]
+        terminal.json_list("keys", found)
         return 0
     if not keys:
         terminal.note("no keys yet; `skillhouse keys new NAME` makes one")
@@ -230,7 +231,8 @@ def _list(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
 def _list_sessions(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     found = _sessions(state).all()
     if options.json:
-        terminal.json(
+        terminal.json_list(
+            "sessions",
             [
                 {
                     "name": s.name,
@@ -240,7 +242,7 @@ def _list_sessions(state: Path, options: argparse.Namespace, terminal: Terminal)
                     "reason": s.reason,
                 }
                 for s in found
-            ]
+            ],
         )
         return 0
     for session in found:
@@ -275,7 +277,8 @@ def _revoke(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) 
 def _log(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     events = _sessions(state).events()
     if options.json:
-        terminal.json(
+        terminal.json_list(
+            "events",
             [
                 {
                     "seq": e.seq,
@@ -286,7 +289,7 @@ def _log(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
                     "detail": e.detail,
                 }
                 for e in events
-            ]
+            ],
         )
         return 0
     for event in events:

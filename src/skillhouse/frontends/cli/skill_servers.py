@@ -52,7 +52,7 @@ def _remote(options: argparse.Namespace, terminal: Terminal) -> int:
 def _list_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     states = house.remotes.states()
     if options.json:
-        terminal.json([_remote_value(state) for state in states])
+        terminal.json_list("remotes", [_remote_value(state) for state in states])
         return 0
     if not states:
         terminal.line("no remotes are configured: add [[remotes]] with a url")
@@ -73,7 +73,7 @@ def _sync_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Term
         lambda: house.remotes.sync(options.url, progress=lambda line: terminal.note(shown(line)))
     )
     if options.json:
-        terminal.json([_synced_value(synced) for synced in done])
+        terminal.json_list("remotes", [_synced_value(synced) for synced in done])
     else:
         for synced in done:
             _print_synced(synced, terminal)
@@ -153,7 +153,7 @@ def served(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -
     else:
         done = anyio.run(servers.refresh, words[0] if words else "")
     if options.json:
-        terminal.json([_asked_value(asked) for asked in done])
+        terminal.json_list("servers", [_asked_value(asked) for asked in done])
     else:
         for asked in done:
             _print_asked(asked, terminal)
@@ -170,7 +170,7 @@ def _action_and_words(given: Sequence[str]) -> tuple[str, list[str]]:
 
 def _list_mcp_servers(states: Sequence[McpServerState], terminal: Terminal, *, json: bool) -> int:
     if json:
-        terminal.json([_mcp_server_value(state) for state in states])
+        terminal.json_list("servers", [_mcp_server_value(state) for state in states])
         return 0
     if not states:
         terminal.line("no MCP servers are configured: add [[mcp_servers]] with a label")

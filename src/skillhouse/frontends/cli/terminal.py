@@ -46,6 +46,10 @@ class Terminal:
         """Whether a line of talk can be written over."""
         self.is_styled = self._coloured[output]
         self.width = min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX)
+        self.has_json = False
+        """Whether a JSON value was written."""
+        self.last_error = ""
+        """The last error that was written, without its colour."""
 
     def write(self, text: str) -> None:
         self._output.write(text)
@@ -63,11 +67,28 @@ class Terminal:
         self._errors.flush()
 
     def error(self, message: str) -> None:
+        self.last_error = message
         self._errors.write(self.style("skillhouse: ", "red", errors=True) + shown(message) + "\n")
 
     def json(self, value: Any) -> None:
         """Write one JSON value to stdout, all of it ASCII so that nothing can hide in it."""
+        self.has_json = True
         self._output.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+
+    def json_list(
+        self,
+        name: str,
+        items: Sequence[Any],
+        more: Mapping[str, Any] | None = None,
+        *,
+        total: int | None = None,
+    ) -> None:
+        """Write a list as one object: `list` names the key of the items, `total` counts them all.
+
+        docs/reference/json.md describes the shape; `more` is what a verb says besides.
+        """
+        count = len(items) if total is None else total
+        self.json({"list": name, "total": count, name: list(items), **(more or {})})
 
     def style(self, text: str, *names: str, errors: bool = False) -> str:
         """Return `text` in a colour or weight; colour never carries meaning alone."""
@@ -88,12 +109,16 @@ class Terminal:
         value: Callable[[T], Any],
         line: Callable[[T], str],
         *,
+        name: str,
         as_json: bool,
         nothing: str = "",
     ) -> int:
-        """Write each item's value as JSON, or else its line, `nothing` for none; return 0."""
+        """Write each item's value as a JSON list, or else its line, `nothing` for none; return 0.
+
+        `name` is the key of the JSON list.
+        """
         if as_json:
-            self.json([value(item) for item in found])
+            self.json_list(name, [value(item) for item in found])
             return 0
         for item in found:
             self.line(line(item))

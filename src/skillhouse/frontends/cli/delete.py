@@ -1,0 +1,148 @@
+"""The verb `delete`: moves a skill to the trash, puts it back, and empties the trash."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_common,
+    add_skill,
+    house_of,
+    natural,
+)
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.presentation.short_paths import clients_of
+from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.skill import list_resources
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Management
+    from skillhouse.skill import Skill
+
+_EXAMPLES = """examples:
+  skillhouse delete meeting-notes
+  skillhouse delete user:meeting-notes --yes
+  skillhouse delete project:deploy      one of this project, trusted or not
+
+  skillhouse delete --undo              put the last one back
+  skillhouse delete --undo meeting-notes
+  skillhouse delete --list              what can be put back
+  skillhouse delete --empty --older 30  remove for good what was deleted 30 days ago
+
+Skills of yours and of this project are moved to a trash in the state directory, which only
+`--empty` empties. Skills of plugins and other servers are removed where they come from.
+"""
+SCOPES = ("user", "project")
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser, nargs="?")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--undo", action="store_true", help="put the last deleted, or this one, back")
+    what.add_argument("--list", action="store_true", help="list what can be put back")
+    what.add_argument(
+        "--empty", action="store_true", help="remove for good what is in the trash, or this one"
+    )
+    parser.add_argument(
+        "--older", type=natural, default=0, metavar="DAYS", help="with --empty: deleted before that"
+    )
+    add_common(parser)
+
+
+def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Delete one skill once the user confirms; 1 when nothing was deleted."""
+    if options.older and not options.empty:
+        raise UsageError("expected --empty with --older")
+    if options.undo or options.empty:
+        # What a person removed must not come back by the program that it was removed from, and
+        # that program must not take the way back away.
+        refuse_agents("delete --undo" if options.undo else "delete --empty")
+    management = house_of(options).management
+    if options.list:
+        return terminal.listing(
+            management.trash.deleted(),
+            dataclasses.asdict,
+            lambda found: f"{found.deleted}  {shown(found.id)}  {shown(found.path)}",
+            name="deleted",
+            as_json=options.json,
+            nothing="the trash is empty",
+        )
+    if options.empty:
+        return _empty(management, options, terminal)
+    if options.undo:
+        back = management.undelete(options.skill or "")
+        text = f"{shown(back.id)} is back at {shown(back.path)}"
+        terminal.answer({"id": back.id, "path": back.path}, text, as_json=options.json)
+        return 0
+    if options.skill is None:
+        raise UsageError("expected a skill; see `skillhouse delete --help`")
+    return _move(management, options, terminal)
+
+
+def _move(management: Management, options: argparse.Namespace, terminal: Terminal) -> int:
+    if not options.yes and not sys.stdin.isatty():
+        raise UsageError("cannot ask without a terminal; use --yes")
+    found = management.deletable(options.skill, scopes=SCOPES)
+    whose = _whose(found)
+    listed, omitted = list_resources(found.directory)
+    files = counted(len(listed) + omitted + 1, "file")
+    question = f"Delete {shown(str(found.directory))} with {files}{whose and f', {whose}'}? (y, n) "
+    if not options.yes and not _is_confirmed(question, terminal):
+        terminal.note("nothing was deleted")
+        return 1
+    path = management.delete(found.id, scopes=SCOPES)
+    text = f"deleted {shown(found.id)} at {shown(str(path))}"
+    clients = list(clients_of(Path(found.root)))
+    value = {"id": found.id, "path": str(path), "scope": found.scope, "clients": clients}
+    terminal.answer(value, text, as_json=options.json)
+    if whose:
+        terminal.note(f"it was {whose}")
+    terminal.note(f"to put it back: skillhouse delete --undo {shlex.quote(found.id)}")
+    return 0
+
+
+def _whose(skill: Skill) -> str:
+    """Return whose folder a skill is in, as the end of a sentence; empty for one of ours alone."""
+    clients = ", ".join(clients_of(Path(skill.root)))
+    readers = f"in a folder that {clients} also read" if clients else ""
+    if skill.scope != "project":
+        return readers
+    project = "a skill of this project, which others may share"
+    return f"{project}, {readers}" if readers else project
+
+
+def _empty(management: Management, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Remove what is in the trash for good; 1 when the user does not confirm."""
+    chosen = management.trash.chosen(options.skill or "", days=options.older)
+    if options.skill and not chosen and not options.older:
+        management.trash.find(options.skill)
+    many = counted(len(chosen), "deleted skill")
+    if chosen and not options.yes:
+        for found in chosen:
+            terminal.note(f"{found.deleted}  {shown(found.id)}  {shown(found.path)}")
+        if not _is_confirmed(f"Remove {many} for good? (y, n) ", terminal):
+            terminal.note("nothing was removed")
+            return 1
+    management.empty_trash(chosen)
+    ids = [found.id for found in chosen]
+    terminal.answer({"removed": ids}, f"removed {many} for good", as_json=options.json)
+    return 0
+
+
+def _is_confirmed(question: str, terminal: Terminal) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("cannot ask without a terminal; use --yes")
+    terminal.prompt(question)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+VERBS = {"delete": Verb(_EXAMPLES, _configure, _delete)}
