@@ -143,7 +143,8 @@ def test_what_does_not_fit_is_an_error_that_says_what_does(
 def test_a_prompt_of_a_skill_that_cannot_be_used_says_why(inside: Inside) -> None:
     skill(inside, "broken", "---\nname: broken\ndescription: x\nmetadata:\n  a: b: c\n---\n")
     error = refused(inside, "broken", {})
-    assert error.message.startswith("no prompt `broken`: skill `broken` cannot be used: `metadata`: a")
+    why = "skill `broken` cannot be used: `metadata`: a colon"
+    assert error.message.startswith(f"no prompt `broken`: {why}")
     assert "SKILL.md:5" in error.message
 
 

@@ -170,7 +170,7 @@ class Management:
         )
 
     def get(self, reference: str) -> SkillDefinition:
-        """Return one skill by id, name, directory name or path; errors as `Skillhouse.load`."""
+        """Return one skill by id, name or path; errors as of `Skillhouse.load`."""
         return define(self._find(reference), self.settings, self._profile)
 
     def get_enabled(self) -> tuple[SkillDefinition, ...]:
