@@ -132,7 +132,7 @@ class Management:
         audit: AuditLog,
         trash: Path,
     ) -> None:
-        """Take the source of the skills with their roots and of the settings; `refresh` scans again.
+        """Take the source of the skills and of the settings; `refresh` scans again.
 
         `project` is where this project's own skills are made.
         """
