@@ -148,7 +148,7 @@ def test_the_face_alone_is_cheap():
         "skillhouse",
         "skillhouse.lazy_exports",
     }
-    assert not loaded & {"msgspec", "yaml", "yaml_rs", "sqlite3", "pathlib", "asyncio", "json"}
+    assert not loaded & {"msgspec", "yaml", "sqlite3", "pathlib", "asyncio", "json"}
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_warm_start_that_reads_skills_loads_nothing_that_only_calls_need(
     )
     fresh_modules(statement)  # It fills the cache.
     loaded = fresh_modules(statement)
-    assert not loaded & {"asyncio", "anyio", "email", "jsonschema_rs", "ssl", "yaml", "yaml_rs"}
+    assert not loaded & {"asyncio", "anyio", "email", "jsonschema_rs", "ssl", "yaml"}
     machinery = ("audit", "cells", "clients", "net", "sandbox", "signer", "tiers")
     assert not [n for n in loaded if n.startswith(tuple(f"skillhouse.{m}." for m in machinery))]
     assert {n for n in loaded if n.startswith("skillhouse.tools.")} <= {

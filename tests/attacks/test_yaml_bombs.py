@@ -42,7 +42,6 @@ NAIVE = {
     "PyYAML": "import yaml; value = yaml.safe_load(bomb)",
     "PyYAML in C": "import yaml; value = yaml.load(bomb, yaml.CSafeLoader)",
     "PyYAML's composer in C": "import yaml; value = yaml.compose(bomb, yaml.CSafeLoader)",
-    "yaml-rs": "import yaml_rs; value = yaml_rs.loads(bomb)",
     "PyYAML, written out": "import yaml; value = json.dumps(yaml.safe_load(bomb))",
 }
 
@@ -129,12 +128,6 @@ def dies(reader: str, bomb: str) -> bool:
     """Whether a reader of other programs crashes on the bomb, or has to be stopped."""
     code = run(NAIVE[reader], bomb).returncode
     return code in (-signal.SIGSEGV, -signal.SIGXCPU, -signal.SIGKILL)
-
-
-@pytest.mark.parametrize("name", ["dashes", "questions"])
-def test_yaml_rs_dies_of_nested_lists(name: str) -> None:
-    """Of brackets it does not: it refuses to go on at its own depth of flow."""
-    assert dies("yaml-rs", BOMBS[name])
 
 
 @pytest.mark.parametrize(

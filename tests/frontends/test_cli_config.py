@@ -100,3 +100,12 @@ def test_config_shows_its_files_and_their_faults(run: Run, file: Path) -> None:
     assert run("config", "show")[1] == "profil = 'x'\n"
     code, out, _ = run("config", "check")
     assert (code, "unknown key `profil`" in out) == (1, True)
+
+
+def test_config_check_names_actions_that_no_tool_of_ours_needs(run: Run, file: Path) -> None:
+    rule = '[[rules]]\neffect = "deny"\naction = "{}"\npattern = "x"\n'
+    file.write_text(rule.format("invoke") + rule.format("teleport"))
+    code, out, _ = run("config", "check")
+    assert code == 0
+    assert out.startswith("rule user 2: no built-in tool needs the action `teleport`; only a")
+    assert len(json.loads(run("config", "check", "--json")[1])["unknown_actions"]) == 1

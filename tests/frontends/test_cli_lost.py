@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import UnusableSkillError
+from skillhouse.frontends.presentation.operations import answer
+from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import FOLDER_CLIENTS, load_profile, profile_names
-from tests.runtime.places import write_skill
+from tests.runtime.places import make_places, write_skill
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -58,6 +61,35 @@ def test_a_skill_that_is_not_found_is_explained(
     assert said in text.replace("\n", " ")
     assert place_said in text
     assert "no skill" not in text
+
+
+@pytest.mark.parametrize(("name", "place_said", "said"), WHY)
+@pytest.mark.parametrize("line", ["enable", "disable", "delete --yes", "invoke", "show --open"])
+def test_every_verb_that_takes_a_skill_explains_it_alike(
+    run: Run, crowd: Path, line: str, name: str, place_said: str, said: str
+) -> None:
+    code, out, err = run(*line.split(), name)
+    # The result of `invoke` is a call's, on stdout.
+    assert (code, "no skill" in out + err) == (1, False)
+    assert said in (out + err).replace("\n", " ")
+    assert place_said in out + err
+
+
+def test_the_library_and_the_operations_explain_it_alike(place: Path, crowd: Path) -> None:
+    house = Skillhouse(configured(make_places(place)))
+    with pytest.raises(UnusableSkillError) as loaded:
+        house.load("bad")
+    with pytest.raises(UnusableSkillError) as switched:
+        house.management.set_enabled("bad", enabled=False)
+    said = str(loaded.value)
+    assert said.startswith("skill `bad` cannot be used: `metadata`: a colon with a space")
+    operation = answer(house.management, "SKILLS_DELETE", {"skillId": "bad"})
+    started = house.view().menu.refusal("bad")
+    assert [str(switched.value), operation["error"], started] == [said] * 3
+    # To a model it stays a skill that is not there.
+    result = house.call_sync("skill", {"name": "mine"})
+    assert result.is_error
+    assert "trust" not in result.content
 
 
 @pytest.mark.parametrize(("name", "place_said", "said"), WHY)

@@ -140,6 +140,14 @@ def test_what_does_not_fit_is_an_error_that_says_what_does(
     assert (error.code, error.message) == (INVALID_PARAMS, says)
 
 
+def test_a_prompt_of_a_skill_that_cannot_be_used_says_why(inside: Inside) -> None:
+    skill(inside, "broken", "---\nname: broken\ndescription: x\nmetadata:\n  a: b: c\n---\n")
+    error = refused(inside, "broken", {})
+    why = "skill `broken` cannot be used: `metadata`: a colon"
+    assert error.message.startswith(f"no prompt `broken`: {why}")
+    assert "SKILL.md:5" in error.message
+
+
 def test_a_prompt_grants_no_more_than_the_persons_own_start(tmp_path: Path) -> None:
     """Its commands are the agent's calls, and what a rule denies to people stays denied."""
     rule = Rule(effect=Effect.DENY, action="skill", pattern="fix")

@@ -57,6 +57,8 @@ def codes(
         ((rule(ALLOW, "x", "shell"),), ["0:rule-no-effect"]),
         ((rule(DENY, "x", "shell"),), []),
         ((rule(ALLOW, "ls", "exce"),), ["0:rule-unknown-action"]),
+        ((rule(DENY, "x", "invoke"),), []),
+        ((rule(DENY, "x", "web_search"),), []),
         ((rule(ALLOW, ""),), ["0:rule-no-effect"]),
         ((rule(ALLOW, "ls "),), ["0:rule-no-effect"]),
         ((rule(ALLOW, "ls && pwd"),), ["0:rule-no-effect"]),

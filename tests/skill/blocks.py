@@ -10,7 +10,9 @@ import sys
 from random import Random
 
 from skillhouse.skill.source import FileRefusedError
-from skillhouse.skill.yaml_text import is_plain, read_mapping
+from skillhouse.skill.yaml_lines import plain_mapping
+from skillhouse.skill.yaml_text import read_mapping
+from tests.skill.plain_blocks import line_block
 
 REAL = (
     """name: pdf-tools
@@ -369,9 +371,9 @@ def main(seed: int, count: int) -> None:
     random = Random(seed)
     plain = 0
     for _ in range(count):
-        block = random_block(random)
+        block = random.choice((random_block, line_block))(random)
         slow = outcome(block, fast=False)
-        if is_plain(block):
+        if plain_mapping(block) is not None:
             plain += 1
             if outcome(block, fast=True) != slow:
                 raise SystemExit(f"the two ways of reading differ: {block!r}")

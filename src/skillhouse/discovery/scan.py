@@ -35,7 +35,9 @@ READING = 4
 """Increase it when the same bytes give another result: older snapshots become invalid."""
 FRESH_NANOSECONDS = 100_000_000
 """A file that changed more recently may change again without a new time stamp (kernel ticks)."""
-
+UNSTEADY_NANOSECONDS = 2_000_000_000
+"""A file that changed in this time before the scan, or since, may have changed while it was read;
+its time stamp can be of another machine's clock."""
 STEADY_TRIES = 5
 """How often a file is read that changes while it is read."""
 
@@ -172,11 +174,17 @@ def _read_all(
 def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: int) -> ScanEntry:
     """Return the entry of an open file, and close it; OSError when it is not regular."""
     try:
+        head = os.read(handle, skill_package.HEAD_BYTES)
         info = os.fstat(handle)
         signature = _signature(info, path)
-        metadata, findings = skill_package.read_metadata(handle, info.st_size, name, policy)
-        # Whatever changes the bytes changes this too.
-        if os.fstat(handle).st_ctime_ns != info.st_ctime_ns:
+        metadata, findings = skill_package.read_metadata(handle, info.st_size, name, policy, head)
+        # Whatever changes the bytes changes this too. One look is enough, after the read, where the
+        # last change is older than the scan and nothing was read after the look.
+        is_recent = signature[1] > fresh - UNSTEADY_NANOSECONDS
+        if is_recent or (
+            os.lseek(handle, 0, os.SEEK_CUR) != len(head)
+            and _signature(os.fstat(handle), path) != signature
+        ):
             signature, metadata, findings = _read_steadily(handle, path, name, policy)
     finally:
         os.close(handle)
@@ -192,7 +200,7 @@ def _read_steadily(
     handle: int, path: str, name: str, policy: ParsePolicy
 ) -> tuple[Signature, skill_package.Metadata | None, list[Finding]]:
     """Read a file that changes while it is read, until the result is of one state."""
-    signature = NOT_TRUSTED
+    signature = _signature(os.fstat(handle), path)
     for _ in range(STEADY_TRIES):
         os.lseek(handle, 0, os.SEEK_SET)
         metadata, findings = skill_package.read_metadata(handle, signature[2], name, policy)

@@ -63,7 +63,11 @@ class RootWalk:
         if not self._is_directory():
             return
         if self.takes_root and os.path.lexists(self.root + _FILE):
-            self._look_at(self.root, os.path.basename(self.root), look)
+            file, name = self.root.rstrip("/") + _FILE, os.path.basename(self.root)
+            try:
+                look(file, name, None)
+            except OSError as error:
+                self._without_skill(file, name, look, error)
         seen, most = 0, self.max_directories
         pending = deque([(self.root, 0)])
         while pending:
@@ -88,17 +92,14 @@ class RootWalk:
                     message = "the directory's name is not UTF-8"
                     self._note(path, "path-encoding", message, fatal=True)
                     continue
-                if self._look_at(path, name, look):
+                file = path + _FILE
+                try:
+                    goes_on = look(file, name, None)
+                except OSError as error:
+                    goes_on = self._without_skill(file, name, look, error)
+                if goes_on:
                     pending.append((path, depth + 1))
         self._note_depth()
-
-    def _look_at(self, place: str, name: str, look: Look) -> bool:
-        """Show the SKILL.md of a directory; whether to look for skills below it."""
-        file = place.rstrip("/") + _FILE
-        try:
-            return look(file, name, None)
-        except OSError as error:
-            return self._without_skill(file, name, look, error)
 
     def links(self) -> tuple[str, ...]:
         return tuple(self._links.values())

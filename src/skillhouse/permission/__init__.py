@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from skillhouse.permission.command_rules import LayerRules as LayerRules
     from skillhouse.permission.command_rules import Ruling as Ruling
     from skillhouse.permission.decision import ACTIONS as ACTIONS
+    from skillhouse.permission.decision import TOOL_ACTIONS as TOOL_ACTIONS
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line
+    from skillhouse.permission.lint import UNKNOWN_ACTION as UNKNOWN_ACTION
     from skillhouse.permission.lint import RuleFinding as RuleFinding
     from skillhouse.permission.lint import example_holds as example_holds
     from skillhouse.permission.lint import lint_rules as lint_rules

@@ -24,7 +24,9 @@ ACTIONS = (
     "sign",
     "memory",
 )
-"""The actions that calls need; a rule about another action has no effect here."""
+"""The actions that calls of the main tools need."""
+TOOL_ACTIONS = ("invoke", "search_skills", "skill_code", "skill_tool", "web_search")
+"""Those that the other tools need; a rule about any further action is for a program's own tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from skillhouse.floor import ONE_TIME, nearest
 from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission.command_rules import LayerRules
-from skillhouse.permission.decision import ACTIONS, Layer, Rule
+from skillhouse.permission.decision import ACTIONS, TOOL_ACTIONS, Layer, Rule
 from skillhouse.permission.judge import judge_argv
 from skillhouse.permission.path_policy import PathPolicy
+
+UNKNOWN_ACTION = "rule-unknown-action"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +71,12 @@ def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
         yield found("rule-no-effect", "a layer that is not trusted allows nothing")
     elif rule.effect is Effect.ALLOW and rule.action in ONE_TIME:
         yield found("rule-no-effect", f"`{rule.action}` is allowed by a person only, each time")
-    if not any(matches(rule.action, action) for action in ACTIONS):
-        close = nearest(rule.action, ACTIONS, limit=1)
+    known = (*ACTIONS, *TOOL_ACTIONS)
+    if not any(matches(rule.action, action) for action in known):
+        close = nearest(rule.action, known, limit=1)
         hint = f"did you mean `{close[0]}`" if close else "only a program's own tool can have it"
         message = f"no built-in tool needs the action `{rule.action}`; {hint}"
-        yield found("rule-unknown-action", message)
+        yield found(UNKNOWN_ACTION, message)
     elif problem := _never(rule):
         yield found("rule-no-effect", problem)
     if _switches_off(layer, index):

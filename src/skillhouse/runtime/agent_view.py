@@ -42,12 +42,14 @@ class AgentView:
         roots: Iterable[Path] = (),
         worked: Callable[[], Sequence[str]] = tuple,
         recent: Mapping[str, int] | None = None,
+        why_absent: Callable[[str], str] = lambda _: "",
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
         No tool writes below `roots`, which are those of skills, whether they exist or not;
         `worked` gives the files of the project that the agent works on, and `recent` has the ranks
-        of the skills that were loaded lately, by file.
+        of the skills that were loaded lately, by file. `why_absent` says for a person why a skill
+        of that name is not in the index, or nothing.
 
         Raises:
             ConfigError: no agent has that name.
@@ -57,7 +59,7 @@ class AgentView:
         self._policy = policy
         self._worked = worked
         self._recent = recent or {}
-        self.menu = PersonMenu(agent, index, settings, policy)
+        self.menu = PersonMenu(agent, index, settings, policy, why_absent)
         extensions = self.profile.extensions
         everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
         self.person_directories = frozenset(
@@ -278,9 +280,15 @@ class PersonMenu:
     """
 
     def __init__(
-        self, agent: str, index: SkillIndex, settings: SkillSettings, policy: Policy
+        self,
+        agent: str,
+        index: SkillIndex,
+        settings: SkillSettings,
+        policy: Policy,
+        why_absent: Callable[[str], str],
     ) -> None:
         self._agent = agent
+        self._why_absent = why_absent
         self._index = index
         self._settings = settings
         self._policy = policy
@@ -308,8 +316,10 @@ class PersonMenu:
         """Return why a skill is not in the menu; empty if there is no such skill."""
         try:
             return self._why_not(self._index.get(reference))
-        except (UnknownSkillError, AmbiguousSkillError):
+        except AmbiguousSkillError:
             return ""
+        except UnknownSkillError:
+            return self._why_absent(reference)
 
     def need(self, skill: Skill) -> toolbox.PermissionRequest:
         """Return what starting a skill needs.

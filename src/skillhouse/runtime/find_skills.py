@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
-from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, UnusableSkillError
+from skillhouse.floor import (
+    AmbiguousSkillError,
+    Diagnostic,
+    Severity,
+    UnknownSkillError,
+    UnusableSkillError,
+)
 from skillhouse.skill import MENDS, SKILL_FILE, Skill
 
 if TYPE_CHECKING:
@@ -107,6 +113,19 @@ def find_in(place: SearchPlace, reference: str) -> Skill:
                 line=why.line,
             ) from error
         raise UnknownSkillError(reference, error.suggestions, hint=_hint(place)) from error
+
+
+def why_absent(place: SearchPlace, name: str) -> str:
+    """Return why a skill of this name that is here cannot be used; empty where nothing is known."""
+    if "/" in name:
+        return ""
+    try:
+        find_in(place, name)
+    except UnusableSkillError as error:
+        return str(error)
+    except (UnknownSkillError, AmbiguousSkillError):
+        pass
+    return ""
 
 
 def _file_of(place: SearchPlace, reference: str) -> str | None:

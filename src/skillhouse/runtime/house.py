@@ -329,9 +329,8 @@ class Skillhouse:
         from skillhouse.runtime.management import Management
 
         return Management(
-            index=lambda: self.index,
+            place=lambda: self._snapshot.place,
             refresh=self.refresh,
-            roots=lambda: self._snapshot.roots,
             profile=self.policy.profile,
             project=self.services.project,
             settings=self.services.settings_store,

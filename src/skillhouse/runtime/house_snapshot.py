@@ -14,7 +14,7 @@ from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.floor import ConfigError, Diagnostic, Severity, SkillhouseError
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.find_skills import SearchPlace
+from skillhouse.runtime.find_skills import SearchPlace, why_absent
 from skillhouse.runtime.mcp_skills import with_skills_of
 from skillhouse.skill import Skill, SkillIndex, invocation_findings
 
@@ -173,6 +173,7 @@ class HouseSnapshot:
                 roots=tuple(root.path for root in self.roots),
                 worked=lambda: self._worked.of(agent),
                 recent=self.recent,
+                why_absent=lambda name: why_absent(self.place, name),
             )
             if self._signatures is not None:
                 self._views[agent].search.renew(self._signatures)

@@ -23,6 +23,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.runtime.find_skills import SearchPlace, find_in
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.trash import DeletedSkill, Trash, check_deletable
@@ -123,22 +124,20 @@ class Management:
     def __init__(
         self,
         *,
-        index: Callable[[], SkillIndex],
+        place: Callable[[], SearchPlace],
         refresh: Callable[[], bool],
-        roots: Callable[[], Sequence[Root]],
         profile: Profile,
         project: Path,
         settings: SettingsStore,
         audit: AuditLog,
         trash: Path,
     ) -> None:
-        """Take the source of the skills, of their roots and of the settings; `refresh` scans again.
+        """Take the source of the skills and of the settings; `refresh` scans again.
 
         `project` is where this project's own skills are made.
         """
-        self._index = index
+        self._place = place
         self._refresh = refresh
-        self._roots = roots
         self._profile = profile
         self._project = project
         self._settings = settings
@@ -171,7 +170,7 @@ class Management:
         )
 
     def get(self, reference: str) -> SkillDefinition:
-        """Return one skill by id, name or directory name; errors as `SkillIndex.get` and `load`."""
+        """Return one skill by id, name or path; errors as of `Skillhouse.load`."""
         return define(self._find(reference), self.settings, self._profile)
 
     def get_enabled(self) -> tuple[SkillDefinition, ...]:
@@ -313,7 +312,7 @@ class Management:
             self.trash.empty(chosen)
 
     def set_enabled(self, reference: str, *, enabled: bool) -> SkillDefinition:
-        """Switch one skill on or off, for good; UnknownSkillError if there is none."""
+        """Switch one skill on or off, for good; errors as `get`."""
         skill = self._find(reference)
         with recorded(self._audit, "enable" if enabled else "disable", {"id": skill.id}):
             self._settings.set_skill(skill.id, enabled=enabled)
@@ -337,8 +336,14 @@ class Management:
             key = "manage_delete"
         return self._profile.messages.get(key) or str(error)
 
+    def _index(self) -> SkillIndex:
+        return self._place().known
+
+    def _roots(self) -> Sequence[Root]:
+        return self._place().roots
+
     def _find(self, reference: str) -> Skill:
-        return self._index().get(reference)
+        return find_in(self._place(), reference)
 
     def _own(self, reference: str, scopes: Sequence[str]) -> tuple[Skill, tuple[Skill, ...]]:
         """Return a skill, and all among which it was found."""

@@ -105,7 +105,7 @@ class ParsePolicy:
     yaml_repair: bool = True
     """Mend unquoted colons and one-line `>` values (S001-25)."""
     yaml_fast_path: bool = True
-    """Use the Rust parser for plain blocks; the result is the same."""
+    """Read blocks of plain lines without a YAML parser; the result is the same."""
     no_frontmatter: Literal["skip", "body", "mend"] = "skip"
     """A file without a block is no skill, or is all body (S004-5); mended, a block that is not
     closed ends at the first blank line where that makes fields of it."""

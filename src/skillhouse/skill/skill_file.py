@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from skillhouse.skill.model import (
 )
 from skillhouse.skill.source import (
     FRONTMATTER_MAX,
+    SKILL_FILE_LARGE,
     SKILL_FILE_MAX,
     FileRefusedError,
     Finding,
@@ -257,33 +257,38 @@ HEAD_BYTES = 4_096
 
 
 def read_metadata(
-    handle: int, size: int, directory: str, policy: ParsePolicy
+    handle: int, size: int, directory: str, policy: ParsePolicy, head: bytes | None = None
 ) -> tuple[Metadata | None, list[Finding]]:
     """Return what the frontmatter of an open regular file says, and what was found in the head.
 
     The head ends with the closing line; what follows it is neither read nor judged, except
     that no more than `HEAD_BYTES` bytes are looked at for one when there is no frontmatter, and
     that a policy may take a missing description from the body. The metadata is None when a finding
-    is fatal.
+    is fatal. `head` is what a first read of `HEAD_BYTES` bytes gave, where that was done before.
     """
     findings: list[Finding] = []
     try:
         if policy.reader != "specified":
-            whole = _rest(handle)
+            whole = (head or b"") + _rest(handle)
             read = _client_readers().read_as_client(whole, directory, policy, findings)
             return Metadata(read.name, read.description, read.fields), findings
-        check_size(size, findings)
-        data = os.read(handle, HEAD_BYTES)
+        if size > SKILL_FILE_LARGE:
+            check_size(size, findings)
+        data = os.read(handle, HEAD_BYTES) if head is None else head
         complete = len(data) < HEAD_BYTES
         try:
             block = _block(data, policy, findings, complete=complete)
         except IncompleteError:
             data, complete = data + _rest(handle), True
             block = _block(data, policy, findings, complete=True)
-        body: Callable[[], str] = str
-        if policy.missing_description in ("body", "prose"):
-            body = partial(_body, handle, data, policy, complete=complete)
-        metadata = read_block(block, directory, policy, findings, body)
+        metadata = read_block(
+            block,
+            directory,
+            policy,
+            findings,
+            # Asked only for a missing description, by a policy that takes it from there.
+            lambda: _body(handle, data, policy, complete=complete),
+        )
     except FileRefusedError as refusal:
         findings.append(refusal.finding)
         return None, findings
@@ -296,8 +301,8 @@ def _block(
     data: bytes, policy: ParsePolicy, findings: list[Finding], *, complete: bool
 ) -> str | None:
     """Return the text between the fences; None where there are none and need not be."""
-    fence = data.find(b"\n---\n", 3) if data.startswith(b"---\n") else -1
-    if fence == data.find(b"\n---", 3) and fence >= 0:
+    fence = data.find(b"\n---", 3) if data.startswith(b"---\n") else -1
+    if fence >= 0 and data[fence + 4 : fence + 5] == b"\n":
         raw = data[4 : fence + 1]
         if raw.isascii() and b"\r" not in raw and b"\0" not in raw and fence <= FRONTMATTER_MAX:
             # The common case in one go: plain fences around ASCII with LF.

@@ -1,7 +1,6 @@
 """Stage 3: a YAML block to a mapping in which every scalar is the text that was written.
 
-PyYAML's events are the truth. The Rust parser is a shortcut for blocks so plain that both agree
-(docs/decisions/0013-yaml.md); tests/skill/test_yaml_text.py holds the two against each other.
+PyYAML's events are the truth; blocks whose lines are plain are read without them (yaml_lines.py).
 
 Top-level values that are not YAML by themselves are repaired: each is read as the text that it is.
 Of 13,924 unreadable files of one public collection 4,905 have an unquoted colon and 9,018 text
@@ -12,20 +11,13 @@ disk is not (vectors/README.md, "3. YAML"; S001-25, S001-27).
 
 from __future__ import annotations
 
-import importlib
 import re
-import threading
-from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from skillhouse.floor.regex import regex
-from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, FileRefusedError
-
-FAST_BLOCK_MAX = 8_192
-"""Bytes up to which the Rust parser is trusted (decision 13)."""
-FAST_OPENERS_MAX = 16
-"""Openers of collections on one line up to which the Rust parser is trusted (decision 13)."""
+from skillhouse.skill.source import FIRST_LINE, FileRefusedError
+from skillhouse.skill.yaml_lines import plain_mapping
 
 
 def read_mapping(block: str, *, fast: bool = True) -> dict[str, Any]:
@@ -33,116 +25,11 @@ def read_mapping(block: str, *, fast: bool = True) -> dict[str, Any]:
 
     What does not parse is refused as `yaml-error`, the rest by the code of what is not allowed.
     """
-    if fast and is_plain(block):
-        plain = _rust(block)
-        if plain is not None:
-            return plain
+    plain = plain_mapping(block) if fast else None
+    if plain is not None:
+        return plain
     mapping: dict[str, Any] = _events().mapping_of(block)
     return mapping
-
-
-def is_plain(block: str) -> bool:
-    """Whether the Rust parser reads `block` as PyYAML's events do."""
-    if len(block) >= FAST_BLOCK_MAX or block[-1:] != "\n":
-        return False
-    if "..." in block and (block[:3] == "..." or "\n..." in block):
-        return False
-    marks = block.encode().translate(None, _HARMLESS)
-    if marks and not _is_plain_with_marks(block, marks):
-        return False
-    # One character is counted much quicker than two, and few blocks have that many.
-    return block.count("-") + block.count("?") <= FAST_OPENERS_MAX or all(
-        line.count("- ") + line.count("? ") <= FAST_OPENERS_MAX for line in block.split("\n")
-    )
-
-
-_HARMLESS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 \n.,:;-_/()+=?@#~^$`"
-"""Characters that neither open anything nor hide anything: without others a block is plain."""
-
-
-def _is_plain_with_marks(block: str, marks: bytes) -> bool:
-    """Whether a block is plain although it holds `marks`, the characters that are not harmless."""
-    if b"&" in marks or b"*" in marks or b"!" in marks:
-        return False
-    # A directive: Rust passes over those it does not know.
-    if "%" in block and (block[0] == "%" or "\n%" in block):
-        return False
-    # Rust joins two escaped surrogates to one character, and libyaml refuses them.
-    if b"\\" in marks and "\\u" in block:
-        return False
-    # Not printable: tabs, controls, U+0085, U+2028, U+2029, and all hidden characters.
-    if not marks.decode().isprintable():
-        return False
-    if ("[" in block or "{" in block) and (
-        block.count("[") + block.count("{") > FAST_OPENERS_MAX or _ODD_FLOW.search(block)
-    ):
-        return False
-    return not ((">" in block or "|" in block) and _ODD_BLOCK_SCALAR.search(block))
-
-
-_ODD_FLOW = regex(r"""[\[{](?:[^\n]*["'>|?]|(?:[^\n]*[ ,\[{])?:)|[\[{][^\]}\n]*\n""")
-"""After an opener: a quote, a block mark, `?`, a text that begins with `:`, or the line's end."""
-
-_ODD_BLOCK_SCALAR = regex(r"(?<![^ \n])[>|][-+0-9]*[ ]*(?:#|\n(?![ ]+[^ \n]))")
-"""A block mark before a comment, or before a line that is blank or not indented."""
-
-
-def _rust(block: str) -> dict[str, Any] | None:
-    """Return the mapping if every leaf came back as text, else None."""
-    try:
-        mapping = _yaml_rs().loads(block, parse_datetime=False)
-    except (ValueError, TypeError):
-        # The events judge what is refused here: YAMLDecodeError is a ValueError, and a map as a key
-        # that holds a list gives TypeError.
-        return None
-    if type(mapping) is not dict:
-        return None
-    for key, value in mapping.items():
-        if type(key) is not str or (type(value) is not str and not _is_text(value, 2)):
-            return None
-    return mapping
-
-
-@cache
-def _yaml_rs() -> ModuleType:
-    """Return the Rust parser, loaded with the first block, which a warm start does not read."""
-    name = "yaml_rs"
-    if threading.current_thread() is not threading.main_thread():
-        # Once the thread that loaded it has ended, yaml-rs 0.1.6 ends the process by a fault in the
-        # next thread that parses. So one loads it that never ends.
-        loaded = threading.Event()
-
-        def load_and_stay() -> None:
-            try:
-                importlib.import_module(name)
-            finally:
-                loaded.set()
-            threading.Event().wait()
-
-        threading.Thread(target=load_and_stay, name=name, daemon=True).start()
-        loaded.wait()
-    return importlib.import_module(name)
-
-
-def _is_text(value: Any, level: int) -> bool:
-    """Whether all leaves are text and no collection, `value` being at `level`, is too deep."""
-    if type(value) is str:
-        return True
-    if level > YAML_DEPTH_MAX:
-        return False
-    items: Any = value
-    if type(value) is dict:
-        # Loops, because generators cost a tenth of reading a block.
-        for key in value:
-            if type(key) is not str:
-                return False
-        items = value.values()
-    elif type(value) is not list:
-        return False
-    for item in items:  # noqa: SIM110 - a generator costs as said above.
-        if type(item) is not str and not _is_text(item, level + 1):
-            return False
-    return True
 
 
 def read_typed_mapping(block: str) -> dict[str, Any]:

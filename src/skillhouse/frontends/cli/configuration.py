@@ -11,7 +11,15 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.permission import ACTIONS, Effect, Rule, example_holds, matches
+from skillhouse.permission import (
+    ACTIONS,
+    UNKNOWN_ACTION,
+    Effect,
+    Rule,
+    example_holds,
+    lint_rules,
+    matches,
+)
 from skillhouse.runtime import add_rule, checked_addition, project_of, rule_text, usable_config
 
 if TYPE_CHECKING:
@@ -43,10 +51,18 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "show":
         return _show(places.user_file, terminal, as_json=options.json)
     if options.verb == "check":
-        _, faults = usable_config(places)
+        config, faults = usable_config(places)
+        unknown = [
+            f"{found.layer} {found.rule_index + 1}: {found.message}"
+            for found in lint_rules(config.layers)
+            if found.code == UNKNOWN_ACTION
+        ]
         if options.json:
-            terminal.json_list("files", diagnostic_values(faults))
+            more = {"unknown_actions": unknown}
+            terminal.json_list("files", diagnostic_values(faults), more)
         else:
+            for message in unknown:
+                terminal.line(f"rule {shown(message)} [{UNKNOWN_ACTION}]")
             for fault in faults:
                 terminal.line(finding_line(fault, terminal))
             terminal.note(f"the configuration has {counted(len(faults), 'fault')}")

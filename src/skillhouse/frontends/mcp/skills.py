@@ -268,6 +268,8 @@ class PromptRequests:
         if entry is None:
             close = next(iter(nearest(params.name, menu)), "")
             hint = f"; did you mean `{close}`" if close else ""
+            why = self._listing.why_not_in_menu(params.name)
+            hint = sendable(f": {why}") if why else hint
             raise MCPError(types.INVALID_PARAMS, f"no prompt `{params.name[:200]}`{hint}")
         line = _line(entry, params.arguments or {})
         try:

@@ -79,6 +79,10 @@ class ToolListing:
             return ()
         return self._menu_of(self._house.view(self._agent))
 
+    def why_not_in_menu(self, name: str) -> str:
+        """Return why a skill that is here is not in the menu; empty if nothing is known of it."""
+        return self._house.view(self._agent).menu.refusal(name) if self._is_known() else ""
+
     def _menu_of(self, view: AgentView) -> tuple[Invocable, ...]:
         if self._menu is None or self._menu[0] is not view:
             self._menu = view, view.menu.entries()

@@ -91,21 +91,14 @@ def check_rules(rules: Sequence[Rule], path: Path | None) -> None:
                 raise ConfigError(f"rule {index + 1}: {said}", path=path, key=key)
 
 
-KNOWN_ACTIONS = (
-    *permission.ACTIONS,
-    "invoke",
-    "search_skills",
-    "skill_code",
-    "skill_tool",
-    "web_search",
-)
+KNOWN_ACTIONS = (*permission.ACTIONS, *permission.TOOL_ACTIONS)
 
 
 def check_actions(rules: Sequence[Rule], path: Path | None) -> None:
     """Raise ConfigError for an action that is close to a known one and is none.
 
-    Any other word may be the action of a tool that a program brings (decision 0212); `policy lint`
-    mentions it.
+    Any other word may be the action of a tool that a program brings (decision 0266); `config check`
+    and `policy lint` mention it.
     """
     for index, rule in enumerate(rules):
         if any(matches(rule.action, known) for known in KNOWN_ACTIONS):
@@ -127,13 +120,26 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
 """What the keys with a closed list of values take."""
 _ENUM_VALUE = re.compile(r"^invalid enum value '(.*)' - at ", re.DOTALL)
 _PLACE = re.compile(r" - at `\$\.?(.*?)`$")
+_WRONG_TYPE = re.compile(r"^expected `([a-z |]+)`, got `([a-z]+)`")
+_MISSING = re.compile(r"^object missing required field `(.+?)`")
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text in quotes",
+    "array": "a list",
+    "object": "a table",
+}
+"""What the decoder calls a type, in the words of the file."""
+VALUE_SHOWN_MAX = 40
+"""Characters of a wrong value that are repeated."""
 
 
-def wrong_value(error: DecodeError, path: Path | None) -> ConfigError:
+def wrong_value(error: DecodeError, table: Mapping[str, Any], path: Path | None) -> ConfigError:
     """Return the error about a value, with its place, what was found and what may be written."""
     text = str(error)
     place = _PLACE.search(text)
-    keys = re.findall(r"[^.\[\]]+", place[1]) if place else []
+    keys = re.findall(r"[^.\[\]\d][^.\[\]]*", place[1]) if place else []
     value = _ENUM_VALUE.search(text)
     last = keys[-1] if keys else ""
     allowed = _ALLOWED.get("levels" if "levels" in keys else last, ())
@@ -143,7 +149,31 @@ def wrong_value(error: DecodeError, path: Path | None) -> ConfigError:
         message += f" - at `$.{place[1]}`" if place else ""
         suggestion = close[0] if close else ""
         return ConfigError(message, path=path, key=last, suggestion=suggestion)
+    where = f" - at `$.{place[1]}`" if place else ""
+    wrong, missing = _WRONG_TYPE.search(text), _MISSING.search(text)
+    if missing is not None:
+        return ConfigError(f"`{missing[1]}` is missing{where}", path=path, key=missing[1])
+    if wrong is not None and place is not None:
+        name = re.sub(r"^.*\.(?=\w)", "", place[1]).replace("[...]", ".NAME")
+        kinds = [_KINDS[kind] for kind in wrong[1].split(" | ") if kind in _KINDS]
+        seen = _seen(table, place[1]) or _KINDS.get(wrong[2], wrong[2])
+        expected = f"`{name}` must be {' or '.join(kinds)}, got {seen}"
+        return ConfigError(f"wrong value: {expected}{where}", path=path, key=last)
     return ConfigError(f"wrong value: {text}", path=path, key=last)
+
+
+def _seen(table: Mapping[str, Any], place: str) -> str:
+    """Return a short value as the file has it; nothing for a list, a table and a long text."""
+    value: Any = table
+    for key in re.findall(r"[^.\[\]]+", place):
+        try:
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            # The decoder does not name the keys of every table.
+            return ""
+    if isinstance(value, list | Mapping) or len(str(value)) > VALUE_SHOWN_MAX:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def check_signer(password: str, path: Path | None) -> None:

@@ -296,7 +296,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     try:
         settings = shaped(with_each_pattern(table, path), Settings)
     except DecodeError as error:
-        raise wrong_value(error, path) from error
+        raise wrong_value(error, table, path) from error
     except ConfigError as error:
         raise ConfigError(f"wrong value: {error.message}", path=path, key=error.key) from error
     if settings.approvals is not None:

@@ -1,0 +1,112 @@
+"""Makes YAML blocks of lines that are plain or nearly so."""
+
+from __future__ import annotations
+
+from random import Random
+
+LINES = (
+    "k: v",
+    "k: v w",
+    "k: 1.0",
+    "k:",
+    "k: ",
+    "k:v",
+    "k : v",
+    "k:  v",
+    "k: v ",
+    "k: v:",
+    "k: v: w",
+    "k: v #c",
+    "k: v#c",
+    "k: # c",
+    "k: 'v'",
+    "k: 'v' ",
+    "k: 'v'w",
+    "k: 'v''w'",
+    "k: ''",
+    "k: 'v: w'",
+    'k: "v"',
+    'k: "v\\n"',
+    'k: "v: w #c"',
+    'k: "',
+    "k: '",
+    'k: ""',
+    'k: "v" #c',
+    "k: v \"w\" 'x'",
+    "k: [a]",
+    "k: [a, b c]",
+    "k: [a,b]",
+    "k: [a, ]",
+    "k: []",
+    "k: [a: b]",
+    "k: [a b]c",
+    "k: [-a, b]",
+    "k: é",
+    "é: v",
+    "k: 日本: x",
+    "k: \xa0v",
+    "k: v\u2028w",
+    "k: v\tw",
+    "k: *v*",
+    "k: (v)",
+    "k: /v",
+    "k: .v",
+    "k: $v",
+    "k: ^v",
+    "k: +v",
+    "k: ~",
+    "k: =",
+    "k: <v>",
+    "k: <<",
+    "k: -v",
+    "k: - v",
+    "k: ?v",
+    "k: |",
+    "k: >",
+    "k: v|",
+    "k: %v",
+    "k: `v`",
+    "k: @v",
+    "k: &v",
+    "k: !v",
+    "k: {v}",
+    "k: ,v",
+    "k: ]v",
+    "- v",
+    "-  v",
+    "-v",
+    "-",
+    "- k: v",
+    "- 'v'",
+    "- - v",
+    "- [a]",
+    "- v:",
+    "",
+    " ",
+    "# c",
+    "v",
+    "...",
+    "k k: v",
+    "k.k: v",
+    "1: v",
+    "-k: v",
+    "?k: v",
+    "K_k-1: v",
+    "<<: v",
+    "'k': v",
+    '"k": v',
+    "kk: v: ",
+)
+"""Lines that are plain or nearly so; `k` stands for a key."""
+
+
+def line_block(random: Random) -> str:
+    """Return a block of lines most of which are plain."""
+    lines: list[str] = []
+    for number in range(random.randrange(1, 7)):
+        likely = LINES[:4] if random.random() < 0.85 else LINES
+        line = random.choice(likely).replace("k", f"k{number % 6}", 1)
+        is_below = bool(lines) and lines[-1].endswith(":")
+        indents = ("  ", "  ", "", " ", "    ") if is_below else ("",) * 12 + ("  ", "    ")
+        lines.append(random.choice(indents) + line)
+    return "\n".join(lines) + random.choice(("\n", "\n", "\n", "\n", "", "\n\n"))
