@@ -6,8 +6,6 @@ Each name is loaded when it is first used, because most commands fetch nothing.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.remote.archive import ArchiveError as ArchiveError
-    from skillhouse.remote.archive import unpack as unpack
     from skillhouse.remote.cache_digests import cache_fault as cache_fault
     from skillhouse.remote.cache_sync import Fetch as Fetch
     from skillhouse.remote.cache_sync import Fetched as Fetched

@@ -15,7 +15,6 @@ import anyio
 
 from skillhouse.floor import SkillhouseError, decode, encode, make_private, tree_digest
 from skillhouse.floor.lock import try_lock
-from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, unpack
 from skillhouse.remote.cache_digests import DIGESTS, cache_fault, read_digests
 from skillhouse.remote.source import (
     Artifact,
@@ -25,7 +24,7 @@ from skillhouse.remote.source import (
     RemoteSource,
     read_listing,
 )
-from skillhouse.skill import SKILL_FILE
+from skillhouse.skill import ARCHIVE_MAX, FILE_MAX, SKILL_FILE, unpack
 
 SKILLS = "skills"
 VERSIONS = "versions"
