@@ -272,7 +272,7 @@ class _Blobs:
     def __init__(self, git: Git, directory: Path, transport: str) -> None:
         self._stack = contextlib.ExitStack()
         variables = {**git.variables(transport), "GIT_DIR": str(directory)}
-        errors = self._stack.enter_context(tempfile.TemporaryFile())
+        errors: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         command = git.command(transport, "cat-file", "--batch")
         self._process = self._stack.enter_context(_started(command, directory, variables, errors))
         self._lock = threading.Lock()

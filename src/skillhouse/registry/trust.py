@@ -9,7 +9,7 @@ from pathlib import Path
 from skillhouse.floor import SIGNATURE_FILE, SkillhouseError, Tree
 
 
-class SignatureError(SkillhouseError):
+class PublisherError(SkillhouseError):
     """A signature is refused; `step` is the step of verification that refused it."""
 
     def __init__(self, step: str, message: str) -> None:
@@ -36,11 +36,11 @@ def publisher_of(directory: Path, tree: Tree) -> Publisher | None:
         tree: The files that were read there, without the signature.
 
     Raises:
-        SignatureError: there is a signature, and it is not accepted.
+        PublisherError: there is a signature, and it is not accepted.
     """
     signature = directory / SIGNATURE_FILE
     if not os.path.lexists(signature):
         return None
     # INVARIANT: a signature that is not checked never passes for one that is, nor for none.
     message = f"a signature cannot be checked yet, over {len(tree.files)} files"
-    raise SignatureError("signature", message)
+    raise PublisherError("signature", message)
