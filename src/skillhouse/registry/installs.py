@@ -205,7 +205,8 @@ class Installs:
         except TreeError as error:
             message = f"its files cannot be compared, move them away first: {error}"
             raise LocalEditsError("local-edits", target, message) from error
-        if found not in entry.expected and not force:
+        # INVARIANT: edits that a person accepted are edits, too.
+        if found != entry.tree_digest and not force:
             message = "its files are not those that were installed, nothing was changed"
             raise LocalEditsError("local-edits", target, message)
         return found

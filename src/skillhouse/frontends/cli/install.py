@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -19,7 +19,7 @@ from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.install_report import installed_value
 from skillhouse.frontends.presentation.text import shown
-from skillhouse.runtime import Installer
+from skillhouse.runtime import Installer, UnsignedError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -178,12 +178,13 @@ def _thaw(
     if state.is_well:
         return "as locked"
     if state.state != "missing" and not options.force:
-        raise UsageError(f"{state.problem}; `skillhouse verify {name}` shows more")
+        message = f"{state.problem}; `skillhouse verify {name}` shows more"
+        raise SkillError("local-edits", place.target(name), message)
     with installer.locked(name, entry, place) as staged:
         if options.dry_run:
             return "would be installed"
         if staged.report.publisher is None and not options.allow_unsigned:
-            raise UsageError("nobody signed it: use --allow-unsigned")
+            raise UnsignedError("nobody signed it: use --allow-unsigned")
         installer.restore(staged, entry, force=options.force)
     return "installed"
 

@@ -93,9 +93,7 @@ def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(values)
     else:
         for value in found:
-            versions = (
-                f"{value['version'] or 'no version'} → {value['newest_version'] or 'no version'}"
-            )
+            before, now = value["version"] or "no version", value["newest_version"] or "no version"
             pinned = ", pinned" if value["pinned"] else ""
             terminal.line(f"{shown(value['name'])}  {shown(before)} → {shown(now)}{pinned}")
         if not found and not failed:
