@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from skillhouse.runtime.install_report import HostVerdict as HostVerdict
     from skillhouse.runtime.install_report import InstallReport as InstallReport
     from skillhouse.runtime.install_report import SkillEffects as SkillEffects
+    from skillhouse.runtime.install_steps import InstallError as InstallError
+    from skillhouse.runtime.install_steps import UnsignedError as UnsignedError
     from skillhouse.runtime.installed_skills import InstalledCheck as InstalledCheck
     from skillhouse.runtime.installed_skills import InstalledState as InstalledState
     from skillhouse.runtime.installer import Installer as Installer
     from skillhouse.runtime.installer import StagedSkill as StagedSkill
-    from skillhouse.runtime.installer import UnsignedError as UnsignedError
     from skillhouse.runtime.management import Management as Management
     from skillhouse.runtime.management import SkillDefinition as SkillDefinition
     from skillhouse.runtime.management import SkillFile as SkillFile

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillError, SkillhouseError, Tree, TreeError, read_tree
+from skillhouse.floor import SkillError, Tree, TreeError, read_tree
 from skillhouse.registry import (
     Candidate,
     InstallPlace,
@@ -23,6 +23,7 @@ from skillhouse.registry import (
 )
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.install_report import InstallReport, skill_effects
+from skillhouse.runtime.install_steps import InstallError, UnsignedError, install_step
 from skillhouse.runtime.installed_skills import (
     INSTALLS,
     InstalledState,
@@ -31,10 +32,6 @@ from skillhouse.runtime.installed_skills import (
 )
 from skillhouse.runtime.skill_sources import OpenSource, Report, SkillSources
 from skillhouse.skill import ArchiveMember, write_members
-
-
-class UnsignedError(SkillhouseError):
-    """A skill without a signature was not installed, as nobody agreed to that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +84,19 @@ class Installer:
 
     @contextmanager
     def opened(self, text: str, *, expected: str = "") -> Iterator[OpenSource]:
-        """Give what a source holds; errors as `SkillSources.parse` and `open`."""
-        source = self.sources.parse(text)
-        with (
-            recorded(self._house.audit_log, "fetch", {"source": text}),
-            self.sources.open(source, expected=expected) as found,
-        ):
+        """Give what a source holds.
+
+        Raises:
+            InstallError: it cannot be had (`source`), or is another archive (`digest`).
+            OSError: a file cannot be read.
+        """
+        with ExitStack() as stack:
+            with (
+                install_step("source"),
+                recorded(self._house.audit_log, "fetch", {"source": text}),
+            ):
+                source = self.sources.parse(text)
+                found = stack.enter_context(self.sources.open(source, expected=expected))
             yield found
 
     @contextmanager
@@ -102,7 +106,7 @@ class Installer:
         """Give a skill of a source, written beside its place and looked through.
 
         Raises:
-            SkillError, ArchiveError, PublisherError: it is refused; nothing of it is left.
+            InstallError: it is refused; nothing of it is left.
         """
         is_here = found.source.kind in ("directory", "archive")
         resolved = dataclasses.replace(
@@ -114,7 +118,8 @@ class Installer:
             digest=found.digest,
             inside=candidate.path,
         )
-        members = found.members(candidate)
+        with install_step("archive"):
+            members = found.members(candidate)
         with self._staged(members, candidate.folder, place, resolved) as staged:
             yield staged
 
@@ -129,12 +134,11 @@ class Installer:
         staging = self._installs.stage(place.root)
         try:
             directory = staging / "new"
-            write_members(members, directory)
-            yield StagedSkill(
-                directory=directory,
-                members=members,
-                report=self._report(directory, folder, place, resolved),
-            )
+            with install_step("archive"):
+                write_members(members, directory)
+            with install_step("skill"):
+                report = self._report(directory, folder, place, resolved)
+            yield StagedSkill(directory=directory, members=members, report=report)
         finally:
             shutil.rmtree(staging)
 
@@ -194,14 +198,14 @@ class Installer:
             force: Also over local edits, which the store keeps.
 
         Raises:
-            UnsignedError: nobody signed it, and it is not allowed unsigned.
-            SourceError: the name is locked to another repository.
-            LocalEditsError, SkillError: as of `Installs.install`.
+            InstallError: `policy`: nobody signed it, and it is not allowed unsigned, or the name
+                is locked to another repository; `place`: as of `Installs.install`.
         """
         report = staged.report
-        if report.publisher is None and not allow_unsigned:
-            raise UnsignedError(f"`{staged.name}` is unsigned: nothing was installed")
-        check_repository(staged.name, report.installed, report.entry)
+        with install_step("policy"):
+            if report.publisher is None and not allow_unsigned:
+                raise UnsignedError(f"`{staged.name}` is unsigned: nothing was installed")
+            check_repository(staged.name, report.installed, report.entry)
         entry = dataclasses.replace(report.entry, previous=self._before(report, force=force))
         if report.installed is not None:
             entry = dataclasses.replace(
@@ -214,7 +218,7 @@ class Installer:
             "tree_digest": entry.tree_digest,
             "publisher": "" if report.publisher is None else report.publisher.handle,
         }
-        with recorded(self._house.audit_log, "install", arguments):
+        with install_step("place"), recorded(self._house.audit_log, "install", arguments):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(report.place, staged.name, staged.directory, entry, force=force)
         self._house.refresh()
@@ -229,7 +233,7 @@ class Installer:
             "resolved": entry.resolved,
             "tree_digest": entry.tree_digest,
         }
-        with recorded(self._house.audit_log, "install", arguments):
+        with install_step("place"), recorded(self._house.audit_log, "install", arguments):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(place, staged.name, staged.directory, entry, force=force)
         self._house.refresh()
@@ -283,7 +287,8 @@ class Installer:
             SourceError: it is not there any more, or has another name; others as of `staged`.
         """
         with self.opened(entry.requested) as found:
-            candidate = chosen_by_path(found, entry.inside)
+            with install_step("source"):
+                candidate = chosen_by_path(found, entry.inside)
             with self.staged(found, candidate, place, requested=entry.requested) as staged:
                 if staged.name != name:
                     raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
@@ -327,14 +332,16 @@ class Installer:
                 yield staged
             return
         with self.opened(entry.resolved, expected=entry.digest) as found:
-            candidate = chosen_by_path(found, entry.inside)
-            members = found.members(candidate)
+            with install_step("source"):
+                candidate = chosen_by_path(found, entry.inside)
+                members = found.members(candidate)
             with self._staged(members, candidate.folder, place, entry) as staged:
                 if staged.report.tree.digest != entry.tree_digest or staged.name != name:
-                    raise SourceError(
+                    message = (
                         f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
                         f"got {staged.report.tree.digest}: nothing was installed"
                     )
+                    raise InstallError("digest", SourceError(message))
                 yield staged
 
     def pin(
