@@ -315,10 +315,6 @@ class Installer:
         with self._staged(members, name, place, resolved) as staged:
             yield staged
 
-    def stored(self, entry: LockEntry) -> tuple[ArchiveMember, ...] | None:
-        """Return the files of an entry where they are kept here."""
-        return self._store.get(entry.tree_digest)
-
     @contextmanager
     def locked(self, name: str, entry: LockEntry, place: InstallPlace) -> Iterator[StagedSkill]:
         """Give exactly what the lock has under a name, from what is kept here or its source.
