@@ -46,7 +46,7 @@ def test_without_an_explicit_yes_nothing_unsigned_is_installed(run: Run, place: 
     for flags in ((), ("--yes",)):
         code, _, err = run("install", str(source), *flags)
         assert code == 2
-        assert "nobody signed it" in err
+        assert "it is unsigned" in err
     assert not installed(place).exists()
     assert not (place / "home/.config/skillhouse/skills.lock").exists()
     assert [one.name for one in (place / "home/.agents").glob(".*")] == []

@@ -251,7 +251,7 @@ class Installs:
         try:
             found: str = tree_digest(target) if os.path.lexists(target) else ""
         except TreeError:
-            # Somebody changed it since; the lock then says what was there before.
+            # It was changed since; the lock then says what was there before.
             found = pending.before
         path = Path(pending.lock)
         if found == pending.after and found != pending.before:
