@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import struct
 import tarfile
 import zipfile
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.remote import ArchiveError, unpack
+from skillhouse.skill import ArchiveError, unpack
 from tests.remote.servers import tar_of, zip_of
 
 
@@ -152,7 +153,7 @@ def test_a_size_that_lies_is_noticed_while_writing(tmp_path: Path) -> None:
 def test_a_zip_whose_two_headers_differ_is_refused(tmp_path: Path) -> None:
     data = zip_of({"SKILL.md": b"x"})
     local = data.replace(b"SKILL.md", b"SKILL.mx", 1)
-    assert refused(local, tmp_path) == "archive-broken"
+    assert refused(local, tmp_path) == "archive-differs"
 
 
 def test_an_encrypted_zip_or_one_with_overlapping_entries_is_refused(tmp_path: Path) -> None:
@@ -178,16 +179,15 @@ def test_a_second_gzip_member_is_refused(tmp_path: Path) -> None:
     assert refused(tar_of({"a": b"x"}) + tar_of({"b": b"y"}), tmp_path) == "archive-broken"
 
 
-def test_bits_that_lend_rights_are_not_taken_over(tmp_path: Path) -> None:
+def test_bits_that_lend_rights_are_refused(tmp_path: Path) -> None:
     info = info_of("run.sh", tarfile.REGTYPE)
     info.mode = 0o6777
     data = tar_with(info_of("SKILL.md"), info)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         unfiltered(archive, tmp_path / "naive")
     assert (tmp_path / "naive/run.sh").stat().st_mode & 0o6000 == 0o6000
-    unpack(data, tmp_path / "ours")
-    modes = {path.stat().st_mode & 0o7022 for path in (tmp_path / "ours").rglob("*")}
-    assert modes == {0}
+    shutil.rmtree(tmp_path / "naive")
+    assert refused(data, tmp_path) == "archive-mode"
 
 
 def test_a_sparse_entry_that_says_it_is_a_terabyte_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from skillhouse.clients import (
 from skillhouse.clients.folders import FolderHandle, resolved
 from skillhouse.clients.trees import copy_tree
 from skillhouse.floor import make_private
-from skillhouse.floor.digests import TREE_MAX_FILES
+from skillhouse.floor.trees import TREE_MAX_FILES
 from skillhouse.runtime import Skillhouse, configured, export_source
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill

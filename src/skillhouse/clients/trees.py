@@ -20,7 +20,7 @@ from skillhouse.floor import (
     read_beneath,
     tree_digest,
 )
-from skillhouse.floor.digests import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
+from skillhouse.floor.trees import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
 
 DIRECTORIES_MAX = TREE_MAX_FILES
 """Directories of one skill."""

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.floor.digests import Digest as Digest
-    from skillhouse.floor.digests import TreeDigest as TreeDigest
     from skillhouse.floor.digests import canonical_json as canonical_json
     from skillhouse.floor.digests import decode as decode
     from skillhouse.floor.digests import digest as digest
     from skillhouse.floor.digests import encode as encode
     from skillhouse.floor.digests import shaped as shaped
-    from skillhouse.floor.digests import tree_digest as tree_digest
     from skillhouse.floor.errors import AmbiguousSkillError as AmbiguousSkillError
     from skillhouse.floor.errors import ConfigError as ConfigError
     from skillhouse.floor.errors import DecodeError as DecodeError
@@ -70,6 +68,17 @@ if TYPE_CHECKING:
     from skillhouse.floor.secret_names import PROTECTED_NAMES as PROTECTED_NAMES
     from skillhouse.floor.secret_names import SECRET_NAMES as SECRET_NAMES
     from skillhouse.floor.secret_names import is_secret as is_secret
+    from skillhouse.floor.trees import EXECUTABLE_MODE as EXECUTABLE_MODE
+    from skillhouse.floor.trees import FILE_MODE as FILE_MODE
+    from skillhouse.floor.trees import SIGNATURE_FILE as SIGNATURE_FILE
+    from skillhouse.floor.trees import TREE_MAX_BYTES as TREE_MAX_BYTES
+    from skillhouse.floor.trees import TREE_MAX_FILES as TREE_MAX_FILES
+    from skillhouse.floor.trees import Tree as Tree
+    from skillhouse.floor.trees import TreeDigest as TreeDigest
+    from skillhouse.floor.trees import TreeFile as TreeFile
+    from skillhouse.floor.trees import read_tree as read_tree
+    from skillhouse.floor.trees import tree_digest as tree_digest
+    from skillhouse.floor.trees import tree_of as tree_of
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -17,12 +17,16 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts
-from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, RemoteError, clash, is_safe_name
+from skillhouse.remote.source import RemoteError
 from skillhouse.skill import (
+    DEPTH_MAX,
+    PATH_MAX,
     SKILL_FILE,
     SKILL_FILE_MAX,
+    clash,
     core_value,
     find_hidden,
+    is_safe_name,
     parse,
     validate_name,
 )

@@ -4,64 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-import skillhouse.skill as skill_package
 from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts
-from skillhouse.skill import SKILL_FILE
-
-DEPTH_MAX = 16
-PATH_MAX = 255
-"""Bytes of a path."""
-SEGMENT_MAX = 120
-"""Bytes of one name."""
-
-_RESERVED = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
-)
-_GIT = frozenset({".git", "git~1"})
-
-
-def is_safe_name(part: str) -> bool:
-    """Whether a name that another machine gave means the same file on every system.
-
-    `.git` in any spelling means what git runs (CVE-2014-9390), at any depth.
-
-    >>> [is_safe_name(name) for name in ("a.md", ".git", ".GIT", "GIT~1", "con.txt", "a.", "b ")]
-    [True, False, False, False, False, False, False]
-    """
-    seen = "".join(c for c in part if unicodedata.category(c) != "Cf").casefold()
-    return (
-        part.isprintable()
-        and ":" not in part
-        and part == part.rstrip(". ")
-        and seen not in _GIT
-        and part.split(".", maxsplit=1)[0].rstrip().lower() not in _RESERVED
-        and len(part.encode()) <= SEGMENT_MAX
-        and unicodedata.normalize("NFC", part) == part
-        and skill_package.find_hidden(part) is None
-    )
-
-
-def clash(paths: Iterable[str]) -> bool:
-    """Whether a file system may take two paths for one, or one is a directory of another.
-
-    >>> clash(["a/B", "A/b"]), clash(["a", "a/b"]), clash(["a/b", "a/c"])
-    (True, True, False)
-    """
-    folded = [unicodedata.normalize("NFKC", path).casefold() for path in paths]
-    places = {
-        "/".join(path.split("/")[:count])
-        for path in folded
-        for count in range(1, path.count("/") + 1)
-    }
-    return len(set(folded)) < len(folded) or not places.isdisjoint(folded)
-
+from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_name, validate_name
 
 SKILLS_MAX = 1_000
 FILES_MAX = 1_000
@@ -177,7 +127,7 @@ Reader = Callable[[str, Mapping[str, Any], str], RemoteSkill]
 def _named(entry: Any, read: Reader, url: str) -> RemoteSkill:
     name = entry.get("name") if isinstance(entry, dict) else None
     # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
-    if not isinstance(name, str) or skill_package.validate_name(name, directory=name):
+    if not isinstance(name, str) or validate_name(name, directory=name):
         raise RemoteError(f"passed over: no usable name in {str(entry)[:80]!r}")
     return read(name, entry, url)
 

@@ -6,6 +6,12 @@ No file has the name of a public name: the module would replace it.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.skill.archive import ARCHIVE_MAX as ARCHIVE_MAX
+    from skillhouse.skill.archive import FILE_MAX as FILE_MAX
+    from skillhouse.skill.archive import FILES_MAX as FILES_MAX
+    from skillhouse.skill.archive import ArchiveError as ArchiveError
+    from skillhouse.skill.archive import ArchiveMember as ArchiveMember
+    from skillhouse.skill.archive import read_archive as read_archive
     from skillhouse.skill.body import ARGUMENTS_MAX as ARGUMENTS_MAX
     from skillhouse.skill.body import COMMANDS_MAX as COMMANDS_MAX
     from skillhouse.skill.body import Filling as Filling
@@ -73,6 +79,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile_file import profile_names as profile_names
     from skillhouse.skill.profile_file import read_profile as read_profile
     from skillhouse.skill.requires_python import python_fits as python_fits
+    from skillhouse.skill.safe_names import DEPTH_MAX as DEPTH_MAX
+    from skillhouse.skill.safe_names import PATH_MAX as PATH_MAX
+    from skillhouse.skill.safe_names import clash as clash
+    from skillhouse.skill.safe_names import is_safe_name as is_safe_name
+    from skillhouse.skill.safe_names import package_path as package_path
     from skillhouse.skill.skill_file import HEAD_BYTES as HEAD_BYTES
     from skillhouse.skill.skill_file import Metadata as Metadata
     from skillhouse.skill.skill_file import parse as parse
@@ -87,6 +98,8 @@ if TYPE_CHECKING:
     from skillhouse.skill.source import Finding as Finding
     from skillhouse.skill.source import validate_name as validate_name
     from skillhouse.skill.validation import validate as validate
+    from skillhouse.skill.write_files import unpack as unpack
+    from skillhouse.skill.write_files import write_members as write_members
     from skillhouse.skill.yaml_events import core_value as core_value
 else:
     from skillhouse.lazy_exports import lazy_exports

@@ -1,4 +1,4 @@
-"""Tests of remote/archive.py; the attacks are in tests/attacks."""
+"""Tests of skill/archive.py and skill/write_files.py; the attacks are in tests/attacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.remote import ArchiveError, unpack
+from skillhouse.skill import ArchiveError, unpack
 from tests.remote.servers import tar_of, zip_of
 
 segments = st.text("abcXYZ09-_é中", min_size=1, max_size=6).filter(

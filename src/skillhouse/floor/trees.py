@@ -1,0 +1,153 @@
+"""The files of a directory as a tree: names, modes, sizes and digests, and one digest of it all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NewType
+
+from skillhouse.floor.digests import canonical_json
+from skillhouse.floor.errors import TreeError
+from skillhouse.floor.paths import descriptor, is_utf8
+
+TreeDigest = NewType("TreeDigest", str)
+
+TREE_MAX_FILES = 1_000
+"""Files of one skill (DESIGN, bounds: a package has at most 1,000 files)."""
+TREE_MAX_BYTES = 50_000_000
+"""Bytes of one skill (DESIGN, bounds: a package has at most 50 MB)."""
+TREE_MAX_DEPTH = 16
+"""Directories below each other (reference/registry.md section 3, rule 1)."""
+
+_CHUNK = 1 << 20
+SIGNATURE_FILE = "skill.sig"
+"""The signature of a skill, at its top; no part of what is signed."""
+INSTALL_DIRECTORY = ".skill"
+"""Notes of an installer at the top of a skill; no part of it."""
+FILE_MODE, EXECUTABLE_MODE = "100644", "100755"
+"""The modes of a tree, as git writes them."""
+
+_LEFT_OUT = {(SIGNATURE_FILE, stat.S_IFREG), (INSTALL_DIRECTORY, stat.S_IFDIR)}
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+# Opening a FIFO that took the file's place must not hang.
+_FLAGS |= getattr(os, "O_NONBLOCK", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFile:
+    """One file of a tree."""
+
+    path: str
+    """Relative to the top, with `/`, in NFC."""
+    mode: str
+    """100755 where the owner may execute it, else 100644."""
+    size: int
+    sha256: str
+    """64 lowercase hex digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """The files of a skill, sorted by the UTF-8 bytes of their paths."""
+
+    files: tuple[TreeFile, ...]
+
+    @property
+    def digest(self) -> TreeDigest:
+        """`skilltree1:` and the SHA-256 of the RFC 8785 JSON of `[{mode, path, sha256, size}]`."""
+        listed = [
+            {"mode": one.mode, "path": one.path, "sha256": one.sha256, "size": one.size}
+            for one in self.files
+        ]
+        return TreeDigest("skilltree1:" + hashlib.sha256(canonical_json(listed)).hexdigest())
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.files)
+
+    @property
+    def by_path(self) -> Mapping[str, TreeFile]:
+        return {one.path: one for one in self.files}
+
+
+def tree_of(files: Iterable[TreeFile]) -> Tree:
+    """Return the tree of files in any order.
+
+    >>> tree_of([]).digest[:19]
+    'skilltree1:4f53cda1'
+    """
+    return Tree(files=tuple(sorted(files, key=lambda one: one.path.encode())))
+
+
+def tree_digest(directory: Path) -> TreeDigest:
+    """Return the `skilltree1:` digest of the files below `directory`; errors as of `read_tree`."""
+    return read_tree(directory).digest
+
+
+def read_tree(directory: Path) -> Tree:
+    """Return the files below `directory` (vectors/tree_digest.jsonl).
+
+    Directories do not count, and only the file `skill.sig` and the directory `.skill` of the top
+    are left out. The `code` of a `TreeError` says what is no tree.
+    """
+    entries: dict[str, TreeFile] = {}
+    total = 0
+    try:
+        for path, relative in _files(directory, "", 0):
+            name = unicodedata.normalize("NFC", relative)
+            if name in entries:
+                raise TreeError("tree-name-clash", path, f"two files are named {name!r}")
+            mode, size, content = _read(path, TREE_MAX_BYTES - total)
+            total += size
+            if len(entries) >= TREE_MAX_FILES or total > TREE_MAX_BYTES:
+                raise TreeError(
+                    "tree-too-large",
+                    directory,
+                    f"more than {TREE_MAX_FILES} files or {TREE_MAX_BYTES} bytes",
+                )
+            entries[name] = TreeFile(path=name, mode=mode, size=size, sha256=content)
+    except OSError as error:
+        place = Path(os.fsdecode(error.filename)) if error.filename else directory
+        raise TreeError("unreadable", place, error.strerror or "unreadable") from error
+    return tree_of(entries.values())
+
+
+def _files(directory: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str]]:
+    """Yield (path, relative path) of each file; what is not one is refused."""
+    if depth > TREE_MAX_DEPTH:
+        raise TreeError("tree-too-deep", directory, f"deeper than {TREE_MAX_DEPTH} directories")
+    with os.scandir(directory) as entries:
+        for item in entries:
+            relative = prefix + item.name
+            path = Path(item.path)
+            info = item.stat(follow_symlinks=False)
+            # By name and kind: files below a directory `skill.sig` are not hidden from the digest.
+            if (relative, stat.S_IFMT(info.st_mode)) in _LEFT_OUT:
+                continue
+            if stat.S_ISDIR(info.st_mode):
+                yield from _files(path, relative + "/", depth + 1)
+            elif stat.S_ISREG(info.st_mode):
+                if not is_utf8(relative):
+                    raise TreeError("tree-name-encoding", path, "a name that is not UTF-8")
+                yield path, relative
+            else:
+                kind = "a symbolic link" if item.is_symlink() else "a special file"
+                raise TreeError("tree-special", path, f"{kind} in a skill")
+
+
+def _read(path: Path, left: int) -> tuple[str, int, str]:
+    """Return (mode, size, SHA-256) of a file, of which at most one byte over `left` is read."""
+    hasher = hashlib.sha256()
+    size = 0
+    with descriptor(os.open(path, _FLAGS)) as handle:
+        mode = os.fstat(handle).st_mode
+        while chunk := os.read(handle, min(_CHUNK, left + 1 - size)):
+            size += len(chunk)
+            hasher.update(chunk)
+    kind = EXECUTABLE_MODE if mode & stat.S_IXUSR else FILE_MODE
+    return kind, size, hasher.hexdigest()

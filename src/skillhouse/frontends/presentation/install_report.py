@@ -1,0 +1,91 @@
+"""A skill before it is installed and afterwards, as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skillhouse.registry import LockEntry
+    from skillhouse.runtime import InstalledState, InstallReport
+
+
+def report_value(report: InstallReport) -> dict[str, Any]:
+    """Return the same for programs."""
+    facts, effects = report.facts, report.effects
+    return {
+        "name": facts.name,
+        "version": facts.version,
+        "description": facts.description,
+        "license": facts.license,
+        "repository": report.entry.repository,
+        "resolved": report.entry.resolved,
+        "inside": report.inside,
+        "publisher": None if report.publisher is None else report.publisher.handle,
+        "signed": report.publisher is not None,
+        "digest": report.entry.digest,
+        "tree_digest": report.entry.tree_digest,
+        "size": report.tree.size,
+        "files": [
+            {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
+            for one in report.tree.files
+        ],
+        "allowed_tools": list(facts.allowed_tools),
+        "tools": [{"name": tool.name, "level": tool.level} for tool in facts.tools],
+        "env": list(facts.env),
+        "dependencies": list(facts.dependencies),
+        "mentions": [
+            {
+                "kind": one.mention.kind,
+                "text": one.mention.text,
+                "effect": one.effect.value,
+                "reason": one.reason,
+            }
+            for one in effects.mentions
+        ],
+        "hosts": [
+            {"origin": one.origin, "files": list(one.files), "effect": one.effect.value}
+            for one in effects.hosts
+        ],
+        "hidden": [{"path": name, "what": what} for name, what in effects.hidden],
+        "findings": [
+            {"code": one.code, "severity": one.severity.value, "message": one.message}
+            for one in facts.diagnostics
+        ],
+        "scope": report.place.scope,
+        "path": str(report.place.target(facts.name)),
+        "installed": None if report.installed is None else report.installed.tree_digest,
+        "changes": list(report.difference),
+    }
+
+
+def installed_value(name: str, scope: str, entry: LockEntry) -> dict[str, Any]:
+    """Return an entry of the lock for programs."""
+    signature = entry.signature
+    return {
+        "name": name,
+        "scope": scope,
+        "version": entry.version,
+        "repository": entry.repository,
+        "resolved": entry.resolved,
+        "inside": entry.inside,
+        "requested": entry.requested,
+        "digest": entry.digest,
+        "tree_digest": entry.tree_digest,
+        "size": entry.size,
+        "publisher": None if signature is None else signature.publisher,
+        "pinned": entry.pinned,
+        "pin_reason": entry.pin_reason,
+        "rollback": entry.previous is not None,
+    }
+
+
+def state_value(state: InstalledState) -> dict[str, Any]:
+    """Return how an installed skill is now, for programs."""
+    return {
+        **installed_value(state.name, state.place.scope, state.entry),
+        "path": str(state.place.target(state.name)),
+        "state": state.state,
+        "problem": state.problem,
+        "found": state.digest,
+        "changes": list(state.difference),
+    }

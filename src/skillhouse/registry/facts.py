@@ -1,0 +1,87 @@
+"""Says of a skill that is not in use yet what a person wants to know of it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillhouse.floor import Diagnostic, PathError, Severity, SkillError, read_beneath
+from skillhouse.skill import (
+    SKILL_FILE,
+    SKILL_FILE_MAX,
+    HiddenText,
+    ToolSpec,
+    hidden_text,
+    parse,
+    read_manifest,
+    validate_name,
+)
+
+VERSION_MAX = 64
+"""Characters of a version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFacts:
+    """What the files of a skill say of themselves: nothing of it is checked."""
+
+    name: str
+    description: str
+    version: str = ""
+    """Of the frontmatter or the manifest; empty where there is none."""
+    license: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    """What it would like to use; it grants nothing."""
+    tools: tuple[ToolSpec, ...] = ()
+    """Its own, in code."""
+    env: tuple[str, ...] = ()
+    """Environment variables that its code asks for."""
+    dependencies: tuple[str, ...] = ()
+    body: str = ""
+    hidden: HiddenText | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def read_facts(directory: Path, folder: str) -> SkillFacts:
+    """Return what is known of the skill in `directory`, whose name was `folder` where it is from.
+
+    Raises:
+        SkillError: it is no skill that could be loaded, or its name is no name for a directory.
+    """
+    file = directory / SKILL_FILE
+    try:
+        data = read_beneath(directory, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+    except PathError as error:
+        raise SkillError(error.code, file, "cannot read this skill") from error
+    result = parse(data, directory=folder, path=file)
+    skill = result.skill
+    if skill is None:
+        refused = next(one for one in result.diagnostics if one.severity is Severity.ERROR)
+        raise SkillError(refused.code, file, refused.message)
+    # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
+    if findings := validate_name(skill.name, directory=skill.name):
+        raise SkillError(findings[0].code, file, findings[0].message)
+    declared = read_manifest(directory)
+    manifest = declared.manifest
+    said = skill.frontmatter
+    version = said.version or ""
+    return SkillFacts(
+        name=skill.name,
+        description=skill.description,
+        version=_version(version or (manifest.version if manifest else "")),
+        license=said.license or (manifest.license if manifest else ""),
+        allowed_tools=said.allowed_tools,
+        tools=manifest.tools if manifest else (),
+        env=manifest.env if manifest else (),
+        dependencies=manifest.dependencies if manifest else (),
+        body=result.body,
+        hidden=hidden_text(result.text),
+        diagnostics=(*result.diagnostics, *declared.diagnostics),
+    )
+
+
+def _version(text: str) -> str:
+    """Return a version that can be part of a file's name, or nothing."""
+    kept = text.strip()
+    is_plain = kept.isascii() and all(c.isalnum() or c in ".-+" for c in kept)
+    return kept if is_plain and len(kept) <= VERSION_MAX and kept[:1].isalnum() else ""

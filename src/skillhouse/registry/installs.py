@@ -1,0 +1,296 @@
+"""Puts a checked skill into place and into the lock, or changes nothing; also after a crash.
+
+INVARIANT: a journal says what is about to change before anything does. Whatever moment a process
+dies at, the next one finds from the files which side of the change they are on, and ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillhouse.floor import (
+    SkillError,
+    SkillhouseError,
+    StateError,
+    TreeError,
+    decode,
+    encode,
+    make_private,
+    sync_directory,
+    tree_digest,
+    write_atomically,
+)
+from skillhouse.floor.crash_cleanup import is_left, owner_name
+from skillhouse.floor.lock import lock as hold
+from skillhouse.registry.lock import (
+    Lock,
+    LockEntry,
+    entry_of,
+    entry_value,
+    read_lock,
+    write_lock,
+)
+from skillhouse.registry.swap import exchange
+
+STAGING = ".skillhouse-staging-"
+"""Begins the name of a directory beside the skills, on their file system, before its owner."""
+_NEW, _OLD = "new", "old"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallPlace:
+    """Where skills of one kind are installed."""
+
+    scope: str
+    """user or project."""
+    base: Path
+    """The home or the project, to which the lock's paths are relative."""
+    root: Path
+    """The directory of the skills."""
+    lock: Path
+
+    def target(self, name: str) -> Path:
+        return self.root / name
+
+    def path_of(self, name: str) -> str:
+        return Path(os.path.relpath(self.target(name), self.base)).as_posix()
+
+
+class LocalEditsError(SkillError):
+    """A skill's files are not those that were installed, so nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A change that was begun."""
+
+    lock: str
+    name: str
+    target: str
+    staging: str
+    before: str
+    """Tree digest; empty where nothing was there."""
+    after: str
+    """Likewise; empty for a removal."""
+    entry: str
+    """The lock's new entry as JSON; empty for a removal."""
+
+
+class Installs:
+    """The changes of one user; one at a time, in any number of processes."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take the directory of the journal, in the state directory."""
+        self._directory = directory
+        self._journal = directory / "pending"
+
+    def stage(self, place: Path) -> Path:
+        """Return a new private directory beside `place`, on the same file system."""
+        place.parent.mkdir(parents=True, exist_ok=True)
+        staging = place.parent / f"{STAGING}{owner_name()}-{secrets.token_hex(4)}"
+        staging.mkdir(mode=0o700)
+        return staging
+
+    def install(
+        self, place: InstallPlace, name: str, staged: Path, entry: LockEntry, *, force: bool = False
+    ) -> None:
+        """Put the directory `staged`, in a staging directory, into place and into the lock.
+
+        Args:
+            force: Also over files that are not those that were installed.
+
+        Raises:
+            LocalEditsError: such files are there; `skill-exists`: they were never installed.
+            SkillError: the staged files are not those of the entry.
+            StateError: the lock cannot be used.
+        """
+        target = place.target(name)
+        with self._changing(place):
+            lock = read_lock(place.lock)
+            before = self._judged(lock, name, target, force=force)
+            # INVARIANT: read again from the disk, after everything that could write there.
+            after = tree_digest(staged)
+            if after != entry.tree_digest:
+                message = f"expected {entry.tree_digest}, got {after}: nothing was installed"
+                raise SkillError("tree-digest", staged, message)
+            _make_durable(staged)
+            staged.chmod(0o755)
+            self._begin(place, name, staged.parent, before, entry)
+            _put(staged, target, is_there=bool(before))
+            self._end(place.lock, lock.with_skill(name, entry))
+
+    def remove(self, place: InstallPlace, name: str, *, force: bool = False) -> Path | None:
+        """Take a skill out of place and out of the lock; return where its directory is now.
+
+        The directory returned is in a staging directory, which the caller clears; None when only
+        the lock had it.
+
+        Raises:
+            SkillError: it is not in the lock (`not-installed`).
+            LocalEditsError: its files are not those that were installed.
+        """
+        target = place.target(name)
+        with self._changing(place):
+            lock = read_lock(place.lock)
+            if name not in lock.skills:
+                raise SkillError("not-installed", target, f"`{name}` is not in {place.lock.name}")
+            before = self._judged(lock, name, target, force=force)
+            if not before:
+                write_lock(place.lock, lock.with_skill(name, None))
+                return None
+            staging = self.stage(place.root)
+            self._begin(place, name, staging, before, None)
+            os.rename(target, staging / name)
+            sync_directory(place.root)
+            self._end(place.lock, lock.with_skill(name, None))
+            return staging / name
+
+    def amend(self, place: InstallPlace, name: str, entry: LockEntry) -> None:
+        """Replace an entry of the lock; no file of the skill changes."""
+        with self._changing(place):
+            write_lock(place.lock, read_lock(place.lock).with_skill(name, entry))
+
+    def recover(self) -> None:
+        """End a change that another process began and did not end."""
+        with self._held():
+            self._recover()
+
+    def expected(self, target: Path, entry: LockEntry) -> tuple[str, ...]:
+        """Return the digests that a skill's files may have, that of an unfinished change included.
+
+        For those who only read: nothing is recovered.
+        """
+        pending = self._pending()
+        if pending is None or pending.target != str(target):
+            return entry.expected
+        return (*entry.expected, *filter(None, (pending.before, pending.after)))
+
+    @contextlib.contextmanager
+    def _changing(self, place: InstallPlace) -> Iterator[None]:
+        with self._held():
+            self._recover()
+            yield
+            _sweep(place.root.parent)
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        make_private(self._directory)
+        with open(self._directory / "lock", "wb") as file:
+            try:
+                hold(file.fileno())
+            except TimeoutError as error:
+                message = "another process is installing; try again later"
+                raise StateError(message, self._directory) from error
+            yield
+
+    def _judged(self, lock: Lock, name: str, target: Path, *, force: bool) -> str:
+        """Return the digest of what is at `target`, empty for nothing, or refuse to replace it."""
+        if not os.path.lexists(target):
+            return ""
+        entry = lock.skills.get(name)
+        if entry is None:
+            message = "there is a skill already that was not installed; move it away first"
+            raise SkillError("skill-exists", target, message)
+        if target.is_symlink() or not target.is_dir():
+            raise LocalEditsError("local-edits", target, "is no directory any more; move it away")
+        try:
+            found = tree_digest(target)
+        except TreeError as error:
+            message = f"its files cannot be compared, move them away first: {error}"
+            raise LocalEditsError("local-edits", target, message) from error
+        # INVARIANT: edits that a person accepted are edits, too.
+        if found != entry.tree_digest and not force:
+            message = "its files are not those that were installed, nothing was changed"
+            raise LocalEditsError("local-edits", target, message)
+        return found
+
+    def _begin(
+        self, place: InstallPlace, name: str, staging: Path, before: str, entry: LockEntry | None
+    ) -> None:
+        pending = _Pending(
+            lock=str(place.lock),
+            name=name,
+            target=str(place.target(name)),
+            staging=str(staging),
+            before=before,
+            after="" if entry is None else entry.tree_digest,
+            entry="" if entry is None else json.dumps(entry_value(entry)),
+        )
+        with write_atomically(self._journal, durable=True) as file:
+            file.write(encode(pending))
+
+    def _end(self, path: Path, lock: Lock) -> None:
+        write_lock(path, lock)
+        self._journal.unlink()
+        sync_directory(self._directory)
+
+    def _pending(self) -> _Pending | None:
+        try:
+            return decode(self._journal.read_bytes(), _Pending)
+        except FileNotFoundError:
+            return None
+        except SkillhouseError as error:
+            message = f"the journal of installs cannot be read: {error}"
+            raise StateError(message, self._journal) from error
+
+    def _recover(self) -> None:
+        pending = self._pending()
+        if pending is None:
+            return
+        target, old = Path(pending.target), Path(pending.staging, _OLD)
+        if not os.path.lexists(target) and old.is_dir() and pending.before:
+            # Two renames, and the process died between them.
+            os.rename(old, target)
+        try:
+            found: str = tree_digest(target) if os.path.lexists(target) else ""
+        except TreeError:
+            # It was changed since; the lock then says what was there before.
+            found = pending.before
+        path = Path(pending.lock)
+        if found == pending.after and found != pending.before:
+            entry = entry_of(json.loads(pending.entry)) if pending.entry else None
+            self._end(path, read_lock(path).with_skill(pending.name, entry))
+            return
+        if found == pending.after:
+            # A new version with the same files: only the lock is behind.
+            entry = entry_of(json.loads(pending.entry)) if pending.entry else None
+            write_lock(path, read_lock(path).with_skill(pending.name, entry))
+        self._journal.unlink()
+
+
+def _put(staged: Path, target: Path, *, is_there: bool) -> None:
+    """Let `staged` be `target`; what was there goes into the staging directory."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not is_there:
+        os.rename(staged, target)
+    elif not exchange(staged, target):
+        os.rename(target, staged.parent / _OLD)
+        os.rename(staged, target)
+    sync_directory(target.parent)
+
+
+def _make_durable(directory: Path) -> None:
+    """Have every file and name below a directory on the disk."""
+    for place, _, names in os.walk(directory):
+        for name in names:
+            handle = os.open(os.path.join(place, name), os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        sync_directory(Path(place))
+
+
+def _sweep(directory: Path) -> None:
+    """Remove staging directories of processes that are gone."""
+    with os.scandir(directory) as entries:
+        left = [entry.path for entry in entries if is_left(entry.name, STAGING)]
+    for path in left:
+        shutil.rmtree(path)

@@ -1,0 +1,209 @@
+"""`skills.lock`: which skills are installed, from where, and with which content."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from skillhouse.floor import DecodeError, StateError, shaped, sync_directory, write_atomically
+from skillhouse.skill import validate_name
+
+LOCK_FILE = "skills.lock"
+LOCK_VERSION = 1
+LOCK_MAX = 8 * 1024 * 1024
+"""Bytes of a lock: a thousand skills take less than one MiB."""
+SKILLS_MAX = 10_000
+
+_DIGEST = re.compile(r"skilltree1:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedSignature:
+    """Who signed what is installed."""
+
+    publisher: str
+    cert_sha256: str
+    signed_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockEntry:
+    """One installed skill (reference/registry.md section 7)."""
+
+    tree_digest: str
+    """Of what was installed."""
+    repository: str
+    """Where the name belongs to: it never comes from another one."""
+    resolved: str
+    """What was installed, so that the same can be fetched again."""
+    requested: str = ""
+    """As a person wrote it."""
+    version: str = ""
+    digest: str = ""
+    """`sha256:` of the archive; empty where there was none."""
+    size: int = 0
+    """Bytes of its files."""
+    signature: LockedSignature | None = None
+    pinned: bool = False
+    pin_reason: str = ""
+    accepted: str = ""
+    """Digest of local edits that a person accepted; empty without any."""
+    inside: str = ""
+    """The skill's directory in what was resolved; empty for its top."""
+    path: str = ""
+    """Where it is: relative to the project, or to the user's home."""
+    previous: Mapping[str, Any] | None = None
+    """The entry before the last update, for a rollback."""
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The digests that the files may have."""
+        return (self.tree_digest, self.accepted) if self.accepted else (self.tree_digest,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What a lock file says."""
+
+    skills: Mapping[str, LockEntry] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the file that are not ours, which stay."""
+    unknown_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Likewise of each skill."""
+
+    def with_skill(self, name: str, entry: LockEntry | None) -> Lock:
+        """Return the lock with another entry of that name, or none."""
+        skills = {other: found for other, found in self.skills.items() if other != name}
+        kept = dict(self.unknown_of)
+        if entry is None:
+            kept.pop(name, None)
+        else:
+            skills[name] = entry
+        return replace(self, skills=skills, unknown_of=kept)
+
+    def encode(self) -> bytes:
+        """Return the bytes of the file: sorted keys, LF, one value a line."""
+        skills = {
+            name: {**self.unknown_of.get(name, {}), **entry_value(entry)}
+            for name, entry in self.skills.items()
+        }
+        value = {**self.unknown, "lockfile_version": LOCK_VERSION, "skills": skills}
+        text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+        return f"{text}\n".encode()
+
+
+def entry_value(entry: LockEntry) -> dict[str, Any]:
+    """Return an entry as the file has it."""
+    signature = entry.signature
+    return {
+        "version": entry.version,
+        "requested": entry.requested,
+        "repository": entry.repository,
+        "resolved": entry.resolved,
+        "inside": entry.inside,
+        "digest": entry.digest,
+        "tree_digest": entry.tree_digest,
+        "size": entry.size,
+        "signature": None
+        if signature is None
+        else {
+            "publisher": signature.publisher,
+            "cert_sha256": signature.cert_sha256,
+            "signed_at": signature.signed_at,
+        },
+        "install": {"mode": "copy", "path": entry.path},
+        "pinned": entry.pinned,
+        "pin_reason": entry.pin_reason or None,
+        "accepted": entry.accepted,
+        "previous": None if entry.previous is None else dict(entry.previous),
+    }
+
+
+_KEYS = frozenset(entry_value(LockEntry(tree_digest="", repository="", resolved="")))
+
+
+def entry_of(value: Mapping[str, Any]) -> LockEntry:
+    """Return the entry that a file has; DecodeError where it cannot be one."""
+    flat = {**value, **_install(value)}
+    if flat.get("pin_reason") is None:
+        flat["pin_reason"] = ""
+    entry = shaped(flat, LockEntry)
+    if not _DIGEST.fullmatch(entry.tree_digest):
+        raise DecodeError(f"expected skilltree1:… as `tree_digest`, got {entry.tree_digest[:80]!r}")
+    return entry
+
+
+def _install(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    install = value.get("install", {})
+    if not isinstance(install, dict):
+        raise DecodeError("expected a table `install`")
+    return {"path": install.get("path", "")}
+
+
+def read_lock(path: Path) -> Lock:
+    """Return what a lock file says; a missing one holds no skills.
+
+    Raises:
+        StateError: it cannot be read, or is newer than this program.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LOCK_MAX + 1)
+    except FileNotFoundError:
+        return Lock()
+    except OSError as error:
+        raise StateError(f"cannot read the lock: {error.strerror}", path) from error
+    if len(data) > LOCK_MAX:
+        raise StateError(f"expected a lock of at most {LOCK_MAX} bytes", path)
+    try:
+        return _decoded(data)
+    except (ValueError, RecursionError, DecodeError) as error:
+        raise StateError(f"the lock cannot be used: {error}", path) from error
+
+
+def _decoded(data: bytes) -> Lock:
+    value = json.loads(data, object_pairs_hook=_unique)
+    if not isinstance(value, dict) or not isinstance(value.get("skills"), dict):
+        raise DecodeError("expected an object with `skills`")
+    version = value.get("lockfile_version")
+    if version != LOCK_VERSION:
+        raise DecodeError(f"expected lockfile_version {LOCK_VERSION}, got {version!r}")
+    if len(value["skills"]) > SKILLS_MAX:
+        raise DecodeError(f"expected at most {SKILLS_MAX} skills")
+    skills: dict[str, LockEntry] = {}
+    kept: dict[str, Mapping[str, Any]] = {}
+    for name, entry in value["skills"].items():
+        # INVARIANT: a name of the lock becomes that of a directory.
+        if validate_name(name, directory=name):
+            raise DecodeError(f"no name of a skill: {name[:80]!r}")
+        if not isinstance(entry, dict):
+            raise DecodeError(f"expected an object as `{name}`")
+        try:
+            skills[name] = entry_of(entry)
+        except DecodeError as error:
+            raise DecodeError(f"`{name}`: {error}") from error
+        kept[name] = {key: found for key, found in entry.items() if key not in _KEYS}
+    ours = ("lockfile_version", "skills")
+    unknown = {key: found for key, found in value.items() if key not in ours}
+    return Lock(skills=skills, unknown=unknown, unknown_of=kept)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that is there twice: readers differ on which one counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise DecodeError("a key is there twice")
+    return found
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    """Replace the lock file, durably and at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = 0o644
+    with write_atomically(path, mode=mode, durable=True) as file:
+        file.write(lock.encode())
+    sync_directory(path.parent)

@@ -1,0 +1,118 @@
+"""What a person does with skills that are installed: compare, remove, pin, accept their edits."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from skillhouse import registry
+from skillhouse.audit.changes import recorded
+from skillhouse.floor import SkillError
+from skillhouse.registry import InstallPlace, LockEntry, PackageStore
+from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.installed_check import (
+    INSTALLS,
+    InstalledState,
+    compared_state,
+    install_locks,
+)
+
+
+def install_places(house: Skillhouse) -> dict[str, InstallPlace]:
+    """Return where skills of the scopes user and project are installed."""
+    found = {}
+    for scope, (lock, base) in install_locks(house.config).items():
+        try:
+            root = house.management.target(scope).path
+        except SkillError:
+            # The profile has no such scope.
+            continue
+        found[scope] = InstallPlace(scope=scope, base=base, root=root, lock=lock)
+    return found
+
+
+class InstalledSkills:
+    """The installed skills of one configuration."""
+
+    def __init__(self, house: Skillhouse) -> None:
+        self._house = house
+        directory = house.config.state_directory / INSTALLS
+        self.installs = registry.Installs(directory)
+        self.store = PackageStore(directory / "packages")
+        self._places = install_places(house)
+
+    def place(self, scope: str) -> InstallPlace:
+        """Return where skills of a scope are installed; SkillError if the profile has none."""
+        if scope not in self._places:
+            message = f"the profile has no place for skills of scope {scope}"
+            raise SkillError("no-place", self._house.config.places.start, message)
+        return self._places[scope]
+
+    def entries(self) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
+        """Yield what is installed, the project's first; StateError if a lock cannot be used."""
+        self.installs.recover()
+        for scope in ("project", "user"):
+            if scope in self._places:
+                place = self._places[scope]
+                skills = registry.read_lock(place.lock).skills
+                yield from ((place, name, skills[name]) for name in sorted(skills))
+
+    def find(self, name: str, *, scope: str = "") -> tuple[InstallPlace, LockEntry]:
+        """Return an installed skill; SkillError if there is none of that name."""
+        for place, known, entry in self.entries():
+            if known == name and scope in ("", place.scope):
+                return place, entry
+        lock = self._places["user"].lock if "user" in self._places else Path(registry.LOCK_FILE)
+        raise SkillError("not-installed", lock, f"no installed skill `{name}`")
+
+    def state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
+        """Compare an installed skill with the lock; nothing is fetched."""
+        return compared_state(self.store, name, entry, place)
+
+    def uninstall(self, name: str, *, scope: str = "", force: bool = False) -> InstallPlace:
+        """Take a skill out of force and out of the lock; its files go to the trash.
+
+        Raises:
+            SkillError: it is not installed; LocalEditsError: its files are others, without force.
+        """
+        place, entry = self.find(name, scope=scope)
+        with recorded(self._house.audit_log, "uninstall", {"name": name, "path": entry.path}):
+            moved = self.installs.remove(place, name, force=force)
+            if moved is not None:
+                try:
+                    # From the directory that it was in, so that an undo puts it there.
+                    trash = self._house.management.trash
+                    trash.put(moved, f"{place.scope}:{name}", enabled=True, path=place.target(name))
+                finally:
+                    shutil.rmtree(moved.parent)
+        return place
+
+    def pin(
+        self, name: str, *, scope: str = "", pinned: bool = True, reason: str = ""
+    ) -> LockEntry:
+        """Keep a skill at its version, or let it be updated again."""
+        place, entry = self.find(name, scope=scope)
+        changed = dataclasses.replace(entry, pinned=pinned, pin_reason=reason)
+        with recorded(self._house.audit_log, "pin" if pinned else "unpin", {"name": name}):
+            self.installs.amend(place, name, changed)
+        return changed
+
+    def accept(self, name: str, digest: str, *, scope: str = "") -> LockEntry:
+        """Take local edits for what is meant, as they are in the tree of that digest.
+
+        Raises:
+            SkillError: the files are not those any more.
+        """
+        place, entry = self.find(name, scope=scope)
+        target = place.target(name)
+        tree, members = registry.directory_members(target)
+        if tree.digest != digest:
+            raise SkillError("changed", target, "the files changed while they were shown")
+        accepted = "" if digest == entry.tree_digest else tree.digest
+        with recorded(self._house.audit_log, "accept", {"name": name, "tree_digest": digest}):
+            self.store.put(members, tree.digest)
+            changed = dataclasses.replace(entry, accepted=accepted)
+            self.installs.amend(place, name, changed)
+        return changed

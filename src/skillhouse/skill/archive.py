@@ -1,0 +1,290 @@
+"""Reads an untrusted archive: which plain files are in it, or why it is refused.
+
+The libraries are used as parsers; names, kinds, sizes and the structure are judged here, so that no
+other program reads other files out of the same bytes (reference on registries, "Archive safety").
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import tarfile
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from skillhouse.floor import PathError, SkillhouseError
+from skillhouse.skill.safe_names import package_path
+
+ARCHIVE_MAX = 50 * 1024 * 1024
+"""Bytes of an archive, and of what is in it (DESIGN, bounds: package 50 MB)."""
+FILES_MAX = 1_000
+"""Files of a package (DESIGN, bounds)."""
+FILE_MAX = 10 * 1024 * 1024
+RATIO_MAX = 100
+"""How many times larger the content may be than the archive, beyond 1 MiB."""
+
+_RATIO_FREE = 1024 * 1024
+_CHUNK = 65_536
+_BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What the parsers raise on bytes that they cannot read."""
+
+
+class ArchiveError(SkillhouseError):
+    """An archive is refused; `code` says why, and nothing of it is left."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveMember:
+    """One file or directory of an archive."""
+
+    path: str
+    """Relative, with `/`; safe on every system."""
+    is_directory: bool
+    is_executable: bool
+    size: int
+    """As the archive claims it; `read` gives exactly as much or raises."""
+    open: Callable[[], Iterator[bytes]]
+
+    def read(self) -> Iterator[bytes]:
+        """Yield the content.
+
+        Raises:
+            ArchiveError: it is longer or shorter than it claims, or cannot be read.
+        """
+        size = 0
+        try:
+            for chunk in self.open():
+                size += len(chunk)
+                if size > self.size:
+                    raise ArchiveError("archive-bomb", f"more than it claims: `{self.path}`")
+                yield chunk
+        except _BROKEN as error:
+            raise ArchiveError("archive-broken", f"cannot be read: {error}") from error
+        if size != self.size:
+            raise ArchiveError("archive-broken", f"less than it claims: `{self.path}`")
+
+
+def read_archive(data: bytes) -> tuple[ArchiveMember, ...]:
+    """Return what is in a `.tar.gz` or `.zip`, as its first bytes say; no content is read yet.
+
+    Raises:
+        ArchiveError: the archive is broken, too large, or holds what is no plain file.
+    """
+    if len(data) > ARCHIVE_MAX:
+        raise ArchiveError("too-large", f"expected at most {ARCHIVE_MAX} bytes, got {len(data)}")
+    try:
+        members = list(_zip(data) if data[:4] == _LOCAL else _tar(data))
+    except _BROKEN as error:
+        raise ArchiveError("archive-broken", f"cannot be read: {error}") from error
+    _check(members)
+    budget = max(_RATIO_FREE, min(ARCHIVE_MAX, len(data) * RATIO_MAX))
+    if sum(member.size for member in members) > budget:
+        raise ArchiveError("archive-bomb", f"expected at most {budget} bytes of content")
+    return tuple(members)
+
+
+_LOCAL, _END = b"PK\x03\x04", b"PK\x05\x06"
+_ZIP64_EXTRA, _NAME_EXTRA = 0x0001, 0x7075
+_DESCRIBED, _UTF8 = 1 << 3, 1 << 11
+_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
+_KINDS = {0: None, 0o100000: False, 0o040000: True}
+_RIGHTS = 0o7000
+"""Set-user-id, set-group-id and sticky bits."""
+
+
+def _zip(data: bytes) -> Iterator[ArchiveMember]:
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    _check_end(data, archive)
+    infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+    for info, after in zip(infos, [*infos[1:], None], strict=True):
+        _check_entry(data, info)
+        end = archive.start_dir if after is None else after.header_offset
+        _check_local(data, info, end)
+    if infos and infos[0].header_offset:
+        raise ArchiveError("archive-overlap", "bytes before the first entry")
+    for info in infos[: FILES_MAX + 1]:
+        mode = info.external_attr >> 16
+        yield ArchiveMember(
+            _safe(info.orig_filename.removesuffix("/")),
+            info.is_dir(),
+            bool(mode & 0o100) and not info.is_dir(),
+            info.file_size,
+            lambda info=info: _chunks(archive.open(info)),  # type: ignore[misc]
+        )
+
+
+def _check_end(data: bytes, archive: zipfile.ZipFile) -> None:
+    """Refuse what another reader would take another directory of entries from."""
+    place = data.rfind(_END)
+    if data.count(_END, archive.start_dir) != 1 or b"PK\x06\x07" in data[archive.start_dir :]:
+        raise ArchiveError("archive-overlap", "more than one end of the directory")
+    numbers = struct.unpack_from("<4s4H2LH", data, place)
+    _, disk, start_disk, here, total, size, start, comment = numbers
+    if disk or start_disk or here != total:
+        raise ArchiveError("archive-parts", "an archive of several parts")
+    if place + 22 + comment != len(data):
+        raise ArchiveError("archive-overlap", "bytes behind the end")
+    if start != archive.start_dir or start + size != place:
+        raise ArchiveError("archive-overlap", "bytes between the entries and their directory")
+
+
+def _check_entry(data: bytes, info: zipfile.ZipInfo) -> None:
+    name, mode = info.orig_filename, info.external_attr >> 16
+    if info.flag_bits & _ENCRYPTED:
+        raise ArchiveError("archive-encrypted", f"encrypted: {name!r}")
+    if mode & 0o170000 not in _KINDS:
+        raise ArchiveError("archive-link", f"no plain file: {name!r}")
+    if _KINDS[mode & 0o170000] not in (None, info.is_dir()) or (info.is_dir() and info.file_size):
+        raise ArchiveError("archive-link", f"a file and a directory at once: {name!r}")
+    _check_rights(mode, name)
+    # The parser cuts names at a NUL and turns separators.
+    if name != info.filename:
+        raise ArchiveError("path-nul", f"refused name {name!r}")
+    if not name.isascii() and not info.flag_bits & _UTF8:
+        raise ArchiveError("path-encoding", f"a name that is not marked as UTF-8: {name!r}")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ArchiveError("archive-method", f"unknown compression of {name!r}")
+    _check_extra(info.extra, name)
+
+
+def _check_local(data: bytes, info: zipfile.ZipInfo, end: int) -> None:
+    """Hold an entry's own header against the directory, and its end against what follows."""
+    at, name = info.header_offset, info.orig_filename
+    mark, _, flags, method, _, _, crc, packed, size, names, extras = struct.unpack_from(
+        "<4s5H3L2H", data, at
+    )
+    begin = at + 30 + names + extras
+    raw = name.encode("utf-8" if info.flag_bits & _UTF8 else "ascii")
+    if mark != _LOCAL or data[at + 30 : at + 30 + names] != raw:
+        raise ArchiveError("archive-differs", f"two names of one entry: {name!r}")
+    _check_extra(data[begin - extras : begin], name)
+    here, there = (crc, packed, size), (info.CRC, info.compress_size, info.file_size)
+    is_later = bool(flags & _DESCRIBED) and here == (0, 0, 0)
+    if (flags, method) != (info.flag_bits, info.compress_type) or not (is_later or here == there):
+        raise ArchiveError("archive-differs", f"the two headers differ: {name!r}")
+    if not info.compress_type and info.compress_size != info.file_size:
+        raise ArchiveError("archive-differs", f"two sizes of one entry: {name!r}")
+    gap = end - begin - info.compress_size
+    # With or without a signature of its own (APPNOTE 4.3.9.3).
+    described = struct.pack("<3L", *there)
+    rest = data[end - gap : end] if gap > 0 else b""
+    allowed = (described, b"PK\x07\x08" + described) if flags & _DESCRIBED else (b"",)
+    if gap < 0 or rest not in allowed:
+        raise ArchiveError("archive-overlap", f"entries overlap, or bytes between, at {name!r}")
+
+
+def _check_extra(extra: bytes, name: str) -> None:
+    while len(extra) >= 4:
+        kind, size = struct.unpack_from("<HH", extra)
+        if kind in (_ZIP64_EXTRA, _NAME_EXTRA):
+            raise ArchiveError("archive-differs", f"a second size or name of {name!r}")
+        extra = extra[4 + size :]
+
+
+def _check_rights(mode: int, name: str) -> None:
+    if mode & _RIGHTS:
+        raise ArchiveError("archive-mode", f"a mode that lends rights: {name!r}")
+
+
+def _tar(data: bytes) -> Iterator[ArchiveMember]:
+    tar = _inflated(data)
+    archive = tarfile.open(fileobj=io.BytesIO(tar), mode="r:")  # noqa: SIM115 memory
+    for info in archive:
+        if not (info.isreg() or info.isdir()) or info.issparse():
+            raise ArchiveError("archive-link", f"no plain file: {info.name!r}")
+        _check_tar_entry(tar, info)
+        if info.isdir() and info.name in (".", "./", ""):
+            continue
+        yield ArchiveMember(
+            _safe(info.name.removeprefix("./")),
+            info.isdir(),
+            bool(info.mode & 0o100) and not info.isdir(),
+            info.size,
+            lambda info=info: _chunks(archive.extractfile(info)),  # type: ignore[misc]
+        )
+    # The parser ends silently at a header that it cannot read, where others go on.
+    if tar[archive.offset :].strip(b"\0"):
+        raise ArchiveError("archive-overlap", "bytes behind the last entry")
+
+
+def _check_tar_entry(tar: bytes, info: tarfile.TarInfo) -> None:
+    """Refuse extended headers that make another file of an entry than its own header."""
+    if info.pax_headers.keys() & {"size", "hdrcharset"}:
+        raise ArchiveError("archive-differs", f"a second size or encoding of {info.name!r}")
+    _check_rights(info.mode, info.name)
+    header = tar[info.offset_data - 512 : info.offset_data]
+    raw = header[:100].split(b"\0")[0]
+    if header[257:263] == b"ustar\0" and (prefix := header[345:500].split(b"\0")[0]):
+        raw = prefix + b"/" + raw
+    name = info.name.encode("utf-8", "surrogateescape")
+    # An extended name is for what does not fit a header: longer, or no ASCII.
+    fits = len(name) < 100 and name.isascii()
+    if fits and raw.rstrip(b"/") != name.rstrip(b"/"):
+        raise ArchiveError("archive-differs", f"two names of one entry: {info.name!r}")
+
+
+def _inflated(data: bytes) -> bytes:
+    """Return the tar inside a gzip stream, which is one member and nothing behind it."""
+    stream = zlib.decompressobj(wbits=31)
+    limit = max(_RATIO_FREE, min(ARCHIVE_MAX, len(data) * RATIO_MAX)) + 1_024 * FILES_MAX
+    tar = stream.decompress(data, limit)
+    if stream.unconsumed_tail:
+        raise ArchiveError("archive-bomb", f"expected at most {limit} bytes of content")
+    if not stream.eof or stream.unused_data:
+        raise ArchiveError("archive-broken", "cut short, or more than one gzip member")
+    return tar
+
+
+def _check(members: list[ArchiveMember]) -> None:
+    """Refuse too many or too large members, and paths that are one where case does not count."""
+    if len(members) > FILES_MAX:
+        raise ArchiveError("too-many-files", f"expected at most {FILES_MAX} files")
+    paths: set[str] = set()
+    kinds: dict[str, bool] = {}
+    for member in members:
+        path = member.path
+        folded = unicodedata.normalize("NFKC", path).casefold()
+        if folded in kinds and not (kinds[folded] and member.is_directory and path in paths):
+            raise ArchiveError("path-twice", f"the same path twice: `{path}`")
+        if member.size > FILE_MAX:
+            raise ArchiveError("too-large", f"expected at most {FILE_MAX} bytes of `{path}`")
+        kinds[folded] = member.is_directory
+        paths.add(path)
+    for folded in kinds:
+        above = folded.split("/")[:-1]
+        for depth in range(1, len(above) + 1):
+            if kinds.get("/".join(above[:depth])) is False:
+                raise ArchiveError("path-twice", f"below a file: `{folded}`")
+
+
+def _safe(name: str) -> str:
+    try:
+        return package_path(name)
+    except PathError as error:
+        raise ArchiveError(error.code, f"refused name {name!r}") from error
+
+
+def _chunks(file: IO[bytes] | None) -> Iterator[bytes]:
+    if file is None:
+        raise ArchiveError("archive-broken", "an entry without content")
+    with file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
