@@ -34,8 +34,12 @@ SHOWN_HOME = "/home/me"
 """What the guides call the home directory."""
 
 COLUMNS = 80
+LONGEST_SECONDS = 120
+"""A command that takes longer waits for something that does not come."""
+
 _QUESTION = re.compile(
-    r"(?:\(y, n\)|Allow\? \([^)\n]*\)|[Pp]assword[^\n]*:|Type `(?P<word>\w+)`[^\n]*:) $"
+    r"(?:\(y, n\)|tools \[all\]:|Allow\? \([^)\n]*\)|(?:[Pp]assword|once more)[^\n]*:"
+    r"|Type `(?P<word>\w+)`[^\n]*:) $"
 )
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 # Without a terminal of its own a program could ask nobody: this one makes stdin that terminal.
@@ -138,13 +142,13 @@ class Terminal:
     def close(self) -> None:
         """End what still runs."""
         for process, reader in self._running:
-            with contextlib.suppress(ProcessLookupError):
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
             reader.join()
         self._running.clear()
         shutil.rmtree(self.state)
@@ -171,11 +175,15 @@ class Terminal:
 
         Args:
             script: The lines; they do not stop at an error unless they say so.
-            answer: Gives the answer to a question, which is the line so far; "y" when left out.
+            answer: Gives the answer to a question, which is the line so far; `word_of` when left out.
         """
         raw = bytearray()
-        process, reader = self._start(script, answer or (lambda _: "y"), raw.extend)
-        status = process.wait()
+        process, reader = self._start(script, answer or word_of, raw.extend)
+        try:
+            status = process.wait(LONGEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            so_far = self.seen(raw.decode(errors="replace"))
+            raise RuntimeError(f"it does not end:\n{script}\n{so_far}") from None
         reader.join()
         return Done(self.seen(raw.decode(errors="replace")), status)
 
@@ -188,9 +196,8 @@ class Terminal:
             if until in self.seen(raw.decode(errors="replace")):
                 there.set()
 
-        process, reader = self._start(script, answer or (lambda _: "y"), heard, there.set)
-        self._running.append((process, reader))
-        there.wait()
+        process, _ = self._start(script, answer or word_of, heard, there.set)
+        there.wait(LONGEST_SECONDS)
         return Done(self.seen(raw.decode(errors="replace")), process.poll() or 0)
 
     def _start(
@@ -228,6 +235,7 @@ class Terminal:
 
         reader = threading.Thread(target=read)
         reader.start()
+        self._running.append((process, reader))
         return process, reader
 
     def seen(self, raw: str) -> str:
@@ -242,4 +250,6 @@ def word_of(question: str) -> str:
     found = _QUESTION.search(question)
     if found and found["word"]:
         return found["word"]
-    return "a long password" if "assword" in question else "y"
+    if "assword" in question or "once more" in question:
+        return "a long password"
+    return "" if "[all]" in question else "y"

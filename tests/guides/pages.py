@@ -3,8 +3,9 @@
 A fence names its language. `bash` is run as it is; each of its commands must succeed. `console` has
 `$ ` before a command (`> ` before its further lines) and then what it prints. `python` is a program.
 All others are text; a path in a line before the block that ends with `:`, or in a comment on the
-block's first line, is a file with that content, and a configuration grows by each block. The blocks of a
-page are one walk: an empty home, in `~/work`, `/home/me` is the home.
+block's first line, is a file with that content. Other `toml` belongs to the user's configuration, which
+grows by each block, unless it is of a pyproject.toml. The blocks of a page are one walk: an empty home,
+in `~/work`; `/home/me` is the home.
 
 In what is shown `…` is anything within a line, and on a line of its own any lines. An id such as
 `5c1f…` is what the command printed there; `5c1f` in a later command or output is that id.
@@ -77,6 +78,8 @@ def blocks(page: str) -> list[Block]:
         file = _FILE.search(text, max(0, part.start() - 300), part.start())
         named = _FIRST_LINE.match(inside)
         at = named["path"] if named else file["path"] if file else None
+        if part["language"] == "toml" and at is None and "[project]" not in inside:
+            at = "~/.config/skillhouse/config.toml"
         found.append(
             Block(
                 page=page,
@@ -124,13 +127,12 @@ class Names:
     def match(self, shown: str, printed: str) -> bool:
         """Whether a command printed what the page shows; keeps the ids that it printed."""
         parts = []
-        for number, line in enumerate(shown.split("\n")):
-            start = "\n" if number else ""
+        for line in shown.strip("\n").split("\n"):
             if line.strip() == "…":
-                parts.append(rf"(?:{start}[^\n]*)*")
-                continue
-            parts.append(start + self._pattern(line.rstrip()))
-        found = re.fullmatch("".join(parts), printed.strip("\n"))
+                parts.append(r"(?:[^\n]*\n)*?")
+            else:
+                parts.append(self._pattern(line.rstrip()) + r"\n")
+        found = re.fullmatch("".join(parts), printed.strip("\n") + "\n")
         if found is None:
             return False
         self.ids |= {name[3:]: text for name, text in found.groupdict().items() if text}
