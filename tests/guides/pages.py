@@ -3,9 +3,9 @@
 A fence names its language. `bash` is run as it is; each of its commands must succeed. `console` has
 `$ ` before a command (`> ` before its further lines) and then what it prints. `python` is a program.
 All others are text; a path in a line before the block that ends with `:`, or in a comment on the
-block's first line, is a file with that content. Other `toml` belongs to the user's configuration, which
-grows by each block, unless it is of a pyproject.toml. The blocks of a page are one walk: an empty home,
-in `~/work`; `/home/me` is the home.
+block's first line, is a file with that content. Other `toml` belongs to the user's configuration,
+which grows by each block, unless it is of a pyproject.toml. The blocks of a page are one walk: an
+empty home, in `~/work`; `/home/me` is the home.
 
 In what is shown `…` is anything within a line, and on a line of its own any lines. An id such as
 `5c1f…` is what the command printed there; `5c1f` in a later command or output is that id.
@@ -28,7 +28,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 README = "README.md"
-NAMES = (README, *sorted(f"docs/guides/{path.name}" for path in (ROOT / "docs/guides").glob("*.md")))
+GUIDES = sorted(path.name for path in (ROOT / "docs/guides").glob("*.md"))
+NAMES = (README, *(f"docs/guides/{name}" for name in GUIDES))
 COMMANDS = ("bash", "console", "python")
 TEXTS = ("text", "toml", "json", "markdown", "js")
 

@@ -1,7 +1,8 @@
-"""What stands on this machine for the servers and registries that a guide names, all on loopback."""
+"""The servers, registries and programs of others that a guide names, as loopback stand-ins."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from scripts.terminal import UV, Terminal
+
 from tests.cells.packages import npm_package, npm_registry, wheel
 from tests.frontends.chat.providers import Request, provider
 from tests.frontends.test_cli_remote import Shop
@@ -49,6 +51,37 @@ requires-dist = [{{ name = "humanize", specifier = ">=4" }}]
 """
 PRIVATE = '\n[net]\nprivate = ["127.0.0.0/8"]\nhosts = ["http://127.0.0.1:{port}"]\n'
 MODEL_SAYS = "Hello."
+CLAUDE = """\
+import asyncio, json, sys
+from pathlib import Path
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+CALLS = {
+    "Load the skill standup": ("skill", {"name": "standup"}),
+    "Delete the branch draft": ("exec", {"command": "git", "params": ["branch", "-D", "draft"]}),
+}
+
+
+async def main(prompt: str) -> None:
+    entry = json.loads((Path.home() / ".claude.json").read_text())["mcpServers"]["skills"]
+    server = StdioServerParameters(command=entry["command"], args=entry["args"])
+    async with stdio_client(server) as streams, ClientSession(*streams) as session:
+        await session.initialize()
+        name, arguments = CALLS[prompt]
+        result = await session.call_tool(name, arguments)
+        print(result.content[0].text)
+
+
+asyncio.run(main(sys.argv[sys.argv.index("-p") + 1]))
+"""
+"""In the place of Claude Code: starts the server of the entry that it has, and makes one call."""
+
+WANTED = (
+    ("skill", {"name": "standup"}),
+    ("exec", {"command": "git", "params": ["log", "--since=yesterday", "--oneline"]}),
+)
+"""What the model of docs/guides/build-an-agent.md calls, one after the other."""
 
 
 def program(directory: Path, name: str, script: str) -> None:
@@ -73,6 +106,41 @@ def a_model(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, s
     with provider(answered) as made:
         yield {"http://127.0.0.1:11434/v1": made.url}
         assert made.requests
+
+
+def calling(request: Request, sent: bytes) -> None:
+    """Answer as a model that calls each of `WANTED` whose result it has not got, then ends."""
+    messages = json.loads(sent)["messages"]
+    done = sum(message["role"] == "tool" for message in messages)
+    message: dict[str, object] = {"role": "assistant", "content": "Nothing yet."}
+    if done < len(WANTED):
+        name, arguments = WANTED[done]
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        call = {"id": f"call-{done}", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    reason = "tool_calls" if done < len(WANTED) else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    whole = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+    body = json.dumps({**whole, "choices": [choice]})
+    request.status(200, **{"Content-Type": "application/json", "body": body})
+
+
+@contextmanager
+def a_calling_model(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """An OpenAI-compatible API on loopback whose model calls tools."""
+    with provider(lambda request: calling(request, made.requests[-1][1])) as made:
+        yield {"http://127.0.0.1:11434/v1": made.url}
+        assert len(made.requests) == 2 * (len(WANTED) + 1)
+
+
+@contextmanager
+def claude_code(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """A program that is started as Claude Code is, and does one thing that it does."""
+    code = place / "claude.py"
+    code.write_text(CLAUDE, encoding="utf-8")
+    program(place / "bin", "claude", f'exec {terminal.programs}/python -I {code} "$@"\n')
+    terminal.path = (place / "bin",)
+    yield {}
 
 
 @contextmanager
@@ -145,6 +213,8 @@ def a_free_port(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[st
 
 
 STANDINS: dict[str, Standin] = {
+    "docs/guides/build-an-agent.md": a_calling_model,
+    "docs/guides/with-claude-code.md": claude_code,
     "docs/guides/chat.md": a_model,
     "docs/guides/containers.md": a_free_port,
     "docs/guides/executable-skills.md": registries,
