@@ -27,7 +27,7 @@ def example(title: str, place: int = 0) -> str:
 
 def install_line(title: str) -> str:
     """Return the command under a heading of the guide that installs what its example needs."""
-    found = re.search(r"^```sh\n(pip install .*)\n```", section(title), re.MULTILINE)
+    found = re.search(r"^```bash\n(pip install .*)\n```", section(title), re.MULTILINE)
     assert found, f"no install line under `{title}`"
     return found[1]
 

@@ -311,14 +311,16 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
             terminal.note("the secret is not shown again")
         return 0
     if options.verb == "unpair":
-        ended = devices.unpair(options.id)
+        found = [one.id for one in devices.all() if one.id.startswith(options.id)]
+        ended = devices.unpair(found[0]) if len(found) == 1 else None
         if ended is None:
-            raise UsageError(f"no device `{options.id}`; see `skillhouse approvals devices`")
+            which = "two devices begin with" if len(found) > 1 else "no device"
+            raise UsageError(f"{which} `{options.id}`; see `skillhouse approvals devices`")
         counts = {"approvals": ended.approvals, "grants": ended.grants}
-        value = {"id": options.id, "unpaired": True, "withdrawn": counts}
+        value = {"id": found[0], "unpaired": True, "withdrawn": counts}
         unused = counted(ended.approvals, "unused approval")
         standing = counted(ended.grants, "standing approval")
-        text = f"unpaired: {options.id}; withdrawn: {unused}, {standing}"
+        text = f"unpaired: {found[0]}; withdrawn: {unused}, {standing}"
         terminal.answer(value, text, as_json=options.json)
         return 0
     return terminal.listing(
