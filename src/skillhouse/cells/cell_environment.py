@@ -8,11 +8,10 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
-from skillhouse.floor import TreeError, make_private, tree_digest
+from skillhouse.floor import TreeError, dataclass, make_private, tree_digest
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.crash_watch import watch_for_crashes

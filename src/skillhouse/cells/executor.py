@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from skillhouse.cells.language_cells import PythonCell
 from skillhouse.cells.node_cell import NodeCell
 from skillhouse.cells.ready_calls import LearnedImports
 from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
-from skillhouse.floor import tracing
+from skillhouse.floor import dataclass, tracing
 from skillhouse.floor.tracing import (
     SANDBOX_KIND,
     SANDBOX_LEVEL,

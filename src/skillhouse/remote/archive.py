@@ -14,11 +14,10 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from skillhouse.floor import PathError, SkillhouseError, checked_parts
+from skillhouse.floor import PathError, SkillhouseError, checked_parts, dataclass
 from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, is_safe_name
 
 ARCHIVE_MAX = 50 * 1024 * 1024

@@ -11,12 +11,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts
+from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts, dataclass
 from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, RemoteError, clash, is_safe_name
 from skillhouse.skill import (
     SKILL_FILE,

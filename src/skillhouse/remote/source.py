@@ -6,13 +6,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import skillhouse.skill as skill_package
-from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts
+from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts, dataclass
 from skillhouse.skill import SKILL_FILE
 
 DEPTH_MAX = 16

@@ -10,12 +10,12 @@ import dataclasses
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
-from skillhouse.floor import StateError, check_private, directory_problem
+from skillhouse.floor import StateError, check_private, dataclass, directory_problem
 from skillhouse.floor.lock import once
 from skillhouse.runtime.cached_skills import refuse_unsynced
 from skillhouse.runtime.composition import Composition
