@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from skillhouse.runtime.code_service import Call, SkillCode
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
-    from skillhouse.runtime.gates import GateFactory, SandboxProvider
+    from skillhouse.runtime.gates import GateFactory
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.sandbox_provider import SandboxProvider
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
 
 
@@ -211,7 +212,7 @@ class Services:
 
     @once
     def sandbox(self) -> SandboxProvider:
-        from skillhouse.runtime.gates import SandboxProvider
+        from skillhouse.runtime.sandbox_provider import SandboxProvider
 
         state = self.config.state_directory / SANDBOX_STATE
         return SandboxProvider(state, least=lambda: self.least_sandbox)
