@@ -202,6 +202,15 @@ def test_a_subclass_uses_what_its_base_makes_late(monkeypatch):
         Named(1).first = 2
 
 
+def test_a_field_without_a_default_behind_one_with_a_default_is_refused():
+    with pytest.raises(TypeError, match="non-default argument `second` follows"):
+
+        @light(slots=True)
+        class Mixed:
+            first: int = 1
+            second: int  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("default", [[], {}, set()])
 def test_a_default_that_values_would_share_is_refused(default):
     with pytest.raises(ValueError, match="mutable default"):
