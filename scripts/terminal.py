@@ -175,7 +175,7 @@ class Terminal:
 
         Args:
             script: The lines; they do not stop at an error unless they say so.
-            answer: Gives the answer to a question, which is the line so far; `word_of` when left out.
+            answer: Gives the answer to a question, from the line so far; `word_of` if left out.
         """
         raw = bytearray()
         process, reader = self._start(script, answer or word_of, raw.extend)

@@ -7,7 +7,6 @@ import enum
 import importlib
 import inspect
 import json
-import os
 import re
 import runpy
 import subprocess
@@ -202,38 +201,6 @@ def test_a_call_loads_its_own_tool_only(tmp_path, monkeypatch):
     assert not [n for n in read if n.startswith(tuple(f"skillhouse.{m}" for m in machinery))]
     listed = fresh_modules(call_statement("list", {}))
     assert "skillhouse.tools.read_tool" not in listed
-
-
-UNSAID = """
-import contextlib, dataclasses, io, sys
-from skillhouse.frontends.cli import main
-with contextlib.redirect_stdout(io.StringIO()):
-    main(["list"])
-    main(["call", "read", "--args", '{"path": "a.txt"}'])
-    main(["call", "exec", "--args", '{"command": "true", "params": []}'])
-print(*sorted({
-    f"{value.__module__}.{value.__name__}"
-    for name, module in sys.modules.items() if name.startswith("skillhouse.")
-    for value in vars(module).values()
-    if isinstance(value, type) and dataclasses.is_dataclass(value)
-    and value.__module__.startswith("skillhouse.")
-    and (value.__doc__ or "").startswith(f"{value.__name__}(")
-}))
-"""
-"""Names the dataclasses whose docstring `dataclasses` has made."""
-
-
-def test_dataclasses_that_a_call_loads_have_a_docstring(tmp_path):
-    """Without one the signature is made into text at import, half a millisecond for each."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNSAID],
-        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == []
 
 
 def test_no_public_name_is_the_name_of_a_room():

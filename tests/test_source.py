@@ -106,6 +106,22 @@ def test_no_module_imports_the_face_of_its_own_package() -> None:
     assert circles == set()
 
 
+def test_every_dataclass_of_the_package_is_made_by_the_light_decorator() -> None:
+    """The standard one compiles six functions for each class that a start loads."""
+    standard = {
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        for node in nodes_of(file)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node) == "dataclasses.dataclass")
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "dataclasses"
+            and "dataclass" in {alias.name for alias in node.names}
+        )
+    }
+    assert standard == {"floor/light_dataclass.py"}
+
+
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     """Return the packages whose faces the statement executes by name."""
     if isinstance(node, ast.Import):

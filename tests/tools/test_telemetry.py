@@ -19,7 +19,7 @@ from skillhouse.floor import tracing as words
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.config import NetSettings
-from skillhouse.runtime.gates import SandboxProvider
+from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.sandbox import Completed, SandboxError, SandboxLevel, SandboxProfile
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside

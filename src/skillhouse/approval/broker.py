@@ -34,6 +34,7 @@ from skillhouse.approval.request import (
 )
 from skillhouse.approval.scripts import ScriptStore
 from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
+from skillhouse.floor import dataclass
 from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
@@ -42,7 +43,7 @@ MESSAGE_MAX = 2_000
 logger = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalEvent:
     """What subscribers hear of a question."""
 

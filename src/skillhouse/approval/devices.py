@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.approval.broker import ApprovalBroker
@@ -28,7 +28,7 @@ from skillhouse.approval.webhook import (
     secret_bytes,
     verified_id,
 )
-from skillhouse.floor import DecodeError, StateError, shaped
+from skillhouse.floor import DecodeError, StateError, dataclass, shaped
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 TOKEN_SECONDS = 600

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from skillhouse.approval.request import (
@@ -21,7 +21,7 @@ from skillhouse.approval.request import (
     is_directory,
     rejection,
 )
-from skillhouse.floor import ONE_TIME
+from skillhouse.floor import ONE_TIME, dataclass
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 NEVER_LASTING = ONE_TIME | {"sign"}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from skillhouse.floor import Digest, SkillhouseError, digest
+from skillhouse.floor import Digest, SkillhouseError, dataclass, digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

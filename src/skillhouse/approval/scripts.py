@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 
 from skillhouse.approval.request import OWNER
+from skillhouse.floor import dataclass
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 

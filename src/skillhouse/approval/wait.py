@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -24,7 +24,7 @@ from skillhouse.approval.request import (
     allowed_answers,
     closed,
 )
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, dataclass
 from skillhouse.floor.threads import in_thread
 
 POLL_SECONDS = 0.1

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.log_end import HEAD_BYTES, head_path
@@ -23,7 +23,7 @@ from skillhouse.audit.log_files import (
     stat_at,
 )
 from skillhouse.audit.record import AuditError
-from skillhouse.floor import DecodeError, descriptor, shaped, sync_directory
+from skillhouse.floor import DecodeError, dataclass, descriptor, shaped, sync_directory
 from skillhouse.floor.lock import lock, try_lock, unlock
 
 

@@ -10,13 +10,14 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.archives import LogSnapshot, archive_lines, take_snapshot
 from skillhouse.audit.line import LineError, opened
 from skillhouse.audit.log_files import LogKeys, backwards, read_keys
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
+from skillhouse.floor import dataclass
 
 _EQUAL = ("tool", "agent", "user", "kind")
 """Fields of a query that a record has likewise."""

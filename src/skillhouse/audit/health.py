@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from skillhouse.audit.line import EncodedRecord, encode_record
 from skillhouse.audit.record import AuditDraft
 from skillhouse.audit.redaction import KnownSecrets
+from skillhouse.floor import dataclass
 
 FREE_MIN = 1 << 20
 """Free bytes under which a log is near its end; a record has some 500."""

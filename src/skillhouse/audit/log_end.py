@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.line import LineError, opened
@@ -20,7 +20,14 @@ from skillhouse.audit.log_files import (
     write_at_start,
 )
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError, AuditRecord
-from skillhouse.floor import DecodeError, descriptor, make_private, shaped, sync_directory
+from skillhouse.floor import (
+    DecodeError,
+    dataclass,
+    descriptor,
+    make_private,
+    shaped,
+    sync_directory,
+)
 
 HEAD_BYTES = 256
 """Always this many, written in place: less than a sector, which a disk writes whole."""

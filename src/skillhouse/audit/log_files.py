@@ -10,11 +10,18 @@ import os
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError
-from skillhouse.floor import DecodeError, descriptor, opened_problem, shaped, sync_directory
+from skillhouse.floor import (
+    DecodeError,
+    dataclass,
+    descriptor,
+    opened_problem,
+    shaped,
+    sync_directory,
+)
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 

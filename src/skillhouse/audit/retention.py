@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from skillhouse import audit
@@ -25,6 +25,7 @@ from skillhouse.audit.archives import (
 from skillhouse.audit.line import LineError, opened, summary_of
 from skillhouse.audit.log_files import LogKeys
 from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, day_number, day_of
+from skillhouse.floor import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

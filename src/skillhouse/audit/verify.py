@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.audit.archives import Archive, Gap, archive_lines, gap_of, size_of, take_snapshot
@@ -20,6 +20,7 @@ from skillhouse.audit.log_end import (
 )
 from skillhouse.audit.log_files import LogKeys, chunks, read_keys, split
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError, AuditRecord
+from skillhouse.floor import dataclass
 
 MAX_PROBLEMS = 1_000
 """Problems that are reported one by one; a last one summarises the others."""

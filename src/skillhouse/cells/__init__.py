@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skillhouse.cells.environments import check_installable as check_installable
     from skillhouse.cells.environments import prepare as prepare
     from skillhouse.cells.executor import Executor as Executor
+    from skillhouse.cells.first_use import kept_test as kept_test
     from skillhouse.cells.first_use import needed_test as needed_test
     from skillhouse.cells.frames import CodeFrame as CodeFrame
     from skillhouse.cells.frames import own_frames as own_frames

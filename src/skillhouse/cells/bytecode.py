@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from skillhouse.cells.cell import CellSpec, Language, NoHost
 from skillhouse.cells.environment_store import FILES_MAX
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import RpcError
-from skillhouse.floor import tree_digest
+from skillhouse.floor import dataclass, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError

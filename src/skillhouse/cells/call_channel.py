@@ -8,7 +8,6 @@ import math
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -31,7 +30,7 @@ from skillhouse.cells.rpc import (
     request_value,
     result_value,
 )
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.floor.call_clock import CallClock
 from skillhouse.sandbox.profile import OUTPUT_BYTES
 

@@ -7,7 +7,7 @@ import hmac
 import secrets
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,7 @@ import anyio
 
 from skillhouse.cells.frames import CodeFrame
 from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
+from skillhouse.floor import dataclass
 from skillhouse.floor.call_clock import CallClock, current_clock, using
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits

@@ -184,7 +184,7 @@ class BubblewrapCell(CellProcess):
     def _command(self, descriptor: int) -> Command:
         spec, environment = self._spec, self._environment
         texts = {path: text.encode() for path, text in bubblewrap.CELL_FILES.items()}
-        texts |= scripts(forks=self._forks)
+        texts |= scripts(self._python if self._forks else None)
         skill_place, packages = places(spec)
         view = CellView(
             skill=self._tree,

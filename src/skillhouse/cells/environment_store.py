@@ -20,12 +20,11 @@ import shutil
 import stat
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import make_private
+from skillhouse.floor import dataclass, make_private
 from skillhouse.floor.lock import lock, try_lock
 from skillhouse.sandbox.profile import SandboxError
 

@@ -13,7 +13,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import anyio.to_thread
@@ -23,7 +23,7 @@ from skillhouse.cells.code_cache import MakeCaches, remove_caches
 from skillhouse.cells.environment_locks import LOCK_MAX, LOCKS, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.cells.installers import RunTool, run_tool
-from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
+from skillhouse.floor import Digest, PathError, canonical_json, dataclass, digest, read_beneath
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import Python, default_python
 from skillhouse.sandbox.profile import SandboxError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from skillhouse.cells.cell import (
     NoHost,
 )
 from skillhouse.cells.cell_environment import CellEnvironment, CodeSnapshots, cell_environment_for
+from skillhouse.cells.early_cell import EarlyCell, EarlyStart
 from skillhouse.cells.language_cells import PythonCell
 from skillhouse.cells.node_cell import NodeCell
 from skillhouse.cells.ready_calls import LearnedImports
 from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
-from skillhouse.floor import tracing
+from skillhouse.floor import dataclass, tracing
 from skillhouse.floor.tracing import (
     SANDBOX_KIND,
     SANDBOX_LEVEL,
@@ -102,6 +103,7 @@ class Executor:
         self._retired: set[_Held] = set()
         self._closings: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
+        self._early = EarlyStart(self._environment, self._snapshots)
         self._freed = asyncio.Condition()
         self._waiting = 0
         self._closed = False
@@ -163,6 +165,14 @@ class Executor:
             raise SandboxUnavailableError(status.reasons, status.hint)
         self._untested = untested(status)
 
+    async def start_early(self) -> None:
+        """Start the process of the first Python cell, without any skill, before a call is allowed.
+
+        A call that it fits takes it over; `close` ends it otherwise.
+        """
+        if not self._cells and not self._closed and "python" not in self._untested:
+            await self._early.start()
+
     async def reload(self, skill: str | None) -> None:
         """Use new cells for new calls of a skill, or of all; running calls keep the old ones."""
         for held in tuple(self._cells.values()):
@@ -175,6 +185,7 @@ class Executor:
 
     async def end(self) -> None:
         """Kill every cell, after its running calls; later calls start new ones."""
+        await self._early.end()
         await self.reload(None)
 
     async def close(self) -> None:
@@ -184,6 +195,7 @@ class Executor:
             await asyncio.wait({self._sweeper})
         for held in (*self._cells.values(), *self._retired):
             self._discard(held)
+        await self._early.end()
         while self._closings:
             await asyncio.wait(set(self._closings))
 
@@ -278,13 +290,21 @@ class Executor:
 
     async def _started(self, key: _Key, spec: CellSpec) -> _Held | None:
         """Return a new cell; None when another call made it, or took the last place."""
-        tree = await anyio.to_thread.run_sync(self._snapshots.take, spec)
-        if key in self._cells or self._closed or not self._has_room():
-            self._snapshots.drop(tree)
-            return None
-        return await self._start(key, spec, tree)
+        early = self._early.take(spec)
+        is_used = False
+        try:
+            reserved = None if early is None else early.tree
+            tree = await anyio.to_thread.run_sync(self._snapshots.take, spec, reserved)
+            is_used = key not in self._cells and not self._closed and self._has_room()
+            if not is_used:
+                self._snapshots.drop(tree)
+                return None
+        finally:
+            if early is not None and not is_used:
+                self._close_later(early.end(), early.tree)
+        return await self._start(key, spec, tree, early)
 
-    async def _start(self, key: _Key, spec: CellSpec, tree: Path) -> _Held:
+    async def _start(self, key: _Key, spec: CellSpec, tree: Path, early: EarlyCell | None) -> _Held:
         kind = PythonCell if spec.language == "python" else NodeCell
         try:
             cell = kind(
@@ -293,6 +313,7 @@ class Executor:
                 tree=tree,
                 capabilities=self._capabilities,
                 learned=self._learned,
+                early=early,
             )
         except SandboxError:
             self._snapshots.drop(tree)
@@ -328,16 +349,19 @@ class Executor:
     def _discard(self, held: _Held) -> None:
         self._cells.pop(held.key, None) if self._cells.get(held.key) is held else None
         self._retired.discard(held)
-        task = asyncio.get_running_loop().create_task(self._close_one(held))
+        self._close_later(held.cell.close(), held.tree)
+
+    def _close_later(self, closing: Coroutine[None, None, None], tree: Path) -> None:
+        task = asyncio.get_running_loop().create_task(self._close_one(closing, tree))
         self._closings.add(task)
         task.add_done_callback(self._closings.discard)
 
-    async def _close_one(self, held: _Held) -> None:
+    async def _close_one(self, closing: Awaitable[None], tree: Path) -> None:
         try:
-            await held.cell.close()
+            await closing
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._snapshots.drop, held.tree)
+                await anyio.to_thread.run_sync(self._snapshots.drop, tree)
 
     async def _sweep(self) -> None:
         while True:

@@ -55,6 +55,23 @@ async def needed_test(
     return tested
 
 
+async def kept_test(
+    kept: KeptTests, language: Language, *, least: SandboxLevel
+) -> SandboxStatus | None:
+    """Return the level for commands and cells of a language; None unless both tests are kept.
+
+    Nothing is tested; arguments as of `needed_test`.
+    """
+    facts = kept.facts()
+    if not kept.has_bubblewrap(facts):
+        return None
+    found = await detect(least=least, is_version_known=True)
+    known = kept.passed(facts, found.level)
+    if COMMANDS not in known or language not in known:
+        return None
+    return dataclasses.replace(found, probes=(*known[COMMANDS], *known[language]))
+
+
 def _parts(status: SandboxStatus) -> Mapping[str, tuple[ProbeResult, ...]]:
     """Return the probes of commands, and those of the cells of each language."""
     parts: dict[str, tuple[ProbeResult, ...]] = {}

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from skillhouse.floor import PathError, is_utf8, read_beneath
+from skillhouse.floor import PathError, dataclass, is_utf8, read_beneath
 
 FRAMES_MAX = 16
 """Frames that are kept of one exception, the innermost: recursion has a thousand."""

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import anyio
 
+from skillhouse.floor import dataclass
 from skillhouse.sandbox.profile import SandboxError
 
 OUTPUT_MAX = 65_536

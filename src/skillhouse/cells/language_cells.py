@@ -30,6 +30,7 @@ from skillhouse.cells.cell import (
 )
 from skillhouse.cells.cell_environment import CellEnvironment, places
 from skillhouse.cells.cell_process import BubblewrapCell, CellProcess, ContainerCell
+from skillhouse.cells.early_cell import EarlyCell
 from skillhouse.cells.frames import CodeFrame, own_frames
 from skillhouse.cells.ready_calls import (
     LOAD_SECONDS,
@@ -69,8 +70,11 @@ class LanguageCell:
         tree: Path,
         capabilities: Capabilities,
         learned: LearnedImports,
+        early: EarlyCell | None = None,
     ) -> None:
+        """Make it; `early` is its process where that was started before the call was allowed."""
         self._environment = environment
+        self._early = early
         self._spec = spec
         self._tree = tree
         self._capabilities = capabilities
@@ -122,8 +126,9 @@ class LanguageCell:
 
 class PythonCell(LanguageCell):
     def _prepare(self) -> None:
-        self._process = self._cell_process(forks=True)
-        self._control: socket.socket | None = None
+        early = self._early
+        self._process = self._cell_process(forks=True) if early is None else early.process
+        self._control = None if early is None else early.control
         self._listener: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._endings: dict[int, Ending] = {}
@@ -143,16 +148,15 @@ class PythonCell(LanguageCell):
         return self._process.how()
 
     async def start(self) -> None:
-        self._control = self._process.start(socket.SOCK_SEQPACKET)
+        if self._control is None:
+            self._control = self._process.start(socket.SOCK_SEQPACKET)
         settings = {
             "seccomp": self._environment.call_filter.hex(),
             "writable": writable(self._environment.limits),
             "entry": self._spec.entry,
             **self._process.settings(),
         }
-        # One that did not start has no other end any more; what asks next gets the reason.
-        with contextlib.suppress(BrokenPipeError):
-            self._control.send(json.dumps(settings).encode())
+        self._say(settings)
         self._listener = asyncio.get_running_loop().create_task(self._listen(self._control))
         with anyio.move_on_after(READY_SECONDS):
             await self._ready.wait()

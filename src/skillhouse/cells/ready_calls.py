@@ -13,12 +13,13 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, Protocol, TypeVar
 
 from skillhouse.cells.call_channel import CHUNK, CellOutput
 from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.rpc import Frames, RpcError, RpcRequest, framed, message, parse
+from skillhouse.floor import dataclass
 from skillhouse.sandbox.profile import SandboxError
 
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"

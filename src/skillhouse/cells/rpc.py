@@ -10,10 +10,9 @@ import math
 import re
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, dataclass
 
 FRAME_BYTES = 8 << 20
 """Longest message (DESIGN, bounds: RPC frame 8 MiB)."""

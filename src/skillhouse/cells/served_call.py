@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from skillhouse.cells.rpc import INVALID_PARAMS, RpcError
+from skillhouse.floor import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
 from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.cells.served_call import ServedCall, read_context, read_execution
-from skillhouse.floor import Severity, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.floor import Severity, TreeError, WireNameError, WireNames, dataclass, tree_digest
 from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests

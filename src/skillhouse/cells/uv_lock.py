@@ -11,7 +11,6 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +19,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from skillhouse.cells.environment_locks import PACKAGES_MAX
+from skillhouse.floor import dataclass
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import SandboxError
 

@@ -10,13 +10,13 @@ import difflib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from skillhouse.clients import jsonc, toml_text
 from skillhouse.clients.jsonc import NotEditableError
-from skillhouse.floor import ConfigError, Locations, nearest
+from skillhouse.floor import ConfigError, Locations, dataclass, nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

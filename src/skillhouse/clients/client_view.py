@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from skillhouse.clients.verdicts import Budget, Cut, LensClient, LensState, Verdict
 from skillhouse.discovery import Root
-from skillhouse.floor import Diagnostic, Severity
+from skillhouse.floor import Diagnostic, Severity, dataclass
 from skillhouse.skill import (
     SKILL_FILE,
     CatalogRule,

@@ -7,12 +7,13 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from skillhouse.clients.client_view import ClientView, Reals
 from skillhouse.clients.verdicts import Lens, LensSkill, NearMiss
 from skillhouse.discovery import default_roots, discover, git_root
+from skillhouse.floor import dataclass
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
 DEPTH_MAX = 12

@@ -7,7 +7,6 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import (
@@ -15,6 +14,7 @@ from skillhouse.floor import (
     PathError,
     PlaceError,
     StateError,
+    dataclass,
     decode,
     descriptor,
     digest,

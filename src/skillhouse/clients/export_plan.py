@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.clients.export_state import (
@@ -37,7 +37,7 @@ from skillhouse.clients.trial import (
     try_skills,
 )
 from skillhouse.clients.verdicts import Verdict
-from skillhouse.floor import SkillError, UnknownSkillError, is_utf8
+from skillhouse.floor import SkillError, UnknownSkillError, dataclass, is_utf8
 from skillhouse.skill import Profile, Skill, load
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from skillhouse.audit import AuditLog
-from skillhouse.floor import DecodeError, Locations, PlaceError, StateError, decode, encode
+from skillhouse.floor import (
+    DecodeError,
+    Locations,
+    PlaceError,
+    StateError,
+    dataclass,
+    decode,
+    encode,
+)
 from skillhouse.skill import Skill, SkillContent, SkillIndex
 from skillhouse.store import STATE, STATE_FILE, pooled
 

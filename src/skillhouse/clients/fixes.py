@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.clients.client_table import difference
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError
 from skillhouse.clients.findings import client_root
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState
-from skillhouse.floor import is_utf8
+from skillhouse.floor import dataclass, is_utf8
 from skillhouse.skill import SKILL_FILE, mended_text
 
 FILE_CODES = frozenset(

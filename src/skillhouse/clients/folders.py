@@ -7,7 +7,6 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.clients.client_table import client_of
@@ -17,6 +16,7 @@ from skillhouse.discovery import Root, default_roots
 from skillhouse.floor import (
     Locations,
     PathError,
+    dataclass,
     descriptor,
     is_utf8,
     open_directory_beneath,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from skillhouse.floor import dataclass
 
 _TOKEN = re.compile(
     r"(?P<blank>[ \t\r\n]+)"

@@ -7,13 +7,13 @@ import itertools
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.clients.export_state import ExportError
 from skillhouse.floor import (
     PathError,
     TreeError,
+    dataclass,
     descriptor,
     digest,
     is_utf8,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from skillhouse.floor import dataclass
 from skillhouse.skill import Profile
 
 

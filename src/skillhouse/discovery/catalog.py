@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from skillhouse.discovery.catalog_budget import Budget, Listed, filled, filled_by_relevance
@@ -23,7 +22,7 @@ from skillhouse.discovery.catalog_styles import (
     shortened,
     style_of,
 )
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, dataclass, nearest
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
 
 READ_CHARS = 2_048

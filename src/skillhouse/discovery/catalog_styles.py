@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import skillhouse.skill as skill_package
-from skillhouse.floor import SkillError
+from skillhouse.floor import SkillError, dataclass
 from skillhouse.skill import Profile, Skill
 
 DIRECT_CHARS = 1_000

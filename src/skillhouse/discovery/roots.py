@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.skill import Profile, RootRule, Symlinks, WalkUp
 

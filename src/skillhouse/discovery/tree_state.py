@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from skillhouse.floor import dataclass
 
 ENTRIES_MAX = 500_000
 """Files and directories of one survey; what is beyond is not seen to change."""

@@ -7,9 +7,9 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from skillhouse.floor import is_utf8
+from skillhouse.floor import dataclass, is_utf8
 from skillhouse.skill import SKILL_FILE, Finding, LeftOut, Symlinks
 
 ENTRIES_MANY = 100_000

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.tree_state import survey
+from skillhouse.floor import dataclass
 
 WATCHES_MAX = 4_096
 """Directories that one watch asks the system to report on; more are polled."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from skillhouse.floor.light_dataclass import dataclass
 
 
 class SkillhouseError(Exception):

@@ -6,9 +6,10 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from skillhouse.floor.light_dataclass import dataclass
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS = secrets.token_hex(16)

@@ -12,10 +12,10 @@ import shlex
 import stat
 import sys
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor.errors import StateError
+from skillhouse.floor.light_dataclass import dataclass
 
 if sys.platform != "win32":
     import grp

@@ -11,8 +11,8 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from skillhouse.floor.light_dataclass import dataclass
 from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES, path_pattern
 
 

@@ -6,7 +6,8 @@ import enum
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from skillhouse.floor.light_dataclass import dataclass
 
 
 class Effect(enum.StrEnum):

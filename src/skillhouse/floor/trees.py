@@ -7,12 +7,12 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType
 
 from skillhouse.floor.digests import canonical_json
 from skillhouse.floor.errors import TreeError
+from skillhouse.floor.light_dataclass import dataclass
 from skillhouse.floor.paths import descriptor, is_utf8
 
 TreeDigest = NewType("TreeDigest", str)

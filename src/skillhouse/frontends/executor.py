@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -31,7 +30,7 @@ from skillhouse.cells import (
     executor_methods,
 )
 from skillhouse.cells.rpc import UNAVAILABLE
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.sandbox import SandboxStatus
 
 FINISH_SECONDS = 8.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
 import anyio
 
-from skillhouse.floor import tracing
+from skillhouse.floor import dataclass, tracing
 from skillhouse.floor.tracing import (
     HTTP_METHOD,
     HTTP_RESENDS,

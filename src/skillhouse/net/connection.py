@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 import anyio
@@ -13,6 +12,7 @@ import h11
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSStream
 
+from skillhouse.floor import dataclass
 from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import NetLimits, NetPolicy, Target
 

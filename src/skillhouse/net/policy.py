@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
 import ssrfguard
 
+from skillhouse.floor import dataclass
 from skillhouse.net.net_errors import METHODS, READING, NetError
 from skillhouse.net.secret import SecretBinding, leaked
 

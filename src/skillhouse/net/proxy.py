@@ -7,12 +7,13 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.threads import in_thread
 from skillhouse.net.connection import (

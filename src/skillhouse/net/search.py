@@ -5,12 +5,13 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from skillhouse.floor import dataclass
 from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import HostRule, NetPolicy, parse_url
 from skillhouse.net.secret import SecretBinding

@@ -12,10 +12,11 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from urllib.parse import quote
 
+from skillhouse.floor import dataclass
 from skillhouse.net.net_errors import NetError
 
 SECRET_MIN = 8

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from skillhouse.floor import dataclass
 from skillhouse.permission.grammar import CommandTable, Grammar
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from skillhouse.floor import dataclass
 from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.floor.rules import Effect, matches
 from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from skillhouse.floor import ONE_TIME
+from skillhouse.floor import ONE_TIME, dataclass
 from skillhouse.floor.rules import OURS, Dialect, Effect, matches, matches_in
 
 ACTIONS = (

@@ -10,10 +10,11 @@ import functools
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 
 HAZARDS: Mapping[str, str] = {

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy

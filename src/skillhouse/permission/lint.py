@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from skillhouse.floor import ONE_TIME, nearest
+from skillhouse.floor import ONE_TIME, dataclass, nearest
 from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission.command_rules import LayerRules
 from skillhouse.permission.decision import ACTIONS, TOOL_ACTIONS, Layer, Rule

@@ -7,8 +7,8 @@ import functools
 import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.rules import matches
 from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.command_reader import read_command

@@ -6,9 +6,9 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.rules import Effect
 
 _QUOTED = re.compile(r"[\s'\"]")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
 

@@ -6,8 +6,9 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards

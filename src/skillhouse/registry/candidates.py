@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from skillhouse.floor import PathError
+from skillhouse.floor import PathError, dataclass
 from skillhouse.registry.source import SourceError
 from skillhouse.skill import SKILL_FILE, ArchiveMember, clash, package_path
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
-from skillhouse.floor import EXECUTABLE_MODE, Tree
+from skillhouse.floor import EXECUTABLE_MODE, Tree, dataclass
 from skillhouse.skill import ArchiveMember
 
 TEXT_MAX = 256 * 1024

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import Diagnostic, PathError, Severity, SkillError, read_beneath
+from skillhouse.floor import Diagnostic, PathError, Severity, SkillError, dataclass, read_beneath
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,

@@ -15,12 +15,11 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
-from skillhouse.floor import is_utf8
+from skillhouse.floor import dataclass, is_utf8
 from skillhouse.registry.candidates import SourceFile
 from skillhouse.registry.source import Source, SourceError
 from skillhouse.skill import FILE_MAX, ArchiveError, ArchiveMember

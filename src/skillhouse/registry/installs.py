@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import (
@@ -20,6 +19,7 @@ from skillhouse.floor import (
     SkillhouseError,
     StateError,
     TreeError,
+    dataclass,
     decode,
     encode,
     make_private,

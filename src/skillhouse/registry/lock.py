@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import DecodeError, StateError, shaped, sync_directory, write_atomically
+from skillhouse.floor import (
+    DecodeError,
+    StateError,
+    dataclass,
+    shaped,
+    sync_directory,
+    write_atomically,
+)
 from skillhouse.skill import validate_name
 
 LOCK_FILE = "skills.lock"

@@ -8,10 +8,9 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import Digest, SkillError, Tree, digest, tree_of
+from skillhouse.floor import Digest, SkillError, Tree, dataclass, digest, tree_of
 from skillhouse.floor.trees import EXECUTABLE_MODE, FILE_MODE, SIGNATURE_FILE, TreeFile
 from skillhouse.registry.facts import SkillFacts, read_facts
 from skillhouse.registry.members import directory_members

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from skillhouse.floor import PathError, SkillhouseError
+from skillhouse.floor import PathError, SkillhouseError, dataclass
 from skillhouse.skill import package_path, validate_name
 
 GITHUB = "https://github.com"

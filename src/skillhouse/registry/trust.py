@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import SIGNATURE_FILE, SkillhouseError, Tree
+from skillhouse.floor import SIGNATURE_FILE, SkillhouseError, Tree, dataclass
 
 
 class PublisherError(SkillhouseError):

@@ -8,12 +8,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import SkillhouseError, decode, encode, make_private, tree_digest
+from skillhouse.floor import SkillhouseError, dataclass, decode, encode, make_private, tree_digest
 from skillhouse.floor.lock import try_lock
 from skillhouse.remote.cache_digests import DIGESTS, cache_fault, read_digests
 from skillhouse.remote.source import (

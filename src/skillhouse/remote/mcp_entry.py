@@ -11,12 +11,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts
+from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts, dataclass
 from skillhouse.remote.source import RemoteError
 from skillhouse.skill import (
     DEPTH_MAX,

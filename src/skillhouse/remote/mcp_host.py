@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from skillhouse.floor import (
     DecodeError,
     PathError,
     UnknownSkillError,
+    dataclass,
     decode,
     digest,
     encode,

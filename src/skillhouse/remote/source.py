@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts
+from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts, dataclass
 from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_name, validate_name
 
 SKILLS_MAX = 1_000

@@ -8,11 +8,11 @@ import threading
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.floor import SkillError, encode
+from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments

@@ -6,7 +6,6 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, dataclass
 from skillhouse.floor.lock import once
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.runtime.agent_search import AgentSearch

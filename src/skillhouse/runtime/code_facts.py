@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import skill as skill_package
-from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, nearest
+from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, dataclass, nearest
 from skillhouse.runtime.code_manifests import without_missing
 from skillhouse.runtime.skill_states import manifest_places
 

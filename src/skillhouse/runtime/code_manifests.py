@@ -7,7 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, tree_digest
+from skillhouse.floor import (
+    Diagnostic,
+    Severity,
+    TreeError,
+    WireNameError,
+    tree_digest,
+    wire_name,
+)
 from skillhouse.runtime.reloads import Lacking
 
 if TYPE_CHECKING:
@@ -114,3 +121,15 @@ def levels_of_unknown_tools(
         for name in levels
         if name not in known
     ]
+
+
+def may_start_early(tool: str, found: Found) -> bool:
+    """Whether a tool is of a Python skill whose cell shows nothing but the skill."""
+    return any(
+        tool in (f"{manifest.name}:{spec.name}", wire_name(manifest.name, spec.name))
+        for _, result in found
+        if (manifest := result.manifest) is not None
+        and manifest.language == "python"
+        and not manifest.dependencies
+        for spec in manifest.tools
+    )

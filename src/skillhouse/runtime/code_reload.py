@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import SkillhouseError, tree_digest
+from skillhouse.floor import SkillhouseError, dataclass, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.runtime.code_service import SkillCode

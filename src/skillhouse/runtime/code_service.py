@@ -23,14 +23,15 @@ from skillhouse.runtime.code_manifests import (
     is_of,
     least_levels,
     levels_of_unknown_tools,
+    may_start_early,
     why_absent,
     without_missing,
 )
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
-from skillhouse.runtime.gates import SandboxProvider
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.reloads import Lacking, Reloads, failed_load
+from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
 
 logger = logging.getLogger(__name__)
@@ -210,6 +211,24 @@ class SkillCode:
         elif isinstance(self._executor, cells.Executor):
             self._executor.admit(status)
         return self._executor
+
+    async def start_early(self, tool: str, found: Found) -> None:
+        """Start a cell's process without any skill, while it is decided whether a call may run.
+
+        Only for a Python skill without packages, and where the sandbox need not be tested: a call
+        that is refused then costs that process.
+        """
+        settings = self._config.skill_code
+        if settings.executor or settings.in_process or not may_start_early(tool, found):
+            return
+        try:
+            if await self._cells.status_if_kept("python") is not None:
+                executor = await self.executor("python")
+                if isinstance(executor, cells.Executor):
+                    await executor.start_early()
+        except (sandbox.SandboxError, OSError) as error:
+            # The call itself meets it again, and reports it.
+            logger.debug("no cell was started early: %s", error)
 
     async def check_packages(self, skill: toolbox.CodeSkill) -> None:
         """Raise SandboxError where a skill's packages cannot be installed; nothing is installed."""

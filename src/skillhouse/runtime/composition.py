@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from skillhouse.approval import Grant
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
-    from skillhouse.runtime.gates import GateFactory, SandboxProvider
+    from skillhouse.runtime.gates import GateFactory
     from skillhouse.runtime.network import Network
+    from skillhouse.runtime.sandbox_provider import SandboxProvider
     from skillhouse.runtime.trust import TrustStore
     from skillhouse.skill import Profile
     from skillhouse.tools import ResultFiles, Tool

@@ -8,11 +8,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import ConfigError, SkillhouseError
+from skillhouse.floor import ConfigError, SkillhouseError, dataclass
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime.config.config_files import managed_rules
 from skillhouse.runtime.config.config_lines import located

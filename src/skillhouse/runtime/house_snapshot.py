@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import discovery, remote
 from skillhouse.discovery import Root, default_roots, discover
-from skillhouse.floor import ConfigError, Diagnostic, Severity, SkillhouseError
+from skillhouse.floor import ConfigError, Diagnostic, Severity, SkillhouseError, dataclass
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.find_skills import SearchPlace, why_absent

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from skillhouse import net
-from skillhouse.floor import EXECUTABLE_MODE, Tree
+from skillhouse.floor import EXECUTABLE_MODE, Tree, dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
 from skillhouse.registry import InstallPlace, LockEntry, Publisher, SkillFacts, TreeChanges

@@ -6,7 +6,6 @@ import functools
 import itertools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from skillhouse.floor import (
     SkillhouseError,
     StateError,
     TreeError,
+    dataclass,
     file_stamp,
     read_tree,
 )

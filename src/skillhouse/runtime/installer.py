@@ -7,13 +7,12 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillError, Tree, TreeError, read_tree
+from skillhouse.floor import SkillError, Tree, TreeError, dataclass, read_tree
 from skillhouse.registry import (
     Candidate,
     InstallPlace,

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -20,6 +19,7 @@ from skillhouse.floor import (
     SkillhouseError,
     UnknownSkillError,
     confine,
+    dataclass,
     read_beneath,
 )
 from skillhouse.runtime.config.config_files import safe_path

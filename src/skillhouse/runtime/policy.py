@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.approval import OWNER, GrantStore
-from skillhouse.floor import ConfigError, SteadyClock, TreeError, nearest, tree_digest
+from skillhouse.floor import ConfigError, SteadyClock, TreeError, dataclass, nearest, tree_digest
 from skillhouse.permission import (
     Decision,
     Dialect,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from skillhouse.floor import dataclass
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
-from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass
 from skillhouse.permission import (
     CommandReading,
     CommandVerdict,

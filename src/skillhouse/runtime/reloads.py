@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import DecodeError, decode, encode, file_stamp, make_private
+from skillhouse.floor import DecodeError, dataclass, decode, encode, file_stamp, make_private
 from skillhouse.floor.lock import lock
 
 RELOADS_FILE = "reloads"

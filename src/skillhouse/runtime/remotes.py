@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import anyio
 from skillhouse import remote
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.audit.changes import recorded, recorded_async
-from skillhouse.floor import ConfigError, SkillhouseError, nearest
+from skillhouse.floor import ConfigError, SkillhouseError, dataclass, nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.runtime.config import Config, McpServerSettings
 from skillhouse.runtime.house_snapshot import SCOPE, check_outside

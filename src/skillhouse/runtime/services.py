@@ -10,12 +10,12 @@ import dataclasses
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
-from skillhouse.floor import StateError, check_private, directory_problem
+from skillhouse.floor import StateError, check_private, dataclass, directory_problem
 from skillhouse.floor.lock import once
 from skillhouse.runtime.cached_skills import refuse_unsynced
 from skillhouse.runtime.composition import Composition
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from skillhouse.runtime.code_service import Call, SkillCode
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
-    from skillhouse.runtime.gates import GateFactory, SandboxProvider
+    from skillhouse.runtime.gates import GateFactory
     from skillhouse.runtime.installed_check import InstalledCheck
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.sandbox_provider import SandboxProvider
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
     from skillhouse.skill import Skill
 
@@ -213,7 +214,7 @@ class Services:
 
     @once
     def sandbox(self) -> SandboxProvider:
-        from skillhouse.runtime.gates import SandboxProvider
+        from skillhouse.runtime.sandbox_provider import SandboxProvider
 
         state = self.config.state_directory / SANDBOX_STATE
         return SandboxProvider(state, least=lambda: self.least_sandbox)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from skillhouse.floor import dataclass
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 _ALL = ""

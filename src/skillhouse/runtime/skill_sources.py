@@ -6,14 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import anyio
 
 from skillhouse import registry, remote
-from skillhouse.floor import SkillhouseError, digest
+from skillhouse.floor import SkillhouseError, dataclass, digest
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path

@@ -6,11 +6,10 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from skillhouse.floor import DecodeError, SkillError, decode, encode, write_atomically
+from skillhouse.floor import DecodeError, SkillError, dataclass, decode, encode, write_atomically
 from skillhouse.skill import Skill
 
 RECORD = "record"

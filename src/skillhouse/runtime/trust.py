@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import SkillError, TreeError, tree_digest
+from skillhouse.floor import SkillError, TreeError, dataclass, tree_digest
 from skillhouse.skill import Skill
 from skillhouse.store import STATE, STATE_FILE, pooled
 

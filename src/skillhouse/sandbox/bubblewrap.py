@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse.floor import dataclass
 from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.inner_scripts import HOME
 from skillhouse.sandbox.profile import Limits, SandboxError, SandboxProfile

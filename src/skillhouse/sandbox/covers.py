@@ -13,10 +13,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
-from skillhouse.floor import DEPENDENCIES, PersistentPaths, is_secret, name_filter
+from skillhouse.floor import DEPENDENCIES, PersistentPaths, dataclass, is_secret, name_filter
 from skillhouse.sandbox.profile import (
     CoveredPaths,
     Directory,

@@ -10,8 +10,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from skillhouse.floor import dataclass
 
 SECONDS = 5.0
 """Longest time of one git run."""

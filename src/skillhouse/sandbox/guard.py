@@ -11,12 +11,12 @@ import itertools
 import os
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import anyio
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import (
     COMMON_NAME,
     clean_groups,

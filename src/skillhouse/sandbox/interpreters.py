@@ -17,11 +17,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.floor import directory_problem
+from skillhouse.floor import dataclass, directory_problem
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import python_fits
 

@@ -13,13 +13,14 @@ import platform
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.floor import (
     Clock,
     DecodeError,
     canonical_json,
+    dataclass,
     decode,
     directory_problem,
     encode,

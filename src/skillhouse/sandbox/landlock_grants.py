@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from skillhouse.floor import dataclass
 from skillhouse.sandbox.landlock_inside import CHANGE, LIST, WRITE
 from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.profile import SandboxError

@@ -12,13 +12,14 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from skillhouse.floor import (
     DEPENDENCIES,
     PathGroup,
     PersistentPaths,
+    dataclass,
     name_filter,
     spelled,
 )

@@ -22,12 +22,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import SANDBOX_NAME, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import ProcessGuard

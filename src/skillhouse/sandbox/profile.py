@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Hashable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from skillhouse.floor import (
     SECRET_NAMES,
     PersistentPaths,
     SkillhouseError,
+    dataclass,
     named,
     spelled,
 )

@@ -21,11 +21,11 @@ import os
 import re
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
-from skillhouse.floor import is_secret
+from skillhouse.floor import dataclass, is_secret
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
 from skillhouse.sandbox.disarm import CONFIG_MAX, remove

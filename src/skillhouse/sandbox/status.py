@@ -12,11 +12,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
+from skillhouse.floor import dataclass
 from skillhouse.sandbox import landlock_inside, landlock_rules
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep

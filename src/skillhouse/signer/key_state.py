@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import Clock, Moment, system_clock
+from skillhouse.floor import Clock, Moment, dataclass, system_clock
 from skillhouse.signer.keys import KeyInfo, Limit, Movement, amount_text
 from skillhouse.signer.signer_errors import SignerError
 from skillhouse.store import STATE, pooled

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 
+from skillhouse.floor import dataclass
 from skillhouse.signer.signer_errors import SignerError
 from skillhouse.signer.transaction import ADDRESS_BYTES, Transaction
 

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from skillhouse.floor import (
     DecodeError,
     MissingExtraError,
     canonical_json,
+    dataclass,
     file_problem,
     make_private,
     shaped,

@@ -8,13 +8,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
 
-from skillhouse.floor import DecodeError, MissingExtraError
+from skillhouse.floor import DecodeError, MissingExtraError, dataclass
 from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse.signer.keystore import COST
 from skillhouse.signer.request import (

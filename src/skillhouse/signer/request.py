@@ -10,12 +10,12 @@ import json
 import re
 import secrets
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from skillhouse.floor import DecodeError, Digest, canonical_json, digest, shaped
+from skillhouse.floor import DecodeError, Digest, canonical_json, dataclass, digest, shaped
 from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse.signer.signer_errors import SignerError
 

@@ -11,10 +11,9 @@ import dataclasses
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import Clock, system_clock
+from skillhouse.floor import Clock, dataclass, system_clock
 from skillhouse.signer import key_state, keystore, unlock
 from skillhouse.signer.crypto import (
     key_id,

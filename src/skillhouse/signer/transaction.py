@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from skillhouse.floor import dataclass
 from skillhouse.signer.signer_errors import SignerError
 
 DEPTH_MAX = 4

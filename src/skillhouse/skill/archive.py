@@ -13,10 +13,9 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import IO
 
-from skillhouse.floor import PathError, SkillhouseError
+from skillhouse.floor import PathError, SkillhouseError, dataclass
 from skillhouse.skill.safe_names import package_path
 
 ARCHIVE_MAX = 50 * 1024 * 1024

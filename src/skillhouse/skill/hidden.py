@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice, pairwise
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 
 SIGNS_MAX = 8

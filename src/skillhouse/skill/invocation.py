@@ -9,12 +9,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
+from skillhouse.floor import Diagnostic, PathError, Severity, dataclass, read_beneath
 from skillhouse.skill.model import Skill, SkillContent, split_outside
 from skillhouse.skill.profile import Extensions
 from skillhouse.skill.skill_index import SkillIndex

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from skillhouse.floor import PathError, checked_parts, nearest
+from skillhouse.floor import PathError, checked_parts, dataclass, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.manifest_schema import schema_finding

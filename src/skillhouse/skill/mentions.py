@@ -7,8 +7,8 @@ language, indented, in backticks. What is not recognised as a command is counted
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 
 MENTIONS_MAX = 200

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from skillhouse.floor import Diagnostic, decode
+from skillhouse.floor import Diagnostic, dataclass, decode
 
 SKILL_FILE = "SKILL.md"
 """The one file that makes a directory a skill (specification, "Directory structure")."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, dataclass, nearest
 from skillhouse.skill.model import LOADING_POLICY, ParsePolicy
 from skillhouse.skill.skill_index import NameMatch
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, nearest
+from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, dataclass, nearest
 from skillhouse.skill.model import Skill
 
 

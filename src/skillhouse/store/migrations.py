@@ -5,10 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

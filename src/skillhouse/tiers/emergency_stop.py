@@ -13,11 +13,10 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.floor import StateError, descriptor, make_private
+from skillhouse.floor import StateError, dataclass, descriptor, make_private
 from skillhouse.floor.lock import try_lock
 
 READY, STOPPED = "ready", "stopped"

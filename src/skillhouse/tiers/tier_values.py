@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.rules import Effect
 
 

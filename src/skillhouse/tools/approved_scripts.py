@@ -12,9 +12,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
+from skillhouse.floor import dataclass
 from skillhouse.permission import (
     Breadth,
     CommandPlan,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, dataclass
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Level

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from skillhouse.approval import Approval, Level
+from skillhouse.floor import dataclass
 from skillhouse.permission import Decision, Effect, strictest
 from skillhouse.tiers import TierVerdict
 from skillhouse.tools.call import (
@@ -155,7 +156,7 @@ class CallState:
     intent: str = ""
     """Id of the record that it is about to run; empty before."""
     began: float = 0.0
-    output: Output = Output(text="cancelled", failed=True)  # noqa: RUF009 - a frozen value.
+    output: Output = Output(text="cancelled", failed=True)
     is_stopped: bool = False
 
     @property

@@ -9,12 +9,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.approval import ScriptStore
-from skillhouse.floor import PROTECTED_NAMES, digest, encode
+from skillhouse.floor import PROTECTED_NAMES, dataclass, digest, encode
 from skillhouse.floor.threads import in_thread
 from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (

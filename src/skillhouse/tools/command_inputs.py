@@ -14,8 +14,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.permission import CommandPlan, SimpleCommand, loads_code, unwrapped
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import net
+from skillhouse.floor import dataclass
 from skillhouse.permission import CommandVerdict, Effect, Permission, read_command
 from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.tool import Session

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import DEPENDENCIES, FIXED, named
+from skillhouse.floor import DEPENDENCIES, FIXED, dataclass, named
 from skillhouse.permission import (
     CommandPlan,
     Effect,
@@ -68,7 +67,7 @@ class Writes:
     """What a command line writes of such files."""
 
     needs: tuple[PermissionRequest, ...] = ()
-    opened: Opened = Opened()  # noqa: RUF009 - a frozen value.
+    opened: Opened = Opened()
     facts: tuple[tuple[str, str], ...] = ()
 
 

@@ -7,9 +7,9 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from skillhouse.floor import dataclass
 from skillhouse.tools.call import OUTPUT_MAX, Excerpt
 
 RESULT_MAX = 30_000

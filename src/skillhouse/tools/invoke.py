@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from skillhouse.floor import (
@@ -12,6 +12,7 @@ from skillhouse.floor import (
     SkillError,
     TreeError,
     UnknownSkillError,
+    dataclass,
     tree_digest,
 )
 from skillhouse.permission import Effect, Permission

@@ -7,13 +7,12 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
-from skillhouse.floor import PathError, file_stamp, open_directory_beneath
+from skillhouse.floor import PathError, dataclass, file_stamp, open_directory_beneath
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import find_hidden

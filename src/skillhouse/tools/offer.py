@@ -7,10 +7,9 @@ wholly is not listed either, and a call of it gets the denial with its rule.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, dataclass, nearest
 from skillhouse.floor.rules import OURS, covers, matches, matches_in
 from skillhouse.permission import Effect, Layer
 

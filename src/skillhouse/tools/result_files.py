@@ -18,10 +18,9 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.floor import PathError, make_private, read_beneath
+from skillhouse.floor import PathError, dataclass, make_private, read_beneath
 from skillhouse.floor.lock import try_lock
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.excerpt import KeptFile

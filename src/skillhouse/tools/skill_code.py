@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -20,7 +20,7 @@ from skillhouse.cells import (
     wrap_failure,
     wrap_result,
 )
-from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
+from skillhouse.floor import ConfigError, TreeError, dataclass, tree_digest, wire_name
 from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError

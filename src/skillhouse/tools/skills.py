@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import anyio.to_thread
 
-from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
+from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError, dataclass
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import HeadIndex, SearchIndex, skills_of
 from skillhouse.skill import (

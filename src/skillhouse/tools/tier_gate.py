@@ -13,14 +13,14 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Protocol, TypeVar
 
 import anyio
 from anyio.from_thread import start_blocking_portal
 
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, dataclass
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
 from skillhouse.tiers.emergency_stop import OwnLine

@@ -6,11 +6,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from skillhouse.floor import dataclass
 from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations

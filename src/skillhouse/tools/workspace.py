@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from skillhouse.floor import Looks, PathError, PersistentPaths, confine, is_secret, open_beneath
+from skillhouse.floor import (
+    Looks,
+    PathError,
+    PersistentPaths,
+    confine,
+    dataclass,
+    is_secret,
+    open_beneath,
+)
 from skillhouse.sandbox import Survey
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names

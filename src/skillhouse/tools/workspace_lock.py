@@ -14,13 +14,13 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
 import anyio
 
-from skillhouse.floor import make_private
+from skillhouse.floor import dataclass, make_private
 from skillhouse.floor.lock import try_lock
 
 BUSY_SECONDS = 5.0

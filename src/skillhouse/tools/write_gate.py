@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skillhouse.approval import ApprovalState
+from skillhouse.floor import dataclass
 from skillhouse.permission import Decision, Effect, matches
 
 if TYPE_CHECKING:

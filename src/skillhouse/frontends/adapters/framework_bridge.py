@@ -8,12 +8,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import within
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.presentation.text import sendable
 from skillhouse.permission import Effect

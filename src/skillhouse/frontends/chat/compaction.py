@@ -6,7 +6,6 @@ import dataclasses
 import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic_ai import Agent
@@ -25,6 +24,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 
+from skillhouse.floor import dataclass
 from skillhouse.frontends.adapters.framework_bridge import OfferedTools
 from skillhouse.frontends.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
 from skillhouse.frontends.presentation.text import counted

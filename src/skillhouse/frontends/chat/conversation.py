@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -27,6 +26,7 @@ from pydantic_ai.messages import (
 )
 
 from skillhouse.audit import KnownSecrets
+from skillhouse.floor import dataclass
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.chat.chat_tools import ChatTools
 from skillhouse.frontends.chat.compaction import (

@@ -7,11 +7,10 @@ once, before the prompt.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from skillhouse.audit import is_secret_name
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, dataclass
 from skillhouse.frontends.chat.transcript import TranscriptHead
 from skillhouse.frontends.presentation.text import one_line
 

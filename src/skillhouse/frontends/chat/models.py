@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +24,7 @@ from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.usage import UsageLimits
 
-from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
+from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, dataclass, nearest
 from skillhouse.frontends.chat.model_choice import Wanted, check, is_loopback
 
 OPENAI_KEY = "OPENAI_API_KEY"

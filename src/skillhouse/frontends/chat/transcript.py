@@ -10,11 +10,10 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import SkillhouseError, StateError, make_private
+from skillhouse.floor import SkillhouseError, StateError, dataclass, make_private
 from skillhouse.floor.lock import try_lock
 
 SCHEMA = 1

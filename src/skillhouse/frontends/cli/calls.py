@@ -159,13 +159,10 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
         if twice := sorted(given.keys() & arguments.keys()):
             raise UsageError(f"argument `{twice[0]}` is given twice")
         arguments |= given
-        note_changes(house.approvals, terminal)
-        if waiting:
-            waiting.attach(house.approvals)
         if options.debug:
             house.services.skill_code.is_debugged = True
         try:
-            result = anyio.run(_make_call, house, options, arguments, terminal, request)
+            result = anyio.run(_make_call, house, options, arguments, terminal, request, waiting)
         except toolbox.UnknownToolError as error:
             raise UsageError(str(error)) from error
         except KeyboardInterrupt:
@@ -226,12 +223,19 @@ async def _make_call(
     arguments: dict[str, Any],
     terminal: Terminal,
     request: str,
+    waiting: WaitingChannel | None,
 ) -> ToolResult:
     async def tell(progress: Progress) -> None:
         share = progress.progress / progress.total if progress.total else 0.0
         terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
 
     try:
+        if _may_be_of_skill(options.tool):
+            # Before what decides about the call is loaded, which takes as long as the start.
+            await house.services.skill_code.start_early(options.tool, house.snapshot.code)
+        note_changes(house.approvals, terminal)
+        if waiting:
+            waiting.attach(house.approvals)
         return await house.call(
             options.tool,
             arguments,

@@ -7,11 +7,10 @@ import os
 import sys
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import MissingExtraError
+from skillhouse.floor import MissingExtraError, dataclass
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,

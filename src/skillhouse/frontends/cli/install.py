@@ -95,7 +95,9 @@ def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) ->
         return f"{shown(one.path or one.folder)}{said}"
 
     nothing = "no skill is there"
-    return terminal.listing(found.candidates, value, line, as_json=options.json, nothing=nothing)
+    return terminal.listing(
+        found.candidates, value, line, name="skills", as_json=options.json, nothing=nothing
+    )
 
 
 def _chosen(

@@ -66,6 +66,7 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
                     f"{found[0].scope}:{shown(found[1])}  {shown(found[2].version or '-')}  "
                     f"{shown(found[2].repository)}{'  pinned' if found[2].pinned else ''}"
                 ),
+                name="skills",
                 as_json=options.json,
                 nothing="nothing was installed here",
             )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from skillhouse.floor import nearest
+from skillhouse.floor import dataclass, nearest
 from skillhouse.runtime import Locations, Settings, Skillhouse, configured
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 import anyio
 
 from skillhouse.approval import LASTING, OWNER, Answer, Reply, allowed_answers
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import one_line, question_lines
 

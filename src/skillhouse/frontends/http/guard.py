@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
+
+from skillhouse.floor import dataclass
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -6,13 +6,13 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import skillhouse
 from skillhouse.audit import Trouble
-from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
+from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, dataclass, tree_digest
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
     catalog_report,

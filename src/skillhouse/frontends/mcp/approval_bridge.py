@@ -16,7 +16,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from skillhouse.approval import (
     canonical,
     new_connection,
 )
-from skillhouse.floor import DecodeError, StateError, make_private, shaped, tracing
+from skillhouse.floor import DecodeError, StateError, dataclass, make_private, shaped, tracing
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.elicitation import (
     CURRENT_CLIENT,

@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 import anyio
 import mcp_types as types
@@ -20,6 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
+from skillhouse.floor import dataclass
 from skillhouse.frontends.presentation.text import question_lines, sendable
 
 DECISION = "decision"

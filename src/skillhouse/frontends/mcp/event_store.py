@@ -7,12 +7,13 @@ With it the SDK begins each stream with an event that has an id, no data and `re
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import JSONRPCMessage
+
+from skillhouse.floor import dataclass
 
 RETRY_MS = 1_000
 """When a client connects again after its stream has ended."""

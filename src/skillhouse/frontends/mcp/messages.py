@@ -10,8 +10,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from skillhouse.floor import dataclass
 
 MESSAGE_MAX = 8 * 1_048_576
 """Bytes of one message (DESIGN, bounds: RPC frame 8 MiB)."""

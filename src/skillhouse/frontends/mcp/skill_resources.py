@@ -16,7 +16,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -24,7 +23,7 @@ from urllib.parse import quote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from skillhouse.floor import Digest, PathError, Severity, digest, is_utf8, read_beneath
+from skillhouse.floor import Digest, PathError, Severity, dataclass, digest, is_utf8, read_beneath
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     SKILL_FILE,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
+from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, dataclass, nearest, shaped
 
 if TYPE_CHECKING:
     from skillhouse.runtime import Management, SkillDefinition

@@ -6,12 +6,12 @@ import dataclasses
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.floor import ConfigError, Diagnostic, Locations
+from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.skill import Extensions, Profile
