@@ -47,6 +47,8 @@ LIMIT_PROBES = frozenset({"memory_limited", "processes_limited"})
 """Probes that only the better level passes; if any other fails, no level is left."""
 HOLE_HINT = "report this: a promise of the sandbox does not hold on this machine"
 
+_SURVIVED = "survived\n"
+"""All that is printed: from Python 3.13 on, an error shows the line of such a program too."""
 _MEMORY = "held = [bytearray(1 << 20) for _ in range(256)]; print('survived')"
 _PROCESSES = """
 import os, time
@@ -260,13 +262,13 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
 async def _memory(launcher: Launcher, place: Path) -> Mapping[str, str]:
     limits = Limits(seconds=PROBE_SECONDS, memory_bytes=64 * MIB)
     output = await _python(launcher, place, _MEMORY, limits=limits)
-    return {"memory_limited": "256 MiB with a limit of 64" if "survived" in output else ""}
+    return {"memory_limited": "256 MiB with a limit of 64" if output == _SURVIVED else ""}
 
 
 async def _processes(launcher: Launcher, place: Path) -> Mapping[str, str]:
     limits = Limits(seconds=PROBE_SECONDS, processes=16)
     output = await _python(launcher, place, _PROCESSES, limits=limits)
-    return {"processes_limited": "64 processes with a limit of 16" if "survived" in output else ""}
+    return {"processes_limited": "64 processes with a limit of 16" if output == _SURVIVED else ""}
 
 
 async def _tree(launcher: Launcher, place: Path) -> Mapping[str, str]:
