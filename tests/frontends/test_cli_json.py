@@ -59,6 +59,7 @@ THINGS = (
     "show weather",
     "invoke no-such-skill",
     "load weather",
+    "completions bash",
     "rehearse weather",
     "new made --description Makes.",
     "disable weather",
