@@ -190,9 +190,7 @@ class PathRules:
         about all its files; no command writes to them."""
         places = (path, *map(str, Path(path).parents))
         around = (
-            skill
-            for skill, home in _with_homes(self._session.visible.skills)
-            if home in places
+            skill for skill, home in _with_homes(self._session.visible.skills) if home in places
         )
         skill = max(around, key=lambda skill: len(skill.file), default=None)
         return (
