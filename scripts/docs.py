@@ -10,7 +10,8 @@ import io
 import sys
 from pathlib import Path
 
-from skillhouse.frontends.cli import VERBS, main
+from skillhouse.frontends.cli import main
+from skillhouse.frontends.cli.verbs import VERBS
 
 PAGE = Path("docs/reference/commands.md")
 

@@ -14,7 +14,7 @@ import pytest
 from scripts.contract_probes import parser_of
 
 import skillhouse
-from skillhouse.frontends.cli import VERBS
+from skillhouse.frontends.cli.verbs import VERBS
 from skillhouse.frontends.presentation.error_values import class_code, error_value, split_advice
 
 Run = Callable[..., tuple[int, str, str]]
@@ -59,6 +59,7 @@ THINGS = (
     "show weather",
     "invoke no-such-skill",
     "load weather",
+    "completions bash",
     "rehearse weather",
     "new made --description Makes.",
     "disable weather",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import importlib
 import os
 import signal
 import sys
@@ -13,9 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import skillhouse
+from skillhouse.frontends.cli.verbs import VERBS, parser_of
 
 if TYPE_CHECKING:
-    from skillhouse.frontends.cli.options import Verb
     from skillhouse.frontends.cli.terminal import Terminal
 
 __all__ = ["main"]
@@ -25,52 +24,6 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 INTERRUPTED = 128 + signal.SIGINT
 OBJECTS_PER_COLLECTION = 100_000
 """New objects after which cycles are looked for: importing makes many, all of which stay."""
-
-VERBS = {
-    "up": ("serve", "serve the status page on this machine"),
-    "list": ("listing", "list the skills that an agent sees here"),
-    "catalog": ("browse", "print the list of skills that a model gets, or one for a request"),
-    "show": ("describe", "show one skill: metadata, files, findings, permission"),
-    "search": ("browse", "rank the skills for a request"),
-    "load": ("browse", "print the body of a skill"),
-    "invoke": ("calls", "start a skill as a slash command does, with arguments"),
-    "files": ("describe", "list the other files of a skill"),
-    "new": ("manage", "create a skill of your own, or of this project"),
-    "install": ("install", "install skills from GitHub, Git, an archive, a server or a directory"),
-    "update": ("update", "bring installed skills up to date, or one of them"),
-    "outdated": ("update", "list the installed skills that have another version at their source"),
-    "rollback": ("update", "put back the version of a skill before its last update"),
-    "uninstall": ("installed", "remove an installed skill"),
-    "info": ("installed", "show where an installed skill is from, and how it is now"),
-    "pin": ("installed", "keep an installed skill at its version"),
-    "verify": ("installed", "compare installed skills with what was installed"),
-    "pack": ("installed", "make an archive of one skill, the same bytes everywhere"),
-    "enable": ("manage", "let agents see a skill again"),
-    "disable": ("manage", "hide a skill from every agent"),
-    "delete": ("delete", "delete a skill of yours or of this project, or put it back"),
-    "validate": ("check", "check skills against the specification, for authors"),
-    "doctor": ("clients", "show which client sees which skill, and why others don't"),
-    "profiles": ("clients", "list, show and compare how clients treat skills"),
-    "export": ("client_files", "write skills into the folders that other clients read"),
-    "trust": ("project_trust", "let this project's skills be read"),
-    "chat": ("chat", "chat with a model that has the skills"),
-    "rehearse": ("check", "walk a request through every step without a model"),
-    "tools": ("calls", "list the tools that an agent has"),
-    "call": ("calls", "make one gated tool call"),
-    "mcp": ("serve", "run the MCP server, or register it with a coding agent"),
-    "reload": ("reload", "read and load the code of skills again, and list what fails"),
-    "approvals": ("approvals", "list and answer open permission requests"),
-    "audit": ("audit", "list, show and verify recorded calls"),
-    "policy": ("policy", "write a starting policy, explain a decision, or lint the rules"),
-    "config": ("configuration", "show where the configuration is, and what is wrong with it"),
-    "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
-    "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
-    "worker": ("serve", "run the code of skills for a core in another process"),
-    "keys": ("signing_keys", "make, list and revoke the keys that sign"),
-    "stop": ("manage", "stop every tool and end the session keys at once"),
-    "resume": ("manage", "allow the tools again after a stop"),
-}
-"""Each verb's module in this package, and what it does in one line."""
 
 _INTRODUCTION = """usage: skillhouse VERB [OPTIONS]
 
@@ -146,6 +99,11 @@ def _run(arguments: list[str]) -> int:
     if verb in ("-V", "--version"):
         sys.stdout.write(f"skillhouse {skillhouse.__version__}\n")
         return OK
+    if verb == "--complete":
+        # What a completion script asks for; as little as possible is loaded.
+        from skillhouse.frontends.cli.candidates import complete
+
+        return complete(arguments[1:])
     terminal = _terminal()
     error: Exception | None
     if verb not in VERBS:
@@ -185,18 +143,9 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
     Returns the exit code, and the error if there was one.
     """
     from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
-    from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError
+    from skillhouse.frontends.cli.options import UsageError
 
-    module, summary = VERBS[verb]
-    command: Verb = importlib.import_module(f"{__name__}.{module}").VERBS[verb]
-    parser = Parser(
-        prog=f"skillhouse {verb}",
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=command.examples,
-        formatter_class=HelpFormatter,
-    )
-    command.configure(parser)
-    parser.set_defaults(verb=verb)
+    command, parser = parser_of(verb)
     try:
         code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
         sys.stdout.flush()

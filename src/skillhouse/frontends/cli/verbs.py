@@ -1,0 +1,75 @@
+"""The verbs, and the parser of each: a verb's module is imported when the verb is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from skillhouse.frontends.cli.options import Verb
+
+VERBS = {
+    "up": ("serve", "serve the status page on this machine"),
+    "list": ("listing", "list the skills that an agent sees here"),
+    "catalog": ("browse", "print the list of skills that a model gets, or one for a request"),
+    "show": ("describe", "show one skill: metadata, files, findings, permission"),
+    "search": ("browse", "rank the skills for a request"),
+    "load": ("browse", "print the body of a skill"),
+    "invoke": ("calls", "start a skill as a slash command does, with arguments"),
+    "files": ("describe", "list the other files of a skill"),
+    "new": ("manage", "create a skill of your own, or of this project"),
+    "install": ("install", "install skills from GitHub, Git, an archive, a server or a directory"),
+    "update": ("update", "bring installed skills up to date, or one of them"),
+    "outdated": ("update", "list the installed skills that have another version at their source"),
+    "rollback": ("update", "put back the version of a skill before its last update"),
+    "uninstall": ("installed", "remove an installed skill"),
+    "info": ("installed", "show where an installed skill is from, and how it is now"),
+    "pin": ("installed", "keep an installed skill at its version"),
+    "verify": ("installed", "compare installed skills with what was installed"),
+    "pack": ("installed", "make an archive of one skill, the same bytes everywhere"),
+    "enable": ("manage", "let agents see a skill again"),
+    "disable": ("manage", "hide a skill from every agent"),
+    "delete": ("delete", "delete a skill of yours or of this project, or put it back"),
+    "validate": ("check", "check skills against the specification, for authors"),
+    "doctor": ("clients", "show which client sees which skill, and why others don't"),
+    "profiles": ("clients", "list, show and compare how clients treat skills"),
+    "export": ("client_files", "write skills into the folders that other clients read"),
+    "trust": ("project_trust", "let this project's skills be read"),
+    "chat": ("chat", "chat with a model that has the skills"),
+    "rehearse": ("check", "walk a request through every step without a model"),
+    "tools": ("calls", "list the tools that an agent has"),
+    "call": ("calls", "make one gated tool call"),
+    "mcp": ("serve", "run the MCP server, or register it with a coding agent"),
+    "reload": ("reload", "read and load the code of skills again, and list what fails"),
+    "approvals": ("approvals", "list and answer open permission requests"),
+    "audit": ("audit", "list, show and verify recorded calls"),
+    "policy": ("policy", "write a starting policy, explain a decision, or lint the rules"),
+    "config": ("configuration", "show where the configuration is, and what is wrong with it"),
+    "completions": ("completions", "print the script with which bash, zsh or fish completes"),
+    "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
+    "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
+    "worker": ("serve", "run the code of skills for a core in another process"),
+    "keys": ("signing_keys", "make, list and revoke the keys that sign"),
+    "stop": ("manage", "stop every tool and end the session keys at once"),
+    "resume": ("manage", "allow the tools again after a stop"),
+}
+"""Each verb's module in this package, and what it does in one line."""
+
+
+def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
+    """Return a verb and the parser of its arguments."""
+    from skillhouse.frontends.cli.options import HelpFormatter, Parser
+
+    module, summary = VERBS[verb]
+    command: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
+    parser = Parser(
+        prog=f"skillhouse {verb}",
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=command.examples,
+        formatter_class=HelpFormatter,
+    )
+    command.configure(parser)
+    parser.set_defaults(verb=verb)
+    return command, parser
