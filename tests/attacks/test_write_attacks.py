@@ -413,3 +413,26 @@ def test_72_a_full_disk_leaves_the_old_file_whole(tmp_path: Path, kind: str, nee
         "house: error old ",
         "left: ['.git', 'a.txt', 'naive']",
     ], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("d/" * 65 + "a.txt", "expected at most 64 directories in the path, got 65"),
+        ("d/" * 60_000 + "a.txt", "expected at most 64 directories in the path, got 60000"),
+        ("/".join(["d" * 200] * 20) + "/a.txt", "expected a path of at most 4000 bytes, got 4025"),
+    ],
+)
+def test_one_call_makes_no_tower_of_directories(tmp_path: Path, path: str, why: str) -> None:
+    if path.count("/") == 65:
+        published_write(tmp_path / "naive", path, "x")
+        assert (tmp_path / "naive" / path).exists()
+    with house_at(tmp_path) as house:
+        for tool, more in (("write", {"content": "x"}), ("edit", {"old": "a", "new": "b"})):
+            refused = house.call_sync(tool, {"path": path, **more})
+            assert (refused.is_error, why in refused.content) == (True, True)
+        project = house.services.project
+        assert not [entry for entry in os.listdir(project) if entry.startswith("d")]
+        deepest = "d/" * 64 + "a.txt"
+        assert house.call_sync("write", {"path": deepest, "content": "x"}).status == "ok"
+        assert (project / deepest).read_text() == "x"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.cli import browse
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -95,3 +98,10 @@ def test_a_missing_part_is_advised_without_a_package_index() -> None:
     said = str(MissingExtraError("chat", "pydantic_ai"))
     assert "'.[chat]'" in said
     assert "skillhouse[" not in said
+
+
+def test_the_searches_of_the_help_find_something_in_a_fresh_home(run: Run) -> None:
+    lines = re.findall(r"skillhouse search (.+)", browse.VERBS["search"].examples)
+    for line, found in zip(lines, ("weather", "github"), strict=True):
+        code, out, _ = run("search", *shlex.split(line))
+        assert (code, found in out) == (0, True), line

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest
-from skillhouse.floor import ConfigError
+from skillhouse.audit import read_records
+from skillhouse.floor import ConfigError, digest
 from skillhouse.runtime import ConfigNews, Locations, Settings, Skillhouse, configured
 from skillhouse.skill.profile_file import SHIPPED_DIRECTORY
 from tests.runtime.places import make_places, write_skill
@@ -341,3 +342,34 @@ def test_of_many_threads_none_goes_on_by_the_rules_from_before(place: Place) -> 
             thread.join()
         assert found == ["denied"] * 16
         assert len(place.news) == 1
+
+
+def test_each_reload_is_in_the_audit_log_with_its_file_and_what_became_of_it(place: Place) -> None:
+    with place.start(ALLOW) as house:
+        assert written(house) == "ok"
+        for text in (DENY, BROKEN):
+            place.user.write_text(text)
+            assert written(house) == "denied"
+        place.user.unlink()
+        house.view()
+        entries = read_records(house.audit_log.path)
+        records = [e.record for e in entries if e.record.tool == "system:config"][::-1]
+    assert [(one.kind, dict(one.detail)) for one in records] == [
+        ("event", {"outcome": "ok", "files": f"{place.user} {digest(DENY.encode())}"}),
+        ("event", {"outcome": "refused", "files": f"{place.user} {digest(BROKEN.encode())}"}),
+        ("event", {"outcome": "ok", "files": f"{place.user} gone"}),
+    ]
+    assert records[0].reason.startswith(f"configuration reloaded: `{place.user}` (")
+    assert "`effect` is one of allow, ask, deny, got 'perhaps'" in records[1].reason
+
+
+def test_a_reload_goes_on_where_the_log_fails_and_no_effect_does(place: Place) -> None:
+    with place.start(DENY) as house:
+        assert written(house) == "denied"
+        house.audit_log.close()
+        house.audit_log.path.unlink()
+        house.audit_log.path.mkdir()
+        place.user.write_text(ALLOW)
+        assert written(house) != "ok"
+        assert house.config.layers[0].rules[0].effect == "allow"
+        assert not (place.places.start / "a.txt").exists()

@@ -250,6 +250,11 @@ class McpHost:
         entry = self.held(skill)
         return None if entry is None else entry.binding
 
+    def digests(self, skill: Skill) -> Mapping[str, str] | None:
+        """Return the digest of each file of a skill, from its entry; None as `held`."""
+        entry = self.held(skill)
+        return None if entry is None else {file.relative: file.digest for file in entry.files}
+
     def refuse_roots(self, roots: Iterable[Path]) -> None:
         self._cache.refuse_roots(roots)
 

@@ -12,10 +12,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import ConfigError, SkillhouseError, dataclass
+from skillhouse.floor import ConfigError, SkillhouseError, dataclass, digest, read_regular
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime.config.config_files import managed_rules
-from skillhouse.runtime.config.config_lines import located
+from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX, located
 from skillhouse.runtime.config.config_source import (
     configured,
     is_gone_or_empty,
@@ -56,6 +56,8 @@ class ConfigNews:
     text: str
     is_fault: bool = False
     """A file cannot be used, and what it said before stays in use."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The files that changed, each with the digest of what it holds, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +179,7 @@ class ConfigReload:
         if adopted.fault:
             faults.append(f"the tier policy from before stays in use: {adopted.fault}")
         is_mended = bool(self._fault) and not faults
-        self._say_fault("; ".join(faults))
+        self._say_fault("; ".join(faults), changed)
         parts = _differences(before, config, tiers=adopted.tiers_changed)
         restart = _needing_restart(before, wanted)
         if parts or restart or is_mended:
@@ -197,13 +199,13 @@ class ConfigReload:
                 parts = _differences(self._config, config, tiers=False)
                 self._config = config
                 self._say(_news(changed, parts, ()))
-        self._say_fault(f"the configuration from before stays in use: {fault}")
+        self._say_fault(f"the configuration from before stays in use: {fault}", changed)
 
-    def _say_fault(self, fault: str) -> None:
+    def _say_fault(self, fault: str, changed: tuple[Path, ...]) -> None:
         """Report a fault once, not at each try."""
         before, self._fault = self._fault, fault
         if fault and fault != before:
-            self._say(ConfigNews(text=fault, is_fault=True))
+            self._say(ConfigNews(text=fault, is_fault=True, files=_digests(changed)))
 
     def _say(self, news: ConfigNews) -> None:
         logger.log(logging.WARNING if news.is_fault else logging.INFO, "%s", news.text)
@@ -333,4 +335,17 @@ def _news(changed: tuple[Path, ...], parts: list[str], restart: tuple[str, ...])
     if restart:
         names = ", ".join(f"`{name}`" for name in restart)
         text += f"; {names} {'needs' if len(restart) == 1 else 'need'} a restart"
-    return ConfigNews(text=text)
+    return ConfigNews(text=text, files=_digests(changed))
+
+
+def _digests(changed: tuple[Path, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(path), _digest(path)) for path in changed)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return digest(read_regular(path, CONFIG_FILE_MAX))
+    except FileNotFoundError:
+        return "gone"
+    except (OSError, ConfigError):
+        return "unreadable"

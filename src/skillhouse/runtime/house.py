@@ -79,6 +79,7 @@ class Skillhouse:
         self._snapshot = snapshot_of(self.services, self.services.composition)
         self.config_reload = ConfigReload(self.config, overrides, self._adopt)
         """Follows the configuration files: each call sees them as they are then."""
+        self.config_reload.subscribe(self.services.note_reload)
 
     @property
     def policy(self) -> Policy:

@@ -7,6 +7,7 @@ audit log, no sandbox and no event loop, which would be most of a short command'
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +16,18 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
-from skillhouse.floor import StateError, check_private, dataclass, directory_problem
+from skillhouse.floor import (
+    SkillhouseError,
+    StateError,
+    check_private,
+    dataclass,
+    directory_problem,
+)
 from skillhouse.floor.lock import once
 from skillhouse.runtime.cached_skills import refuse_unsynced
 from skillhouse.runtime.composition import Composition
 from skillhouse.runtime.config.config_files import project_of
-from skillhouse.runtime.config_reload import Adopted
+from skillhouse.runtime.config_reload import Adopted, ConfigNews
 from skillhouse.runtime.settings import SettingsStore
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.usage import RecentSkills, TouchedFiles
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.sandbox_provider import SandboxProvider
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
     from skillhouse.skill import Skill
+
+logger = logging.getLogger(__name__)
 
 
 SANDBOX_STATE = "sandbox"
@@ -200,6 +209,17 @@ class Services:
         before = self.enforcement.policy
         fault = self.enforcement.adopt(config, channels)
         return Adopted(tiers_changed=self.enforcement.policy != before, fault=fault)
+
+    def note_reload(self, news: ConfigNews) -> None:
+        """Record what became of a changed configuration; without a log calls fail by themselves."""
+        outcome = "refused" if news.is_fault else "ok"
+        files = "; ".join(f"{path} {digest}" for path, digest in news.files)
+        try:
+            self.enforcement.noted(
+                "config", user="", reason=news.text, outcome=outcome, files=files
+            )
+        except (SkillhouseError, OSError):
+            logger.exception("a reload of the configuration is not in the audit log")
 
     @once
     def enforcement(self) -> EnforcementServices:

@@ -59,6 +59,13 @@ _READERS = frozenset(
     "sha256sum sha384sum sha512sum b2sum sum less more bat jq column date seq which cd".split()
 )
 """Programs that write no file but those that their words name."""
+_REPORTERS = frozenset(
+    "ps pstree pgrep pidof top uptime free vmstat lscpu lsblk nproc uname hostname whoami id "
+    "groups who locale getconf lsb_release sw_vers nvidia-smi man help printenv sleep clear tput "
+    "tty dig host nslookup ping ss netstat journalctl systemctl docker podman kubectl gh "
+    "glab".split()
+)
+"""Programs whose commands that read write nothing into the directory they run in."""
 _REPOSITORY_WORDS = frozenset({"clone", "init", "worktree", "submodule"})
 
 
@@ -233,16 +240,24 @@ def only_looks(plan: CommandPlan | None) -> bool:
     Stricter than `may_change`: what a package manager writes of its own is in no word of its line.
     """
     return not may_change(plan) and all(
-        os.path.basename((unwrapped(command.argv) or command.argv)[0]) in _READERS
+        _program(command.argv) in _READERS
         for command in (plan.commands() if plan is not None else ())
     )
 
 
+def _program(argv: Sequence[str]) -> str:
+    return os.path.basename((unwrapped(argv) or argv)[0])
+
+
 def may_change(plan: CommandPlan | None) -> bool:
-    """Whether a command can change a file; None is one that was not taken apart."""
+    """Whether a command can change a file; None is one that was not taken apart.
+
+    The words of a command say which files it names, not which it makes by itself: `npm init` writes
+    package.json, `go mod tidy` go.mod, `black .` every file, and git refreshes its index where it
+    only shows something. So only programs that are known to write nothing else are let off.
+    """
     return plan is None or any(
-        # git refreshes its index also where it only shows something.
-        command.argv[0] == "git"
+        _program(command.argv) not in _READERS | _REPORTERS
         or not only_reads(command.argv)
         or any(redirect.kind in ("write", "append") for redirect in command.redirects)
         for command in plan.commands()

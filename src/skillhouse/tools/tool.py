@@ -16,7 +16,7 @@ from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
-from skillhouse.tools.seen_skills import SeenSkills
+from skillhouse.tools.seen_skills import SeenSkills, ServerListing
 
 SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the least recently used one starts over."""
@@ -49,6 +49,10 @@ class RemoteSkillProvider(Protocol):
         ...
 
     def binding(self, skill: Skill) -> str | None: ...
+
+    def digests(self, skill: Skill) -> Mapping[str, str] | None:
+        """Return the digest of each file as it was listed; None as `binding`."""
+        ...
 
     async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
         """Return the verified bytes of a file, which is stored in its place. Raises SkillhouseError
@@ -96,6 +100,15 @@ class Session:
 
     def origin(self, skill: Skill) -> str:
         return "" if self.remote_skills is None else self.remote_skills.origin(skill)
+
+    def server_listing(self, skill: Skill) -> ServerListing | None:
+        """None for a skill of this machine, or one that was synced as a whole."""
+        provider = self.remote_skills
+        digests = None if provider is None else provider.digests(skill)
+        if provider is None or digests is None:
+            return None
+        label = skill.name.partition(":")[0]
+        return ServerListing(f"{label} {provider.address(skill)}", digests)
 
     def remote_files(self, skill: Skill) -> tuple[str, ...] | None:
         """None for a skill of this machine."""

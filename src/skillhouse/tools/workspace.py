@@ -29,6 +29,12 @@ _MESSAGES = {
     "path-parent": "`{path}`: write the path without `..`",
 }
 
+WRITTEN_DEPTH_MAX = 64
+"""Directories above a file that is written, and so that one call may make: people's trees are not
+deeper, and each costs calls of the system, of which a path of 100 KB would need 50,000."""
+WRITTEN_PATH_MAX = 4_000
+"""Bytes of its path below the workspace; most programs open none above 4,096 (PATH_MAX)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -197,6 +203,7 @@ class Workspace:
                 f"denied: `{path}` is outside the workspace `{self.root}`", denied=True
             )
         relative = os.path.relpath(absolute, self.root)
+        _check_depth(relative)
         reason = self._guarded.reason(relative) or self.check(session).reason(relative)
         if not reason and self._is_name_of_a_skill(absolute):
             reason = "is protected: it is another name (hard link) of a skill's file"
@@ -248,6 +255,17 @@ def opened(place: Place) -> int:
 def is_text(path: str) -> bool:
     """Whether a path, which may be any bytes, is UTF-8."""
     return not any("\ud800" <= letter <= "\udfff" for letter in path)
+
+
+def _check_depth(relative: str) -> None:
+    """Raise RefusedError for a path that is deeper or longer than the bounds."""
+    depth = relative.count("/")
+    if depth > WRITTEN_DEPTH_MAX:
+        message = f"expected at most {WRITTEN_DEPTH_MAX} directories in the path, got {depth}"
+        raise RefusedError(message)
+    size = len(relative.encode("utf-8", "surrogatepass"))
+    if size > WRITTEN_PATH_MAX:
+        raise RefusedError(f"expected a path of at most {WRITTEN_PATH_MAX} bytes, got {size}")
 
 
 def refusal(error: PathError, path: str = "") -> RefusedError:

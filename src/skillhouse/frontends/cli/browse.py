@@ -77,8 +77,8 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 _SEARCH_EXAMPLES = """examples:
-  skillhouse search "merge two PDFs"
-  skillhouse search 天气 --limit 3 --json
+  skillhouse search "will it rain tomorrow"
+  skillhouse search "issues on GitHub" --limit 3 --json
 """
 
 
