@@ -243,8 +243,9 @@ class Profile:
     root_order: Literal["scope", "written"] = "scope"
     """Whether roots are ordered by their scope first, or just as they are written."""
     walk: WalkUp = "git_root"
-    walk_order: Literal["nearest", "farthest"] = "nearest"
-    """Which directory of the walk comes first; all roots of one directory stand together."""
+    walk_order: Literal["nearest", "farthest", "by_root"] = "nearest"
+    """Which directory of the walk comes first; all roots of one directory are beside each other,
+    but by root, where the walk of each one ends before that of the next begins."""
     symlinks: Symlinks = "within_root"
     dotfiles: bool = True
     """Whether directories whose name begins with a dot are entered."""
