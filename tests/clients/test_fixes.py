@@ -8,7 +8,7 @@ import pytest
 
 from skillhouse.clients import Fix, Lens, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
-from skillhouse.skill import load_profile, mended_text
+from skillhouse.skill import load_profile, mended
 from tests.runtime.places import write_skill
 
 CLIENTS = ("claude-code", "codex", "gemini-cli", "opencode-cli")
@@ -34,7 +34,7 @@ def put(base: Path, text: str, name: str = "pdf") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "mended"),
+    ("text", "after"),
     [
         ("\ufeff---\nname: pdf\ndescription: x\n---\n", "---\nname: pdf\ndescription: x\n---\n"),
         ("\n\n---\nname: pdf\ndescription: x\n---\n", "---\nname: pdf\ndescription: x\n---\n"),
@@ -53,20 +53,21 @@ def put(base: Path, text: str, name: str = "pdf") -> Path:
             "---\nname: pdf\ndescription: x\n\n# Body\n",
             "---\nname: pdf\ndescription: x\n---\n\n# Body\n",
         ),
+        ("---\rname: pdf\rdescription: x\r---\r", "---\nname: pdf\ndescription: x\n---\n"),
         # What takes an author, and what needs no mend.
         ("---\nname: pdf\n---\nBody.\n", None),
         ("# Only a body\n", None),
         ("---\nname: pdf\ndescription: 'x\n---\n", None),
         ("---\nname: a\nname: b\ndescription: x\n---\n", None),
         ("---\nname: pdf\ndescription: x\n---\n", None),
-        ("---\rname: pdf\rdescription: x\r---\r", None),
         ("---\nname: pdf\ndescription: x\u200b\n---\n", None),
     ],
 )
-def test_a_mend_changes_signs_and_no_words(text: str, mended: str | None) -> None:
-    assert mended_text(text, directory="pdf") == mended
-    if mended is not None:
-        assert mended_text(mended, directory="pdf") is None
+def test_a_mend_changes_signs_and_no_words(text: str, after: str | None) -> None:
+    made = mended(text.encode(), directory="pdf", for_clients=True)
+    assert (made.after if made else None) == after
+    if after is not None:
+        assert mended(after.encode(), directory="pdf", for_clients=True) is None
 
 
 def test_a_file_is_mended_as_it_was_shown(base: Path) -> None:

@@ -262,11 +262,12 @@ def test_doctor_is_about_what_is_installed(
     value = json.loads(run("doctor", "--json")[1])
     assert [client["name"] for client in value["clients"]] == ["codex", "default"]
     said = " ".join(run("doctor")[1].split())
-    assert "not installed here: claude-code, cline, gemini-cli, goose, opencode-cli, roo" in said
+    others = "amp, claude-code, cline, copilot-cli, copilot-vscode, gemini-cli, goose, opencode-cli"
+    assert f"not installed here: {others}, roo, zed" in said
     named = json.loads(run("doctor", "--client", "goose", "--json")[1])
     assert [client["name"] for client in named["clients"]] == ["goose"]
     everyone = json.loads(run("doctor", "--client", "all", "--json")[1])
-    assert len(everyone["clients"]) == 8
+    assert len(everyone["clients"]) == 12
 
 
 def test_doctor_finds_a_client_by_what_it_leaves_at_home(

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from skillhouse.clients import CAUSES, Lens, LensSkill, LensState, Verdict, compare
-from skillhouse.skill import Profile, load_profile, profile_names
+from skillhouse.clients import Lens, LensSkill, LensState, Verdict, compare
+from skillhouse.skill import CAUSES, Profile, load_profile, profile_names
 from tests.profiles.probes import START, build
 
 MEASURED: dict[str, Any] = json.loads(Path(__file__).with_name("measured.json").read_text())

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from skillhouse.clients.installed import is_installed as is_installed
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
-    from skillhouse.clients.verdicts import CAUSES as CAUSES
     from skillhouse.clients.verdicts import Budget as Budget
-    from skillhouse.clients.verdicts import Cause as Cause
     from skillhouse.clients.verdicts import Cut as Cut
     from skillhouse.clients.verdicts import Lens as Lens
     from skillhouse.clients.verdicts import LensClient as LensClient

@@ -7,9 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from skillhouse.clients.verdicts import (
-    CAUSES,
-    MISSES,
-    Cause,
     Cut,
     Lens,
     LensProblem,
@@ -18,6 +15,7 @@ from skillhouse.clients.verdicts import (
     NearMiss,
     Verdict,
 )
+from skillhouse.skill import CAUSES, ONE_NAME, Cause
 
 _EFFECTS = {
     LensState.DROPPED: "dropped by",
@@ -58,7 +56,7 @@ def _of_files(lens: Lens) -> Iterator[LensProblem]:
         by_code: dict[str, list[str]] = defaultdict(list)
         first: dict[str, Verdict] = {}
         for name, verdict in _verdicts(lens, skill):
-            if verdict.code in CAUSES:
+            if verdict.code in CAUSES and CAUSES[verdict.code].title:
                 by_code[verdict.code].append(name)
                 if verdict.line is not None or verdict.code not in first:
                     first[verdict.code] = verdict
@@ -93,7 +91,7 @@ def _grouped(
         effect="; ".join(
             f"{words} {', '.join(sorted(names))}" for words, names in sorted(effects.items())
         ),
-        fix=cause.fix,
+        fix=cause.mend,
     )
 
 
@@ -101,14 +99,14 @@ def _near(lens: Lens) -> Iterator[LensProblem]:
     groups: dict[str, list[NearMiss]] = defaultdict(list)
     for miss in lens.misses:
         groups[miss.code].append(miss)
-    for code, cause in MISSES.items():
+    for code, cause in CAUSES.items():
         if code in groups:
             yield LensProblem(
                 code=code,
                 title=cause.title,
                 skills=tuple(lens.short(miss.path) for miss in groups[code]),
                 clients=tuple(client.name for client in lens.clients),
-                fix=cause.fix,
+                fix=cause.mend,
             )
 
 
@@ -134,7 +132,7 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
             title="clients call it by different names",
             skills=tuple(lines),
             clients=_ordered(lens, concerned),
-            fix="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
+            fix=CAUSES["name-mismatch"].mend,
         )
 
 
@@ -176,9 +174,7 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
         ),
         clients=tuple(client.name for client in lens.clients),
         effect="all are equal" if same else "they are not equal",
-        fix="delete all but one, and link it from elsewhere"
-        if same
-        else "rename all but one, directory and `name`, or delete them",
+        fix="delete all but one, and link it from elsewhere" if same else ONE_NAME,
     )
 
 

@@ -17,7 +17,7 @@ from skillhouse.clients.config_file import ConfigFile, ConfigFileError
 from skillhouse.clients.findings import client_root
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState
 from skillhouse.floor import is_utf8
-from skillhouse.skill import SKILL_FILE, mended_text
+from skillhouse.skill import SKILL_FILE, mended
 
 FILE_CODES = frozenset(
     {
@@ -118,15 +118,16 @@ def _of_files(lens: Lens) -> Iterator[Fix]:
         except ConfigFileError:
             # The report has why it cannot be read; another user's file is not ours to mend.
             continue
-        after = mended_text(before, directory=os.path.basename(os.path.dirname(skill.file)))
-        if after is not None:
+        directory = os.path.basename(os.path.dirname(skill.file))
+        made = mended(before.encode(), directory=directory, for_clients=True)
+        if made is not None:
             yield Fix(
                 path=skill.file,
                 bound=bound,
                 codes=tuple(sorted(codes)),
-                difference=difference(before, after, lens.short(skill.places[0])),
+                difference=difference(before, made.after, lens.short(skill.places[0])),
                 before=before,
-                after=after,
+                after=made.after,
             )
 
 

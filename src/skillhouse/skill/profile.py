@@ -318,14 +318,18 @@ class Profile:
 DEFAULT_PROFILE = Profile()
 
 FOLDER_CLIENTS: Mapping[str, tuple[str, ...]] = {
-    ".claude/skills": ("claude-code", "opencode-cli"),
-    ".agents/skills": ("codex", "gemini-cli", "opencode-cli"),
+    ".claude/skills": ("amp", "claude-code", "opencode-cli"),
+    ".agents/skills": ("amp", "codex", "copilot-cli", "gemini-cli", "opencode-cli"),
     ".codex/skills": ("codex",),
     ".gemini/skills": ("gemini-cli",),
     ".opencode/skills": ("opencode-cli",),
     ".opencode/skill": ("opencode-cli",),
     ".config/opencode/skills": ("opencode-cli",),
     ".config/opencode/skill": ("opencode-cli",),
+    ".github/skills": ("copilot-cli",),
+    ".copilot/skills": ("copilot-cli",),
+    ".config/agents/skills": ("amp",),
+    ".config/amp/skills": ("amp",),
 }
 """Who reads a folder of a project, or of a home, by its path there. `list` must not read every
 profile for that; a test holds the table against them."""

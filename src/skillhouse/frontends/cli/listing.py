@@ -43,6 +43,8 @@ _EXAMPLES = """examples:
 """
 ROWS_MAX = 20
 """Skills of one state that are listed beside the others; `--problem STATE` lists every one."""
+NAMED_CLIENTS = 4
+"""Clients that the heading of a folder names."""
 ANY = "any"
 
 
@@ -202,7 +204,10 @@ def _heading(house: Skillhouse, scope: str, root: str) -> str:
         return scope
     places = house.config.places
     clients = clients_of(Path(root))
-    read_by = f" (also read by {', '.join(clients)})" if clients else ""
+    # What fits on a line; `--json` has all.
+    named = clients if len(clients) <= NAMED_CLIENTS else clients[: NAMED_CLIENTS - 1]
+    more = f" and {len(clients) - len(named)} more" if len(named) < len(clients) else ""
+    read_by = f" (also read by {', '.join(named)}{more})" if clients else ""
     return f"{scope}  {shown(short_path(root, places.start, places.home))}{read_by}"
 
 
