@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.clients.export_state import ExportState as ExportState
     from skillhouse.clients.export_state import Form as Form
     from skillhouse.clients.export_state import Item as Item
+    from skillhouse.clients.export_state import exported_sources as exported_sources
     from skillhouse.clients.exporter import Exporter as Exporter
     from skillhouse.clients.exporter import export as export
     from skillhouse.clients.findings import problems as problems

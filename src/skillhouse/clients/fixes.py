@@ -14,7 +14,7 @@ from pathlib import Path
 
 from skillhouse.clients.client_table import difference
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError
-from skillhouse.clients.findings import client_root
+from skillhouse.clients.unread_folders import client_root
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState
 from skillhouse.floor import is_utf8
 from skillhouse.skill import SKILL_FILE, mended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skillhouse.skill import Profile
@@ -128,6 +128,17 @@ class Lens:
     misses: tuple[NearMiss, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     """A digest of each SKILL.md that shares its name with another one."""
+    exported: Mapping[str, str] = field(default_factory=dict)
+    """Real path of each copy that `export` wrote, with that of the skill it was copied from."""
+
+    def by_client(self, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
+        """Yield each client's name with its verdict on a skill."""
+        for client, verdict in zip(self.clients, skill.verdicts, strict=True):
+            yield client.name, verdict
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return these clients in the order of the comparison."""
+        return tuple(client.name for client in self.clients if client.name in names)
 
     def short(self, path: str) -> str:
         """Return a path relative to the project or to `~`, without the name of the user."""

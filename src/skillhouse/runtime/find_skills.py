@@ -28,6 +28,7 @@ SkillState = Literal[
     "disabled",
     "denied",
     "shadowed",
+    "exported",
     "untrusted",
     "left-out",
     "below-a-skill",

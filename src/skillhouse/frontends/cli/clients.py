@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import __version__
 from skillhouse.audit import AuditLog
-from skillhouse.clients import ClientConfigs, compare, is_installed, problems
+from skillhouse.clients import (
+    ClientConfigs,
+    compare,
+    exported_sources,
+    is_installed,
+    problems,
+)
 from skillhouse.discovery import git_root, watch_bound, watch_use
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.client_fixes import fix_files
@@ -199,7 +205,7 @@ def _others_text(places: Locations, chosen: Sequence[Profile]) -> str:
 def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
     config = usable_config(places).config
     project = git_root(places.start) or places.start
-    return compare(
+    lens = compare(
         start=places.start,
         home=places.home,
         environment=places.environment,
@@ -207,6 +213,7 @@ def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
         trusted=TrustStore(config.state_directory).is_trusted(project),
         explicit=config.roots,
     )
+    return dataclasses.replace(lens, exported=exported_sources(config.state_directory))
 
 
 def machine() -> str:

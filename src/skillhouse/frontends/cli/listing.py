@@ -235,7 +235,8 @@ def _print_one(house: Skillhouse, one: AbsentSkill, terminal: Terminal) -> None:
     places = house.config.places
     where = short_path(one.path, places.start, places.home)
     where += f":{one.line}" if one.line else ""
-    name = one.id if one.state in ("shadowed", "disabled", "denied") else one.name
+    by_id = ("shadowed", "exported", "disabled", "denied")
+    name = one.id if one.state in by_id else one.name
     terminal.line(f"  {terminal.style(shown(name), 'bold')}  {shown(where)}".rstrip())
     terminal.indented(one_line(one.text), 4)
 
@@ -249,7 +250,9 @@ def _print_problems(
     """Print what is not used, or the findings of one code; 1 when there is something."""
     kind = options.problem
     if kind == ANY or kind in runtime.STATES:
-        chosen = [one for one in absent if kind in (ANY, one.state)]
+        # Nothing is wrong with an exported copy.
+        wrong = [one for one in absent if one.state != "exported" or kind == "exported"]
+        chosen = [one for one in wrong if kind in (ANY, one.state)]
         for state, title in runtime.STATES.items():
             found = [one for one in chosen if one.state == state]
             if found:
@@ -299,8 +302,11 @@ def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str
     disabled = len(index.skills) - len(view.visible) - len(view.hidden) - len(view.for_people)
     if disabled:
         parts.append(f"{disabled} disabled")
-    if index.shadowed:
-        parts.append(f"{len(index.shadowed)} shadowed")
+    exported = sum(found.code == runtime.EXPORTED_COPY for found in index.diagnostics)
+    if len(index.shadowed) > exported:
+        parts.append(f"{len(index.shadowed) - exported} shadowed")
+    if exported:
+        parts.append(f"{exported} exported")
     return ", ".join(parts)
 
 
