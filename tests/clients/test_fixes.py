@@ -21,6 +21,10 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def refuse(path: Path, _: str) -> None:
+    raise AssertionError(path)
+
+
 def see(base: Path, *names: str) -> Lens:
     profiles = [load_profile(name) for name in names or CLIENTS]
     return compare(start=base / "project", home=base / "home", environment={}, profiles=profiles)
@@ -77,7 +81,7 @@ def test_a_file_is_mended_as_it_was_shown(base: Path) -> None:
     assert fix.codes == ("one-line-block", "read-by-lines")
     assert "-description: > Reads: it." in fix.difference
     assert "+description: 'Reads: it.'" in fix.difference
-    apply_fix(fix)
+    apply_fix(fix, discard=refuse)
     assert file.read_text() == "---\nname: pdf\ndescription: 'Reads: it.'\n---\nBody.\n"
     assert file.stat().st_mode & 0o777 == 0o640
     assert [fix for fix in proposed_fixes(see(base)) if fix.after] == []
@@ -88,7 +92,7 @@ def test_a_file_that_changed_since_it_was_shown_stays(base: Path) -> None:
     (fix,) = [fix for fix in proposed_fixes(see(base)) if fix.after]
     file.write_text("---\nname: pdf\ndescription: Another.\n---\n")
     with pytest.raises(ConfigFileError):
-        apply_fix(fix)
+        apply_fix(fix, discard=refuse)
     assert "Another." in file.read_text()
 
 
@@ -110,7 +114,7 @@ def test_the_file_is_replaced_by_a_link_after_it_was_shown(base: Path) -> None:
     file.parent.rename(outside)
     (base / "project/.agents/skills/pdf").symlink_to(outside)
     with pytest.raises(ConfigFileError):
-        apply_fix(fix)
+        apply_fix(fix, discard=refuse)
     assert "> Reads." in (outside / "SKILL.md").read_text()
 
 
@@ -126,7 +130,7 @@ def test_a_name_in_another_case_is_made_right(base: Path) -> None:
     wrong = file.with_name("skill.md")
     file.rename(wrong)
     (fix,) = [fix for fix in proposed_fixes(see(base, "codex")) if fix.renamed]
-    apply_fix(fix)
+    apply_fix(fix, discard=refuse)
     assert [path.name for path in file.parent.iterdir()] == ["SKILL.md"]
 
 
@@ -135,7 +139,7 @@ def test_a_link_brings_a_skill_to_the_client_that_reads_another_folder(base: Pat
     lens = see(base, "claude-code", "codex")
     (fix,) = proposed_fixes(lens)
     assert (lens.short(fix.path), fix.codes) == (".claude/skills/pdf", ("no-root",))
-    apply_fix(fix)
+    apply_fix(fix, discard=refuse)
     link = base / "project/.claude/skills/pdf"
     assert link.is_symlink()
     assert link.resolve() == (base / "project/.agents/skills/pdf").resolve()
@@ -161,5 +165,5 @@ def test_a_link_that_would_leave_the_project_is_refused(base: Path) -> None:
         target="../../.agents/skills/pdf",
     )
     with pytest.raises(ConfigFileError):
-        apply_fix(fix)
+        apply_fix(fix, discard=refuse)
     assert list((base / "outside").iterdir()) == []

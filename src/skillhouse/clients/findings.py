@@ -105,13 +105,8 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
     lines = []
     concerned: set[str] = set()
     for skill in lens.skills:
-        called: dict[str, list[str]] = defaultdict(list)
-        for client, verdict in lens.by_client(skill):
-            if verdict.state in (LensState.SEEN, LensState.MANUAL):
-                called[verdict.name].append(client)
-        # `plugin:skill` is the same name as `skill`.
-        bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
-        if len(bare) < 2:
+        called = names_of(lens, skill)
+        if len(called) < 2:
             continue
         concerned.update(name for names in called.values() for name in names)
         ways = "; ".join(f"`{name}` in {', '.join(names)}" for name, names in called.items())
@@ -126,8 +121,25 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
         )
 
 
+def names_of(lens: Lens, skill: LensSkill) -> dict[str, list[str]]:
+    """Return what clients call a skill, with their names; one entry where they agree."""
+    called: dict[str, list[str]] = defaultdict(list)
+    for client, verdict in lens.by_client(skill):
+        if verdict.state in (LensState.SEEN, LensState.MANUAL):
+            called[verdict.name].append(client)
+    # `plugin:skill` is the same name as `skill`.
+    bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
+    return called if len(bare) > 1 else {}
+
+
 def _copies(lens: Lens) -> Iterator[LensProblem]:
     """Report names that several files have, and which file each client uses."""
+    for name, skills in same_names(lens):
+        yield from _copy(lens, name, skills)
+
+
+def same_names(lens: Lens) -> Iterator[tuple[str, list[LensSkill]]]:
+    """Yield each name that several skills have in some client, without exported copies."""
     by_name: dict[str, list[LensSkill]] = defaultdict(list)
     for skill in lens.skills:
         for name in {verdict.name for verdict in skill.verdicts if verdict.name}:
@@ -135,7 +147,7 @@ def _copies(lens: Lens) -> Iterator[LensProblem]:
     for name, skills in sorted(by_name.items()):
         meant = [skill for skill in skills if not _is_exported(lens, skill)]
         if len(meant) > 1:
-            yield from _copy(lens, name, meant)
+            yield name, meant
 
 
 def _is_exported(lens: Lens, skill: LensSkill) -> bool:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest import read_manifest as read_manifest
     from skillhouse.skill.mending import MENDED as MENDED
     from skillhouse.skill.mending import mended as mended
+    from skillhouse.skill.mending import with_name as with_name
     from skillhouse.skill.mends import CAUSES as CAUSES
     from skillhouse.skill.mends import MENDS as MENDS
     from skillhouse.skill.mends import ONE_NAME as ONE_NAME

@@ -70,6 +70,26 @@ def mended(data: bytes, *, directory: str, for_clients: bool = False) -> Mended 
     return Mended(data.decode(), result, tuple(code for code in MENDED if code in gone))
 
 
+def with_name(data: bytes, name: str, *, directory: str) -> str | None:
+    """Return a SKILL.md with another `name` and nothing else changed; None where it has none."""
+    try:
+        text = data.decode()
+        block = split_head(normalise(data, [])).block
+    except (FileRefusedError, UnicodeDecodeError):
+        return None
+    before = parse(data, directory=directory).skill
+    at = key_lines(block).get("name")
+    if at is None or before is None:
+        return None
+    lines = text.split("\n")
+    end = "\r" if lines[at - 1].endswith("\r") else ""
+    lines[at - 1] = f"name: {name}{end}"
+    result = "\n".join(lines)
+    after = parse(result.encode(), directory=name).skill
+    is_same = after is not None and (after.name, *_facts(before)[1:]) == (name, *_facts(after)[1:])
+    return result if is_same else None
+
+
 def _codes(result: ParseResult) -> set[str]:
     return {found.code for found in result.diagnostics}
 

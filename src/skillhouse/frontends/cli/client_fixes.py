@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ from skillhouse.frontends.presentation.text import counted, shown
 if TYPE_CHECKING:
     from skillhouse.clients import Fix, Lens
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Trash
 
 
-def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
+def fix_files(lens: Lens, terminal: Terminal, *, trash: Trash, as_json: bool) -> int:
     """Show each change and make it when the person confirms; 1 when one was not made."""
     fixes = proposed_fixes(lens)
     if as_json:
@@ -33,7 +35,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
         for line in fix.difference:
             terminal.line(shown(line))
         if _is_confirmed(terminal, fix):
-            made += _applied(lens, fix, terminal)
+            made += _applied(lens, fix, trash, terminal)
     terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
     return 0 if made == len(fixes) else 1
 
@@ -45,12 +47,17 @@ def _is_confirmed(terminal: Terminal, fix: Fix) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _applied(lens: Lens, fix: Fix, terminal: Terminal) -> bool:
+def _applied(lens: Lens, fix: Fix, trash: Trash, terminal: Terminal) -> bool:
     try:
-        apply_fix(fix)
+        apply_fix(fix, discard=lambda path, skill: trash.put(path, skill, enabled=True))
     except ConfigFileError as error:
         terminal.error(f"not changed: {lens.short(fix.path)}: {shown(str(error))}")
         return False
+    if fix.discarded:
+        undo = f"skillhouse delete --undo {shlex.quote(fix.discarded)}"
+        terminal.note(
+            f"to put it back{', after the link is removed' if fix.target else ''}: {undo}"
+        )
     return True
 
 

@@ -40,6 +40,7 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown, wra
 from skillhouse.runtime import (
     Locations,
     Skillhouse,
+    Trash,
     TrustStore,
     audit_troubles,
     file_troubles,
@@ -95,7 +96,8 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     chosen = _examined(places, options.clients or ())
     lens = seen_by(places, chosen)
     if options.fix:
-        return fix_files(lens, terminal, as_json=options.json)
+        trash = Trash(config.state_directory / "trash")
+        return fix_files(lens, terminal, trash=trash, as_json=options.json)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
     catalog, watches, code, notes = _own_place(config)
