@@ -10,13 +10,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from skillhouse.clients.client_table import difference
+from skillhouse.clients.comparison import read_plainly
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError
 from skillhouse.clients.export_state import ExportError
 from skillhouse.clients.findings import names_of, same_names
 from skillhouse.clients.fix import Fix, bound_of, is_own
 from skillhouse.clients.trees import source_digest
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState
-from skillhouse.skill import SKILL_FILE, validate_name, with_name
+from skillhouse.skill import (
+    SKILL_FILE,
+    SKILL_FILE_MAX,
+    parse,
+    validate_name,
+    with_name,
+)
 
 MOVED_CODES = frozenset(
     {"root-file", "too-deep", "inside-a-skill", "skipped-directory", "hidden-directory"}
@@ -47,10 +54,11 @@ def _names(lens: Lens) -> Iterator[_Proposal]:
             continue
         directory = _directory(lens, skill)
         called = os.path.basename(directory)
-        if not directory or called == skill.name:
+        name = _written_name(skill) if directory else ""
+        if not name or called == name:
             continue
-        target = os.path.join(os.path.dirname(directory), skill.name)
-        if _is_name(skill.name) and not os.path.lexists(target):
+        target = os.path.join(os.path.dirname(directory), name)
+        if _is_name(name) and not os.path.lexists(target):
             fix = _moved(lens, directory, target, "name-mismatch")
         elif _is_name(called):
             fix = _renamed(lens, skill, called, "name-mismatch")
@@ -69,7 +77,7 @@ def _moves(lens: Lens) -> Iterator[_Proposal]:
         if not directory or not directory.startswith(root):
             continue
         name = os.path.basename(directory).lstrip(".")
-        name = name if _is_name(name) and directory != root else skill.name
+        name = name if _is_name(name) and directory != root else _written_name(skill)
         target = os.path.join(root, name)
         if not _is_name(name) or os.path.lexists(target):
             continue
@@ -135,6 +143,14 @@ def _directory(lens: Lens, skill: LensSkill) -> str:
     ):
         return ""
     return directory
+
+
+def _written_name(skill: LensSkill) -> str:
+    """Return the name in a SKILL.md as we read it; the lens has none of a file that is dropped."""
+    directory = os.path.basename(os.path.dirname(skill.file))
+    data = read_plainly(skill.file, SKILL_FILE_MAX)
+    found = parse(data, directory=directory).skill
+    return "" if found is None else found.name
 
 
 def _has_below(skills: Sequence[LensSkill], skill: LensSkill) -> bool:
