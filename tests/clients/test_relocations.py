@@ -9,7 +9,7 @@ import pytest
 
 from skillhouse.clients import Fix, Lens, LensState, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
-from skillhouse.runtime import Trash
+from skillhouse.runtime.trash import Trash
 from skillhouse.skill import load_profile
 from tests.runtime.places import write_skill
 
@@ -160,6 +160,16 @@ def test_a_skill_that_holds_others_is_neither_moved_nor_deleted(base: Path) -> N
         "move ~/.roo/skills/notes_old/inner",
         "  to ~/.roo/skills/inner",
     )
+
+
+def test_no_link_is_proposed_to_where_a_skill_is_moved_from(base: Path) -> None:
+    put(base, "project/.claude/skills/web/styles", "styles")
+    fixes = proposed_fixes(see(base, "claude-code", "codex"))
+    assert [fix.codes for fix in fixes] == [("too-deep",)]
+    make(base, fixes)
+    (link,) = proposed_fixes(see(base, "claude-code", "codex"))
+    make(base, [link])
+    assert (base / "project/.agents/skills/styles/SKILL.md").is_file()
 
 
 def test_nothing_takes_the_place_of_something(base: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from skillhouse.clients.client_table import difference
@@ -44,8 +44,10 @@ def proposed_fixes(lens: Lens) -> tuple[Fix, ...]:
     texts = (*_of_files(lens), *_of_names(lens))
     changed = {os.path.dirname(fix.path) for fix in texts}
     # A skill whose text is mended first may then need no more, or something else.
-    places = (fix for fix in relocations(lens) if _directory_of(fix) not in changed)
-    return (*texts, *places, *_links(lens))
+    places = [fix for fix in relocations(lens) if _directory_of(fix) not in changed]
+    # What goes elsewhere is linked in another run, from where it is then.
+    gone = {_directory_of(fix) for fix in places}
+    return (*texts, *places, *_links(lens, gone))
 
 
 def _directory_of(fix: Fix) -> str:
@@ -199,11 +201,13 @@ def _of_names(lens: Lens) -> Iterator[Fix]:
             )  # fmt: skip
 
 
-def _links(lens: Lens) -> Iterator[Fix]:
+def _links(lens: Lens, gone: Collection[str]) -> Iterator[Fix]:
     """Propose a link for each client that does not read the folder of a skill."""
     taken = _names_by_client(lens)
     made: set[str] = set()
     for skill in lens.skills:
+        if os.path.dirname(skill.file) in gone:
+            continue
         for place, client in enumerate(lens.clients):
             verdict = skill.verdicts[place]
             if verdict.state is not LensState.UNSEEN or verdict.code != "no-root":

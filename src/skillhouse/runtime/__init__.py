@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from skillhouse.runtime.starting_policies import check_can_add as check_can_add
     from skillhouse.runtime.starting_policies import policy_text as policy_text
     from skillhouse.runtime.starting_policies import starting_rules as starting_rules
-    from skillhouse.runtime.trash import Trash as Trash
     from skillhouse.runtime.trust import TrustedSkill as TrustedSkill
     from skillhouse.runtime.trust import TrustReport as TrustReport
     from skillhouse.runtime.trust import TrustStore as TrustStore

@@ -7,18 +7,17 @@ import sys
 from typing import TYPE_CHECKING
 
 from skillhouse.clients import apply_fix, proposed_fixes
-from skillhouse.clients.config_file import ConfigFileError
+from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
-    from skillhouse.clients import Fix, Lens
+    from skillhouse.clients import Discard, Fix, Lens
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Trash
 
 
-def fix_files(lens: Lens, terminal: Terminal, *, trash: Trash, as_json: bool) -> int:
+def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool) -> int:
     """Show each change and make it when the person confirms; 1 when one was not made."""
     fixes = proposed_fixes(lens)
     if as_json:
@@ -35,7 +34,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, trash: Trash, as_json: bool) ->
         for line in fix.difference:
             terminal.line(shown(line))
         if _is_confirmed(terminal, fix):
-            made += _applied(lens, fix, trash, terminal)
+            made += _applied(lens, fix, discard, terminal)
     terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
     return 0 if made == len(fixes) else 1
 
@@ -47,10 +46,10 @@ def _is_confirmed(terminal: Terminal, fix: Fix) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _applied(lens: Lens, fix: Fix, trash: Trash, terminal: Terminal) -> bool:
+def _applied(lens: Lens, fix: Fix, discard: Discard, terminal: Terminal) -> bool:
     try:
-        apply_fix(fix, discard=lambda path, skill: trash.put(path, skill, enabled=True))
-    except ConfigFileError as error:
+        apply_fix(fix, discard=discard)
+    except SkillhouseError as error:
         terminal.error(f"not changed: {lens.short(fix.path)}: {shown(str(error))}")
         return False
     if fix.discarded:

@@ -40,7 +40,6 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown, wra
 from skillhouse.runtime import (
     Locations,
     Skillhouse,
-    Trash,
     TrustStore,
     audit_troubles,
     file_troubles,
@@ -51,6 +50,8 @@ from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skillhouse.clients import Change, Lens, LensSkill
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import CodeFacts, Config
@@ -96,8 +97,12 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     chosen = _examined(places, options.clients or ())
     lens = seen_by(places, chosen)
     if options.fix:
-        trash = Trash(config.state_directory / "trash")
-        return fix_files(lens, terminal, trash=trash, as_json=options.json)
+
+        def discard(path: Path, skill: str) -> None:
+            with Skillhouse(config) as house:
+                house.management.discard(path, skill)
+
+        return fix_files(lens, terminal, discard=discard, as_json=options.json)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
     catalog, watches, code, notes = _own_place(config)
