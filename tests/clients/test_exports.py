@@ -101,7 +101,7 @@ def test_one_copy_serves_the_clients_that_share_a_folder(place: Place, tmp_path:
         ("claude-code",),
         ("codex", "gemini-cli", "opencode-cli"),
     ]
-    assert items[0].also == ("opencode-cli",)
+    assert items[0].also == ("amp", "opencode-cli")
     copy = place.home / ".agents/skills/notes"
     assert tree_digest(copy) == tree_digest(place.source)
     assert (copy / "run.sh").stat().st_mode & 0o7777 == 0o755

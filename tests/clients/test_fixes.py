@@ -8,7 +8,7 @@ import pytest
 
 from skillhouse.clients import Fix, Lens, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
-from skillhouse.skill import load_profile, mended_text
+from skillhouse.skill import load_profile, mended
 from tests.runtime.places import write_skill
 
 CLIENTS = ("claude-code", "codex", "gemini-cli", "opencode-cli")
@@ -19,6 +19,10 @@ def base(tmp_path: Path) -> Path:
     (tmp_path / "home").mkdir()
     (tmp_path / "project/.git").mkdir(parents=True)
     return tmp_path
+
+
+def refuse(path: Path, _: str) -> None:
+    raise AssertionError(path)
 
 
 def see(base: Path, *names: str) -> Lens:
@@ -34,7 +38,7 @@ def put(base: Path, text: str, name: str = "pdf") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "mended"),
+    ("text", "after"),
     [
         ("\ufeff---\nname: pdf\ndescription: x\n---\n", "---\nname: pdf\ndescription: x\n---\n"),
         ("\n\n---\nname: pdf\ndescription: x\n---\n", "---\nname: pdf\ndescription: x\n---\n"),
@@ -53,20 +57,21 @@ def put(base: Path, text: str, name: str = "pdf") -> Path:
             "---\nname: pdf\ndescription: x\n\n# Body\n",
             "---\nname: pdf\ndescription: x\n---\n\n# Body\n",
         ),
+        ("---\rname: pdf\rdescription: x\r---\r", "---\nname: pdf\ndescription: x\n---\n"),
         # What takes an author, and what needs no mend.
         ("---\nname: pdf\n---\nBody.\n", None),
         ("# Only a body\n", None),
         ("---\nname: pdf\ndescription: 'x\n---\n", None),
         ("---\nname: a\nname: b\ndescription: x\n---\n", None),
         ("---\nname: pdf\ndescription: x\n---\n", None),
-        ("---\rname: pdf\rdescription: x\r---\r", None),
         ("---\nname: pdf\ndescription: x\u200b\n---\n", None),
     ],
 )
-def test_a_mend_changes_signs_and_no_words(text: str, mended: str | None) -> None:
-    assert mended_text(text, directory="pdf") == mended
-    if mended is not None:
-        assert mended_text(mended, directory="pdf") is None
+def test_a_mend_changes_signs_and_no_words(text: str, after: str | None) -> None:
+    made = mended(text.encode(), directory="pdf", for_clients=True)
+    assert (made.after if made else None) == after
+    if after is not None:
+        assert mended(after.encode(), directory="pdf", for_clients=True) is None
 
 
 def test_a_file_is_mended_as_it_was_shown(base: Path) -> None:
@@ -76,7 +81,7 @@ def test_a_file_is_mended_as_it_was_shown(base: Path) -> None:
     assert fix.codes == ("one-line-block", "read-by-lines")
     assert "-description: > Reads: it." in fix.difference
     assert "+description: 'Reads: it.'" in fix.difference
-    apply_fix(fix)
+    apply_fix(fix, discard=refuse)
     assert file.read_text() == "---\nname: pdf\ndescription: 'Reads: it.'\n---\nBody.\n"
     assert file.stat().st_mode & 0o777 == 0o640
     assert [fix for fix in proposed_fixes(see(base)) if fix.after] == []
@@ -87,7 +92,7 @@ def test_a_file_that_changed_since_it_was_shown_stays(base: Path) -> None:
     (fix,) = [fix for fix in proposed_fixes(see(base)) if fix.after]
     file.write_text("---\nname: pdf\ndescription: Another.\n---\n")
     with pytest.raises(ConfigFileError):
-        apply_fix(fix)
+        apply_fix(fix, discard=refuse)
     assert "Another." in file.read_text()
 
 
@@ -109,7 +114,7 @@ def test_the_file_is_replaced_by_a_link_after_it_was_shown(base: Path) -> None:
     file.parent.rename(outside)
     (base / "project/.agents/skills/pdf").symlink_to(outside)
     with pytest.raises(ConfigFileError):
-        apply_fix(fix)
+        apply_fix(fix, discard=refuse)
     assert "> Reads." in (outside / "SKILL.md").read_text()
 
 
@@ -125,7 +130,7 @@ def test_a_name_in_another_case_is_made_right(base: Path) -> None:
     wrong = file.with_name("skill.md")
     file.rename(wrong)
     (fix,) = [fix for fix in proposed_fixes(see(base, "codex")) if fix.renamed]
-    apply_fix(fix)
+    apply_fix(fix, discard=refuse)
     assert [path.name for path in file.parent.iterdir()] == ["SKILL.md"]
 
 
@@ -134,7 +139,7 @@ def test_a_link_brings_a_skill_to_the_client_that_reads_another_folder(base: Pat
     lens = see(base, "claude-code", "codex")
     (fix,) = proposed_fixes(lens)
     assert (lens.short(fix.path), fix.codes) == (".claude/skills/pdf", ("no-root",))
-    apply_fix(fix)
+    apply_fix(fix, discard=refuse)
     link = base / "project/.claude/skills/pdf"
     assert link.is_symlink()
     assert link.resolve() == (base / "project/.agents/skills/pdf").resolve()
@@ -160,5 +165,5 @@ def test_a_link_that_would_leave_the_project_is_refused(base: Path) -> None:
         target="../../.agents/skills/pdf",
     )
     with pytest.raises(ConfigFileError):
-        apply_fix(fix)
+        apply_fix(fix, discard=refuse)
     assert list((base / "outside").iterdir()) == []

@@ -24,7 +24,7 @@ def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) ->
     assert code == 0
     lines = out.splitlines()
     assert [line for line in lines if line and not line.startswith(" ")] == [
-        "user  ~/.agents/skills (also read by codex, gemini-cli, opencode-cli)",
+        "user  ~/.agents/skills (also read by amp, codex, copilot-cli and 2 more)",
         "builtin",
         "4 skills",
     ]

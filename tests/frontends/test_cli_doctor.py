@@ -262,11 +262,12 @@ def test_doctor_is_about_what_is_installed(
     value = json.loads(run("doctor", "--json")[1])
     assert [client["name"] for client in value["clients"]] == ["codex", "default"]
     said = " ".join(run("doctor")[1].split())
-    assert "not installed here: claude-code, cline, gemini-cli, goose, opencode-cli, roo" in said
+    others = "amp, claude-code, cline, copilot-cli, copilot-vscode, gemini-cli, goose, opencode-cli"
+    assert f"not installed here: {others}, roo, zed" in said
     named = json.loads(run("doctor", "--client", "goose", "--json")[1])
     assert [client["name"] for client in named["clients"]] == ["goose"]
     everyone = json.loads(run("doctor", "--client", "all", "--json")[1])
-    assert len(everyone["clients"]) == 8
+    assert len(everyone["clients"]) == 12
 
 
 def test_doctor_finds_a_client_by_what_it_leaves_at_home(
@@ -313,3 +314,26 @@ def test_fix_changes_nothing_without_a_person(run: Run, place: Path) -> None:
         (0, "~/.agents/skills/one/SKILL.md")
     ]
     assert file.read_bytes() == before
+
+
+def test_what_fix_deletes_is_in_the_trash_and_in_the_log(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (".agents", ".claude"):
+        write_skill(place / f"home/{folder}/skills/pdf", "Reads PDF files.")
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    code, out, err = run("doctor", "--client", "codex", "--client", "claude-code", "--fix")
+    assert (code, "delete ~/.claude/skills/pdf" in out) == (0, True)
+    assert "skillhouse delete --undo user:pdf" in err
+    link = place / "home/.claude/skills/pdf"
+    assert link.is_symlink()
+    assert run("doctor", "--client", "codex", "--client", "claude-code")[0] == 0
+    assert "user:pdf" in run("delete", "--list")[1]
+    assert "delete" in run("audit")[1]
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    code, _, err = run("delete", "--undo", "user:pdf")
+    assert (code, "something is there again" in err) == (1, True)
+    link.unlink()
+    assert run("delete", "--undo", "user:pdf")[0] == 0
+    assert not link.is_symlink()
+    assert (link / "SKILL.md").is_file()

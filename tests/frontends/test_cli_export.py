@@ -26,9 +26,9 @@ def test_export_says_where_it_writes_and_who_else_reads_it(
     code, out, _ = run("export", "notes", "--to", "codex, claude-code")
     lines = [
         "user:notes: written  ~/.claude/skills/notes  (claude-code)",
-        "    also read by opencode-cli",
+        "    also read by amp, opencode-cli",
         "user:notes: written  ~/.agents/skills/notes  (codex)",
-        "    also read by gemini-cli, opencode-cli",
+        "    also read by amp, copilot-cli, gemini-cli, opencode-cli",
     ]
     assert (code, out.splitlines()) == (0, lines)
     assert (place / "home/.agents/skills/notes/SKILL.md").is_file()
@@ -82,7 +82,7 @@ def test_the_json_form_has_everything(run: Run, place: Path, source: Path) -> No
         "done": False,
         "reason": "",
         "warnings": [],
-        "also": ["gemini-cli", "opencode-cli"],
+        "also": ["amp", "copilot-cli", "gemini-cli", "opencode-cli"],
         "difference": [],
     }
 

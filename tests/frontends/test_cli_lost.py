@@ -150,7 +150,7 @@ def test_list_names_everything_that_is_not_used(run: Run, crowd: Path) -> None:
     out = run("list")[1]
     headings = [line for line in out.splitlines() if line and not line.startswith(" ")]
     assert headings == [
-        "user  ~/.claude/skills (also read by claude-code, opencode-cli)",
+        "user  ~/.claude/skills (also read by amp, claude-code, opencode-cli)",
         "builtin",
         "cannot be used: 2",
         "disabled: 1",

@@ -72,7 +72,7 @@ def test_delete_asks_and_takes_only_a_yes(
     monkeypatch.setattr("sys.stdin", Typed("no\n"))
     code, _, err = run("delete", "notes")
     assert (code, directory.is_dir()) == (1, True)
-    assert "with 1 file, in a folder that claude-code" in err
+    assert "with 1 file, in a folder that amp, claude-code" in err
     monkeypatch.setattr("sys.stdin", Typed("y\n"))
     assert run("delete", "notes")[1] == f"deleted user:notes at {directory}\n"
     assert not directory.exists()
@@ -97,7 +97,7 @@ def test_new_names_the_clients_that_read_it_and_the_next_step(run: Run, place: P
     _, _, err = run("new", "meeting-notes", "--description", "Writes up meetings.")
     path = place / "home/.agents/skills/meeting-notes"
     assert err == (
-        "also read by codex, gemini-cli, opencode-cli\n"
+        "also read by amp, codex, copilot-cli, gemini-cli, opencode-cli\n"
         f"next: edit {path}/SKILL.md, then `skillhouse validate {path}`\n"
     )
 
@@ -120,7 +120,7 @@ def test_a_delete_is_undone(run: Run, place: Path) -> None:
     (directory / "run.py").write_text("print(1)")
     run("disable", "notes")
     _, _, err = run("delete", "notes", "--yes")
-    assert "it was in a folder that claude-code, opencode-cli also read" in err
+    assert "it was in a folder that amp, claude-code, opencode-cli also read" in err
     assert "skillhouse delete --undo user:notes" in err
     assert not directory.exists()
     assert json.loads(run("delete", "--list", "--json")[1])["deleted"][0]["path"] == str(directory)

@@ -26,6 +26,10 @@ _UNSEEN = re.compile(
 """What a client writes in another way than it was read, and our escapes of it."""
 DIFFERS = frozenset({"sign-08-colon", "odd-nul-field"})
 """Files that are listed alike with another description: an anchor named `word:`, and NUL."""
+DIFFERS_IN = {"amp": frozenset({"value-octal", "value-braces"})}
+"""The same of one client: it writes a number of base 8 as one of base 10, and a map as a key."""
+NOT_READ_BY_US = {"amp": frozenset({"sign-08-colon"})}
+"""Listed by the client, and dropped by us: an anchor named `word:`."""
 
 
 def ours(case: Case, profile: Profile) -> list[str]:
@@ -48,12 +52,16 @@ def test_each_hard_file_is_read_as_the_program_reads_it(name: str) -> None:
     wrong = []
     for directory, *listed in LISTED[name]["listed"]:
         found = ours(CASES[directory], profile)
+        if directory in NOT_READ_BY_US.get(name, ()):
+            assert listed, "the lens is right here now"
+            assert not found
+            continue
         if (
             bool(found) != bool(listed)
             or (listed and found[0] != revealed(listed[0]))
             or (
                 listed
-                and directory not in DIFFERS
+                and directory not in DIFFERS | DIFFERS_IN.get(name, frozenset())
                 and not plain(found[1]).startswith(plain(listed[1]))
             )
         ):
@@ -130,7 +138,7 @@ def test_the_default_profile_loads_every_published_file(shared_data: Path, tmp_p
     assert (count, len(index.skills) + len(index.shadowed)) == (1_367, 1_367)
 
 
-@pytest.mark.parametrize("name", [*sorted(LISTED), "gemini-cli"])
+@pytest.mark.parametrize("name", sorted(LISTED))
 @pytest.mark.parametrize("kind", sorted(HIDDEN))
 def test_what_a_client_hands_over_hidden_is_shown_as_escapes(name: str, kind: str) -> None:
     """Their models get the signs; nobody gets them from us (decision 0151)."""
@@ -138,7 +146,11 @@ def test_what_a_client_hands_over_hidden_is_shown_as_escapes(name: str, kind: st
     for directory in (f"hidden-{kind}", f"hidden-first-{kind}", f"hidden-name-{kind}"):
         case = CASES[directory]
         result = parse(case.data, directory=directory, policy=policy)
-        assert result.skill is not None
+        if result.skill is None:
+            # Copilot CLI and Amp refuse such a name themselves.
+            assert name in ("amp", "copilot-cli")
+            assert [one.code for one in result.diagnostics] == ["name-invalid"]
+            continue
         assert HIDDEN[kind] not in result.skill.name + result.skill.description
 
 

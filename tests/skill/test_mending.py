@@ -47,6 +47,33 @@ def test_marks_ends_of_lines_and_a_missing_name_are_mended() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        (
+            "\n\n---\nname: x\ndescription: d\n---\n",
+            "---\nname: x\ndescription: d\n---\n",
+            "missing",
+        ),
+        ("---\nname: x\ndescription: d\n", "---\nname: x\ndescription: d\n---\n", "unclosed"),
+    ],
+)
+def test_a_file_whose_fences_are_wrong_is_read_afterwards(
+    before: str, after: str, code: str
+) -> None:
+    found = mended(before.encode(), directory="x")
+    assert found is not None
+    assert (found.after, found.codes) == (after, (f"frontmatter-{code}",))
+
+
+def test_what_only_clients_misread_is_mended_for_them_alone() -> None:
+    data = b"--- \nname: x\ndescription: 12\n---\n"
+    assert mended(data, directory="x") is None
+    found = mended(data, directory="x", for_clients=True)
+    assert found is not None
+    assert (found.after, found.codes) == ("---\nname: x\ndescription: '12'\n---\n", ())
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "---\nname: x\ndescription: d\n---\n",

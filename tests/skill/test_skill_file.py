@@ -294,7 +294,7 @@ def test_a_finding_is_a_diagnostic_with_everything_in_it() -> None:
             path=path,
             line=2,
             field="name",
-            mend="write the directory's name, or rename the directory to that name",
+            mend="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
         ),
     )
 

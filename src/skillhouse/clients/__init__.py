@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from skillhouse.clients.export_state import ExportState as ExportState
     from skillhouse.clients.export_state import Form as Form
     from skillhouse.clients.export_state import Item as Item
+    from skillhouse.clients.export_state import exported_sources as exported_sources
     from skillhouse.clients.exporter import Exporter as Exporter
     from skillhouse.clients.exporter import export as export
     from skillhouse.clients.findings import problems as problems
-    from skillhouse.clients.fixes import Fix as Fix
+    from skillhouse.clients.fix import Fix as Fix
+    from skillhouse.clients.fixes import Discard as Discard
     from skillhouse.clients.fixes import apply_fix as apply_fix
     from skillhouse.clients.fixes import proposed_fixes as proposed_fixes
     from skillhouse.clients.folders import client_profile as client_profile
@@ -29,9 +31,7 @@ if TYPE_CHECKING:
     from skillhouse.clients.installed import is_installed as is_installed
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
-    from skillhouse.clients.verdicts import CAUSES as CAUSES
     from skillhouse.clients.verdicts import Budget as Budget
-    from skillhouse.clients.verdicts import Cause as Cause
     from skillhouse.clients.verdicts import Cut as Cut
     from skillhouse.clients.verdicts import Lens as Lens
     from skillhouse.clients.verdicts import LensClient as LensClient

@@ -187,3 +187,9 @@ class Records:
             return decode(data, Record)
         except DecodeError as error:
             raise StateError(f"a record of an export cannot be read: {error}", self._path) from None
+
+
+def exported_sources(state_directory: Path) -> dict[str, str]:
+    """Return the real path of each exported copy with that of the skill it was copied from."""
+    records = Records(state_directory).all()
+    return {record.target: record.source for record in records if record.form is Form.COPY}

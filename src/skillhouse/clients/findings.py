@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from skillhouse.clients.unread_folders import unread
 from skillhouse.clients.verdicts import (
-    CAUSES,
-    MISSES,
-    Cause,
     Cut,
     Lens,
     LensProblem,
@@ -18,6 +16,7 @@ from skillhouse.clients.verdicts import (
     NearMiss,
     Verdict,
 )
+from skillhouse.skill import CAUSES, ONE_NAME, SKILL_FILE, Cause
 
 _EFFECTS = {
     LensState.DROPPED: "dropped by",
@@ -40,25 +39,14 @@ def problems(lens: Lens) -> tuple[LensProblem, ...]:
     )
 
 
-def _verdicts(lens: Lens, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
-    """Yield each client's name with its verdict on a skill."""
-    for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
-        yield client.name, verdict
-
-
-def _ordered(lens: Lens, names: Collection[str]) -> tuple[str, ...]:
-    """Return these clients in the order of the comparison."""
-    return tuple(client.name for client in lens.clients if client.name in names)
-
-
 def _of_files(lens: Lens) -> Iterator[LensProblem]:
     """Group the files that a client refuses, misreads or does not find by cause."""
     groups: dict[str, list[tuple[LensSkill, list[str], Verdict]]] = defaultdict(list)
     for skill in lens.skills:
         by_code: dict[str, list[str]] = defaultdict(list)
         first: dict[str, Verdict] = {}
-        for name, verdict in _verdicts(lens, skill):
-            if verdict.code in CAUSES:
+        for name, verdict in lens.by_client(skill):
+            if verdict.code in CAUSES and CAUSES[verdict.code].title:
                 by_code[verdict.code].append(name)
                 if verdict.line is not None or verdict.code not in first:
                     first[verdict.code] = verdict
@@ -75,7 +63,7 @@ def _grouped(
     named = {client for _, clients, _ in group for client in clients}
     effects: dict[str, set[str]] = defaultdict(set)
     for skill, clients, _ in group:
-        for name, seen in _verdicts(lens, skill):
+        for name, seen in lens.by_client(skill):
             if name in clients and seen.code == code:
                 effects[_EFFECTS.get(seen.state, "")].add(name)
     lines = []
@@ -89,11 +77,11 @@ def _grouped(
         code=code,
         title=cause.title,
         skills=tuple(lines),
-        clients=_ordered(lens, named),
+        clients=lens.in_order(named),
         effect="; ".join(
             f"{words} {', '.join(sorted(names))}" for words, names in sorted(effects.items())
         ),
-        fix=cause.fix,
+        fix=cause.mend,
     )
 
 
@@ -101,14 +89,14 @@ def _near(lens: Lens) -> Iterator[LensProblem]:
     groups: dict[str, list[NearMiss]] = defaultdict(list)
     for miss in lens.misses:
         groups[miss.code].append(miss)
-    for code, cause in MISSES.items():
+    for code, cause in CAUSES.items():
         if code in groups:
             yield LensProblem(
                 code=code,
                 title=cause.title,
                 skills=tuple(lens.short(miss.path) for miss in groups[code]),
                 clients=tuple(client.name for client in lens.clients),
-                fix=cause.fix,
+                fix=cause.mend,
             )
 
 
@@ -117,13 +105,8 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
     lines = []
     concerned: set[str] = set()
     for skill in lens.skills:
-        called: dict[str, list[str]] = defaultdict(list)
-        for client, verdict in _verdicts(lens, skill):
-            if verdict.state in (LensState.SEEN, LensState.MANUAL):
-                called[verdict.name].append(client)
-        # `plugin:skill` is the same name as `skill`.
-        bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
-        if len(bare) < 2:
+        called = names_of(lens, skill)
+        if len(called) < 2:
             continue
         concerned.update(name for names in called.values() for name in names)
         ways = "; ".join(f"`{name}` in {', '.join(names)}" for name, names in called.items())
@@ -133,20 +116,47 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
             code="name-mismatch",
             title="clients call it by different names",
             skills=tuple(lines),
-            clients=_ordered(lens, concerned),
-            fix="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
+            clients=lens.in_order(concerned),
+            fix=CAUSES["name-mismatch"].mend,
         )
+
+
+def names_of(lens: Lens, skill: LensSkill) -> dict[str, list[str]]:
+    """Return what clients call a skill, with their names; one entry where they agree."""
+    called: dict[str, list[str]] = defaultdict(list)
+    for client, verdict in lens.by_client(skill):
+        if verdict.state in (LensState.SEEN, LensState.MANUAL):
+            called[verdict.name].append(client)
+    # `plugin:skill` is the same name as `skill`.
+    bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
+    return called if len(bare) > 1 else {}
 
 
 def _copies(lens: Lens) -> Iterator[LensProblem]:
     """Report names that several files have, and which file each client uses."""
+    for name, skills in same_names(lens):
+        yield from _copy(lens, name, skills)
+
+
+def same_names(lens: Lens) -> Iterator[tuple[str, list[LensSkill]]]:
+    """Yield each name that several skills have in some client, without exported copies."""
     by_name: dict[str, list[LensSkill]] = defaultdict(list)
     for skill in lens.skills:
         for name in {verdict.name for verdict in skill.verdicts if verdict.name}:
             by_name[name].append(skill)
     for name, skills in sorted(by_name.items()):
-        if len(skills) > 1:
-            yield from _copy(lens, name, skills)
+        meant = [skill for skill in skills if not _is_exported(lens, skill)]
+        if len(meant) > 1:
+            yield name, meant
+
+
+def _is_exported(lens: Lens, skill: LensSkill) -> bool:
+    """Whether a skill is a copy that `export` wrote, of one that is here and reads the same."""
+    source = lens.exported.get(os.path.dirname(skill.file))
+    if source is None:
+        return False
+    digest = lens.digests.get(os.path.join(source, SKILL_FILE))
+    return digest is not None and digest == lens.digests.get(skill.file)
 
 
 def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensProblem]:
@@ -176,9 +186,7 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
         ),
         clients=tuple(client.name for client in lens.clients),
         effect="all are equal" if same else "they are not equal",
-        fix="delete all but one, and link it from elsewhere"
-        if same
-        else "rename all but one, directory and `name`, or delete them",
+        fix="delete all but one, and link it from elsewhere" if same else ONE_NAME,
     )
 
 
@@ -186,7 +194,7 @@ def _untrusted(lens: Lens) -> Iterator[LensProblem]:
     skills: list[LensSkill] = []
     concerned: set[str] = set()
     for skill in lens.skills:
-        names = {n for n, verdict in _verdicts(lens, skill) if verdict.state is LensState.UNTRUSTED}
+        names = {n for n, verdict in lens.by_client(skill) if verdict.state is LensState.UNTRUSTED}
         concerned |= names
         skills += [skill] if names else []
     if skills:
@@ -194,7 +202,7 @@ def _untrusted(lens: Lens) -> Iterator[LensProblem]:
             code="project-untrusted",
             title="the project's skills are not read before you trust it",
             skills=tuple(lens.short(skill.directory) for skill in skills),
-            clients=_ordered(lens, concerned),
+            clients=lens.in_order(concerned),
             fix="look at them, then run `skillhouse trust`",
         )
 
@@ -253,125 +261,3 @@ def _budgets(lens: Lens) -> Iterator[LensProblem]:
             fix=f"shorten descriptions by {budget.over:,} characters in all, the longest first, "
             "or take skills out",
         )
-
-
-_SHARED = ".agents/skills"
-"""Chosen where several directories serve the same number of clients (client guide)."""
-
-NAMED_MAX = 6
-"""Skills that are named for each directory, at most."""
-
-Readers = Mapping[str, tuple[str, ...]]
-"""The clients that read each directory of skills, relative to one base."""
-
-
-def unread(lens: Lens) -> Iterator[LensProblem]:
-    """Report the skills of a base in folders that some client does not read, with one fix."""
-    own = frozenset(root for client in lens.clients for root in client.own)
-    bases = _bases(lens)
-    groups: dict[str, dict[tuple[str, tuple[str, ...]], list[LensSkill]]] = {}
-    for skill in lens.skills:
-        missing = tuple(
-            name
-            for name, verdict in _verdicts(lens, skill)
-            if verdict.state is LensState.UNSEEN and verdict.code == "no-root"
-        )
-        if missing and skill.root not in own:
-            base = next((base for base in bases if _is_below(skill.root, base)), "")
-            base = base or os.path.dirname(skill.root)
-            groups.setdefault(base, {}).setdefault((skill.root, missing), []).append(skill)
-    for base, by_root in groups.items():
-        yield LensProblem(
-            code="no-root",
-            title=f"some skills in {lens.tilde(base)} are in folders that not every client reads",
-            skills=tuple(
-                f"{lens.short(root)}: not read by {_and(missing)} ({_named(root, skills)})"
-                for (root, missing), skills in by_root.items()
-            ),
-            clients=_ordered(lens, {name for _, missing in by_root for name in missing}),
-            fix=_fix(lens, base, bases, list(by_root)),
-        )
-
-
-def _named(root: str, skills: Sequence[LensSkill]) -> str:
-    names = [_below(skill.directory, root) for skill in skills[:NAMED_MAX]]
-    more = [f"{len(skills) - NAMED_MAX:,} more"] if len(skills) > NAMED_MAX else []
-    return ", ".join(names + more)
-
-
-def _fix(
-    lens: Lens, base: str, bases: Sequence[str], groups: Sequence[tuple[str, tuple[str, ...]]]
-) -> str:
-    """Return the move that serves the most clients, and links for the others."""
-    readers = _readers(lens, base, bases)
-    here = [os.path.relpath(root, base) for root, _ in groups]
-    best = max(
-        [*here, *readers],
-        key=lambda place: (len(readers.get(place, ())), place == _SHARED, place in here),
-    )
-    see = readers.get(best, ())
-    parts: list[str] = []
-    if any(inside != best for inside in here) and see:
-        target = lens.short(os.path.join(base, best))
-        verb = "sees" if len(see) == 1 else "see"
-        parts.append(f"have each in `{target}/NAME`: then {_and(see)} {verb} it")
-    start = _readers(lens, lens.start, bases)
-    for client in lens.clients:
-        name = client.name
-        if name in see or not any(name in missing or parts for _, missing in groups):
-            continue
-        way = _way(name, readers)
-        if way is not None:
-            up = os.path.relpath(best, way)
-            link = lens.short(os.path.join(base, way))
-            parts.append(f"for {name}: ln -s {up}/NAME {link}/NAME")
-        elif base != lens.home and _way(name, start) is not None:
-            parts.append(f"{name} reads only its start folder: start it in {lens.tilde(base)}")
-        else:
-            parts.append(f"{name} reads nothing there")
-    return "; ".join(parts)
-
-
-def _bases(lens: Lens) -> list[str]:
-    """Return the bases of directories of skills, the nearest to the start first."""
-    places = [lens.start]
-    while places[-1] not in (lens.project, os.path.dirname(places[-1])):
-        places.append(os.path.dirname(places[-1]))
-    return sorted({*places, lens.home}, key=len, reverse=True)
-
-
-def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
-    readers: dict[str, list[str]] = defaultdict(list)
-    for client in lens.clients:
-        for root in client.roots:
-            nearest = next((other for other in bases if _is_below(root, other)), "")
-            if nearest == base and root not in client.own:
-                readers[os.path.relpath(root, base)].append(client.name)
-    return {inside: tuple(names) for inside, names in readers.items()}
-
-
-def client_root(lens: Lens, skill: LensSkill, client: str) -> str:
-    """Return the folder of a client near a skill, for a link; empty where there is none."""
-    bases = _bases(lens)
-    base = next((base for base in bases if _is_below(skill.root, base)), "")
-    way = _way(client, _readers(lens, base, bases)) if base else None
-    return "" if way is None else os.path.join(base, way)
-
-
-def _way(client: str, readers: Readers) -> str | None:
-    """Return the directory for a client's link: the one that most clients read."""
-    places = [inside for inside, names in readers.items() if client in names]
-    return min(places, key=lambda inside: (-len(readers[inside]), inside), default=None)
-
-
-def _is_below(path: str, base: str) -> bool:
-    return path.startswith(base.rstrip("/") + "/")
-
-
-def _below(path: str, root: str) -> str:
-    """Return a skill's directory relative to the directory of skills."""
-    return os.path.relpath(path, root) if _is_below(path, root) else os.path.basename(path)
-
-
-def _and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.clients.comparison import compare
-from skillhouse.clients.verdicts import CAUSES, Lens, LensSkill, LensState, Verdict
+from skillhouse.clients.verdicts import Lens, LensSkill, LensState, Verdict
 from skillhouse.discovery import default_roots
 from skillhouse.floor import Locations, PathError, read_beneath
 from skillhouse.skill import (
+    CAUSES,
     SKILL_FILE,
     SKILL_FILE_MAX,
     Profile,
@@ -76,9 +77,9 @@ def objection(verdict: Verdict | None) -> str:
     if verdict is None or verdict.state in (LensState.SEEN, LensState.MANUAL):
         return ""
     cause = CAUSES.get(verdict.code)
-    if cause is None:
+    if cause is None or not cause.title:
         return verdict.reason or verdict.code
-    return f"{cause.title}; {cause.fix}"
+    return f"{cause.title}; {cause.mend}"
 
 
 def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:
@@ -89,7 +90,7 @@ def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:
         notes.append(f"in {client} only people can start it (disable-model-invocation)")
     if verdict.name and verdict.name != skill.name:
         notes.append(f"{client} calls it `{verdict.name}`")
-    if verdict.code in CAUSES and verdict.state is LensState.SEEN:
+    if verdict.code in CAUSES and CAUSES[verdict.code].title and verdict.state is LensState.SEEN:
         notes.append(f"{client} reads it otherwise: {CAUSES[verdict.code].title}")
     return notes
 

@@ -1,12 +1,11 @@
-"""The values of a comparison: each client's verdict on each SKILL.md, and what its codes mean."""
+"""The values of a comparison: each client's verdict on each SKILL.md."""
 
 from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple
 
 from skillhouse.floor import dataclass
 from skillhouse.skill import Profile
@@ -130,6 +129,17 @@ class Lens:
     misses: tuple[NearMiss, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     """A digest of each SKILL.md that shares its name with another one."""
+    exported: Mapping[str, str] = field(default_factory=dict)
+    """Real path of each copy that `export` wrote, with that of the skill it was copied from."""
+
+    def by_client(self, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
+        """Yield each client's name with its verdict on a skill."""
+        for client, verdict in zip(self.clients, skill.verdicts, strict=True):
+            yield client.name, verdict
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return these clients in the order of the comparison."""
+        return tuple(client.name for client in self.clients if client.name in names)
 
     def short(self, path: str) -> str:
         """Return a path relative to the project or to `~`, without the name of the user."""
@@ -171,106 +181,3 @@ class LensProblem:
     effect: str = ""
     """What these clients do because of it."""
     fix: str = ""
-
-
-class Cause(NamedTuple):
-    title: str
-    fix: str
-
-
-_ONE_UP = "move it, so that it is ROOT/NAME/SKILL.md"
-
-CAUSES = {
-    "frontmatter-missing": Cause(
-        "the first line is not `---`", "begin the file with `---`, without a line before it"
-    ),
-    "frontmatter-unclosed": Cause(
-        "the frontmatter has no closing `---`", "put a line `---` after the last field"
-    ),
-    "frontmatter-not-mapping": Cause(
-        "the frontmatter is not a list of fields", "write it as `name: …` and `description: …`"
-    ),
-    "frontmatter-too-large": Cause(
-        "the frontmatter is too large", "move long values into the body"
-    ),
-    "bom": Cause("it begins with a byte order mark", "save it as UTF-8 without a byte order mark"),
-    "encoding": Cause("it is not UTF-8", "save it as UTF-8 without a byte order mark"),
-    "fence-blanks": Cause("there are spaces after the first `---`", "delete them"),
-    "frontmatter-ignored": Cause(
-        "its YAML cannot be read, and the first line of the body is taken for the description",
-        "put the value on the line in quotes",
-    ),
-    "frontmatter-cut": Cause(
-        "`---` within a value ends the frontmatter", "write the value without three hyphens"
-    ),
-    "read-by-lines": Cause(
-        "its YAML gives no text for `name` and `description`, and both are read line by line",
-        "write each as text on one line, with a space after the colon",
-    ),
-    "yaml-error": Cause("its YAML cannot be read", "put the value on the line in quotes"),
-    "yaml-duplicate-key": Cause("a field occurs twice", "delete one of the two"),
-    "yaml-alias": Cause("its YAML uses an anchor or alias", "write the value out"),
-    "yaml-tag": Cause("its YAML uses a tag", "write the value as plain text"),
-    "yaml-depth": Cause("its YAML is nested too deeply", "write the values flat"),
-    "one-line-block": Cause(
-        "a value begins with `>` or `|` on one line", "put the value in quotes, without the mark"
-    ),
-    "not-text": Cause(
-        "`name` or `description` is a number, or true, false or null", "put the value in quotes"
-    ),
-    "description-missing": Cause(
-        "it has no description", "add `description:`, what it does and when to use it"
-    ),
-    "description-ignored": Cause(
-        "its description is no text, and the first line of the body is used",
-        "write it as one text in quotes",
-    ),
-    "name-type": Cause("its name is not text", "write it as one text in quotes"),
-    "metadata-typed": Cause(
-        "`metadata` is not a map", "write it as a map of text to text, or delete it"
-    ),
-    "description-type": Cause("its description is not text", "write it as one text in quotes"),
-    "description-too-long": Cause("its description is too long", "shorten it to 1,024 characters"),
-    "hidden-characters": Cause(
-        "it contains hidden characters", "delete them; `skillhouse validate` says where"
-    ),
-    "name-missing": Cause("it has no name", "add `name:` with the name of its directory"),
-    "name-invalid": Cause(
-        "its name is not of a-z, 0-9 and single hyphens", "rename it and its directory"
-    ),
-    "name-mismatch": Cause(
-        "its name is not that of its directory", "rename the directory to that name"
-    ),
-    "name-long": Cause("its name is longer than 64 characters", "shorten the name"),
-    "too-large": Cause("the file is too large", "move parts of the body into other files"),
-    "unreadable": Cause("it cannot be read", "make it readable for your user"),
-    "not-a-file": Cause("SKILL.md is not a file", "put a file there"),
-    "path-encoding": Cause("the name of its directory is not UTF-8", "rename the directory"),
-    "link-file": Cause("SKILL.md is a symbolic link", "link the directory and not the file"),
-    "link-escape": Cause("a link out of the directory of skills is not followed", "copy it there"),
-    "link-ignored": Cause("a symbolic link is not followed", "copy what it leads to there"),
-    "link-broken": Cause("a symbolic link is broken", "delete or recreate the link"),
-    "link-cycle": Cause("a symbolic link leads in a circle", "delete the link"),
-    "root-file": Cause("SKILL.md is directly in the directory of skills", _ONE_UP),
-    "too-deep": Cause("it is nested too deeply", _ONE_UP),
-    "inside-a-skill": Cause("it is inside another skill", _ONE_UP),
-    "hidden-directory": Cause(
-        "a directory on the way begins with a dot", "rename the directory, without the dot"
-    ),
-    "skipped-directory": Cause("it is in a directory that is skipped", _ONE_UP),
-    "not-listed": Cause(
-        "it is where the client looks, and was not found",
-        "the client looks at a bounded number of directories: use fewer",
-    ),
-}
-"""In the order in which they are reported."""
-
-MISSES = {
-    "wrong-case": Cause(
-        "the name of the file is not exactly SKILL.md", "rename the file to `SKILL.md`"
-    ),
-    "no-skill-file": Cause(
-        "a directory of skills has a directory without SKILL.md",
-        "put a SKILL.md there, or move the directory elsewhere",
-    ),
-}

@@ -142,6 +142,11 @@ def _named(rules: list[RootRule], place: _StartPoint, _: Profile) -> Iterator[Ro
 
 def _walked(rules: list[RootRule], place: _StartPoint, profile: Profile) -> Iterator[Root]:
     ways = [_way(place, rule.walk or profile.walk) for rule in rules]
+    if profile.walk_order == "by_root":
+        for rule, way in zip(rules, ways, strict=True):
+            for directory in way:
+                yield from _expanded(rule, str(directory), rule.path)
+        return
     # All ways begin at the start and go upwards, so the longest contains the others.
     longest = max(ways, key=len)
     if profile.walk_order == "farthest":

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.conversation import Conversation as Conversation
     from skillhouse.runtime.conversation import agent_skills as agent_skills
     from skillhouse.runtime.enforcement import EnforcementServices as EnforcementServices
+    from skillhouse.runtime.exported_copies import EXPORTED_COPY as EXPORTED_COPY
     from skillhouse.runtime.find_skills import AbsentSkill as AbsentSkill
     from skillhouse.runtime.house import Skillhouse as Skillhouse
     from skillhouse.runtime.house_snapshot import Difference as Difference

@@ -34,6 +34,7 @@ SkillState = Literal[
     "disabled",
     "denied",
     "shadowed",
+    "exported",
     "untrusted",
     "left-out",
     "below-a-skill",

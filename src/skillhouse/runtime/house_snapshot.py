@@ -13,6 +13,7 @@ from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.floor import ConfigError, Diagnostic, Severity, SkillhouseError, dataclass
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.exported_copies import with_exported_copies
 from skillhouse.runtime.find_skills import SearchPlace, why_absent
 from skillhouse.runtime.mcp_skills import with_skills_of
 from skillhouse.skill import Skill, SkillIndex, invocation_findings
@@ -105,6 +106,7 @@ class HouseSnapshot:
             cache=self._config.cache_directory,
         )
         found = with_skills_of(self._policy.remote_skills, found, self.roots)
+        found = with_exported_copies(found, self._config.state_directory)
         odd = (
             *self._config.problems,
             *invocation_findings(found, self._profile.extensions),

@@ -291,6 +291,12 @@ class Management:
         self._refresh()
         return directory
 
+    def discard(self, directory: Path, skill_id: str) -> None:
+        """Move the directory of a skill that the caller has checked to the trash."""
+        with recorded(self._audit, "delete", {"id": skill_id, "path": str(directory)}):
+            self.trash.put(directory, skill_id, enabled=True)
+        self._refresh()
+
     def undelete(self, reference: str = "") -> DeletedSkill:
         """Put a deleted skill back, the latest without a reference, disabled if it was.
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from skillhouse import skill as skill_package
 from skillhouse.floor import Severity
 from skillhouse.permission import Permission
+from skillhouse.runtime.exported_copies import EXPORTED_COPY
 from skillhouse.runtime.find_skills import AbsentSkill, SkillState, broken_skill, find_in
-from skillhouse.skill import MENDS, Skill
+from skillhouse.skill import MENDS, Skill, SkillIndex
 
 if TYPE_CHECKING:
     from skillhouse.runtime.agent_view import AgentView
@@ -28,6 +29,7 @@ STATES: Mapping[str, str] = {
     "disabled": "disabled",
     "denied": "denied by rules",
     "shadowed": "shadowed by another skill of the name",
+    "exported": "exported copies, which clients read",
     "people-only": "for people alone",
     "untrusted": "not read",
     "left-out": "not looked at",
@@ -43,12 +45,8 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
     reason, mend = "agents see it", ""
     settings = house.snapshot.settings
     if any(skill.file == other.file for other in house.index.shadowed):
-        winner = next((one for one in house.index.skills if one.name == skill.name), None)
-        state, mend = "shadowed", MENDS["shadowed"]
-        reason = "another skill has its name"
-        if winner is not None:
-            reason = f"`{winner.id}` at `{winner.file}` has its name and is used"
-    elif not settings.is_enabled(skill.id):
+        return next(one for one in _shadowed(house.index) if one.path == skill.file)
+    if not settings.is_enabled(skill.id):
         state = "disabled"
         is_all = not settings.enable_skills
         reason = "all skills are switched off" if is_all else "switched off"
@@ -84,19 +82,7 @@ def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[Abse
     off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
     for skill in (*off, *_denied_and_on(view, house), *view.for_people):
         yield state_of(house, skill, agent=agent)
-    winners = {skill.name: skill for skill in index.skills}
-    for skill in index.shadowed:
-        winner = winners.get(skill.name)
-        other = f"`{winner.id}` at `{winner.file}`" if winner else "another skill"
-        yield AbsentSkill(
-            state="shadowed",
-            name=skill.name,
-            path=skill.file,
-            reason=f"{other} has its name and is used",
-            mend=MENDS["shadowed"],
-            id=skill.id,
-            scope=skill.scope,
-        )
+    yield from _shadowed(index)
     for found in index.diagnostics:
         if found.code == "project-untrusted":
             yield AbsentSkill(
@@ -115,6 +101,24 @@ def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[Abse
                 mend=found.mend,
                 code=found.code,
             )
+
+
+def _shadowed(index: SkillIndex) -> Iterator[AbsentSkill]:
+    winners = {skill.name: skill for skill in index.skills}
+    copies = {str(one.path): one.message for one in index.diagnostics if one.code == EXPORTED_COPY}
+    for skill in index.shadowed:
+        winner = winners.get(skill.name)
+        other = f"`{winner.id}` at `{winner.file}`" if winner else "another skill"
+        is_copy = skill.file in copies
+        yield AbsentSkill(
+            state="exported" if is_copy else "shadowed",
+            name=skill.name,
+            path=skill.file,
+            reason=copies[skill.file] if is_copy else f"{other} has its name and is used",
+            mend="" if is_copy else MENDS["shadowed"],
+            id=skill.id,
+            scope=skill.scope,
+        )
 
 
 def _denied_and_on(view: AgentView, house: Skillhouse) -> Iterator[Skill]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.body import find_commands as find_commands
     from skillhouse.skill.body import plain_words as plain_words
     from skillhouse.skill.body import substitute as substitute
-    from skillhouse.skill.client_mending import mended_text as mended_text
     from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
     from skillhouse.skill.content import list_resources as list_resources
     from skillhouse.skill.content import list_top as list_top
@@ -45,7 +44,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest import read_manifest as read_manifest
     from skillhouse.skill.mending import MENDED as MENDED
     from skillhouse.skill.mending import mended as mended
+    from skillhouse.skill.mending import with_name as with_name
+    from skillhouse.skill.mends import CAUSES as CAUSES
     from skillhouse.skill.mends import MENDS as MENDS
+    from skillhouse.skill.mends import ONE_NAME as ONE_NAME
+    from skillhouse.skill.mends import Cause as Cause
     from skillhouse.skill.mentions import BodyMentions as BodyMentions
     from skillhouse.skill.mentions import Mention as Mention
     from skillhouse.skill.mentions import UnjudgedBlock as UnjudgedBlock

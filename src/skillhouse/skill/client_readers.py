@@ -13,6 +13,7 @@ from typing import Any
 
 from skillhouse.skill.client_reads import JS_SPACE, NULLS, PARTS, ClientRead, ClientSource
 from skillhouse.skill.client_yaml import CONTROLS, ClientMapping, YamlRules, read_as
+from skillhouse.skill.core_readers import read_core, read_serde_strict, read_strict
 from skillhouse.skill.hidden import hidden_text, revealed
 from skillhouse.skill.js_readers import read_gray_matter, read_lines
 from skillhouse.skill.model import ParsePolicy
@@ -259,4 +260,7 @@ READERS: Mapping[str, Callable[[ClientSource], ClientRead]] = {
     "serde-yaml": _read_serde,
     "gray-matter": read_gray_matter,
     "js-yaml-lines": read_lines,
+    "core-yaml": read_core,
+    "core-yaml-strict": read_strict,
+    "serde-strict": read_serde_strict,
 }

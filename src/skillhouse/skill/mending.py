@@ -1,21 +1,33 @@
-"""The bytes of a SKILL.md with those faults mended that can be without changing what it says."""
+"""Mends the text of a SKILL.md where that takes no author: signs and fences, never words."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from skillhouse.floor import Diagnostic
-from skillhouse.skill.model import ParsePolicy, Skill
+from skillhouse.skill.model import LOADING_POLICY, ParsePolicy, ParseResult, Skill
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import FileRefusedError, normalise, split_head, validate_name
 from skillhouse.skill.yaml_text import key_lines, repaired
 
-MENDED = ("bom", "line-endings", "yaml-repaired", "name-missing", "allowed-tools-form")
+MENDED = (
+    "bom",
+    "line-endings",
+    "frontmatter-missing",
+    "frontmatter-unclosed",
+    "yaml-repaired",
+    "name-missing",
+    "allowed-tools-form",
+)
 """Codes of the findings that are mended; for every other one a person has to choose."""
 
-_OPENING = re.compile(r"---[ \t]*\n")
+_OPENING = re.compile(r"\s*---[ \t]*\n")
+_CLOSING = re.compile(r"(?m)^---[ \t]*$")
 _LIST_LINE = re.compile(r"(?P<head>allowed-tools[ \t]*:[ \t]*)(?P<value>[^\s#].*)")
+_NO_TEXT = re.compile(
+    r"(?m)^(?P<key>name|description):[ \t]+"
+    r"(?P<value>[-+]?[0-9][0-9_.:xo-]*|true|false|null|~)[ \t]*$"
+)
 
 
 class Mended(NamedTuple):
@@ -26,39 +38,72 @@ class Mended(NamedTuple):
     """Of the findings that are gone."""
 
 
-def mended(data: bytes, *, directory: str) -> Mended | None:
+def mended(data: bytes, *, directory: str, for_clients: bool = False) -> Mended | None:
     """Return a mended SKILL.md; None where nothing can be mended safely.
 
-    INVARIANT: it reads as it did: same name, description, fields and body, but for a name that was
-    missing and the form of `allowed-tools`.
+    `for_clients` also mends what no finding of ours names, and some client misreads: a number as
+    the description, blanks behind the first `---`.
+
+    INVARIANT: it reads as it did, or at all: same name, description, fields and body, but for a
+    name that was missing and the form of `allowed-tools`.
     """
-    policy = ParsePolicy()
-    before = parse(data, directory=directory, policy=policy)
-    if before.skill is None:
-        return None
-    codes = {found.code for found in before.diagnostics}
-    text = normalise(data, []).decode()
-    crlf = b"\r\n" in data and b"\n" not in data.replace(b"\r\n", b"")
+    before = parse(data, directory=directory)
     try:
+        text = _with_fences(normalise(data, []).decode())
         block = split_head(text.encode()).block
     except FileRefusedError:
         return None
+    codes = _codes(parse(text.encode(), directory=directory))
+    if not text.startswith(f"---\n{block}"):
+        return None
     made = _mended_block(block, codes, directory)
-    opening = _OPENING.match(text)
-    if opening is None or not text[opening.end() :].startswith(block):
-        return None
-    result = text[: opening.end()] + made + text[opening.end() + len(block) :]
-    if crlf:
+    if for_clients:
+        made = _NO_TEXT.sub(lambda field: f"{field['key']}: '{field['value']}'", made)
+    result = f"---\n{made}{text[4 + len(block) :]}"
+    if b"\r\n" in data and b"\n" not in data.replace(b"\r\n", b""):
         result = result.replace("\n", "\r\n")
-    after = parse(result.encode(), directory=directory, policy=policy)
-    if after.skill is None or not _is_same(before.skill, after.skill) or before.body != after.body:
+    after = parse(result.encode(), directory=directory)
+    gone = _codes(before) - _codes(after)
+    is_better = bool(gone & set(MENDED)) or (for_clients and result.encode() != data)
+    if not is_better or not _is_same(data, before, after, directory):
         return None
-    gone = tuple(code for code in MENDED if code in codes - _codes(after.diagnostics))
-    return Mended(data.decode(), result, gone) if gone else None
+    return Mended(data.decode(), result, tuple(code for code in MENDED if code in gone))
 
 
-def _codes(diagnostics: tuple[Diagnostic, ...]) -> set[str]:
-    return {found.code for found in diagnostics}
+def with_name(data: bytes, name: str, *, directory: str) -> str | None:
+    """Return a SKILL.md with another `name` and nothing else changed; None where it has none."""
+    try:
+        text = data.decode()
+        block = split_head(normalise(data, [])).block
+    except (FileRefusedError, UnicodeDecodeError):
+        return None
+    before = parse(data, directory=directory).skill
+    at = key_lines(block).get("name")
+    if at is None or before is None:
+        return None
+    lines = text.split("\n")
+    end = "\r" if lines[at - 1].endswith("\r") else ""
+    lines[at - 1] = f"name: {name}{end}"
+    result = "\n".join(lines)
+    after = parse(result.encode(), directory=name).skill
+    is_same = after is not None and (after.name, *_facts(before)[1:]) == (name, *_facts(after)[1:])
+    return result if is_same else None
+
+
+def _codes(result: ParseResult) -> set[str]:
+    return {found.code for found in result.diagnostics}
+
+
+def _with_fences(text: str) -> str:
+    """Return a text that begins with `---`; an open frontmatter ends at its first blank line."""
+    opening = _OPENING.match(text)
+    if opening is None:
+        return text
+    rest = text[opening.end() :]
+    if not _CLOSING.search(rest):
+        head, blank, body = rest.partition("\n\n")
+        rest = f"{head}\n---\n\n{body}" if blank else f"{rest.rstrip()}\n---\n"
+    return f"---\n{rest}"
 
 
 def _mended_block(block: str, codes: set[str], directory: str) -> str:
@@ -99,12 +144,19 @@ def _tools(line: str) -> tuple[str, ...]:
     return skill.frontmatter.allowed_tools if skill else ()
 
 
-def _is_same(before: Skill, after: Skill) -> bool:
-    left, right = before.frontmatter, after.frontmatter
-    changed = {"name", "allowed-tools"}
-    return (
-        (before.name, before.description) == (after.name, after.description)
-        and left.allowed_tools == right.allowed_tools
-        and {key: value for key, value in left.fields.items() if key not in changed}
-        == {key: value for key, value in right.fields.items() if key not in changed}
-    )
+def _is_same(data: bytes, before: ParseResult, after: ParseResult, directory: str) -> bool:
+    """Whether a file that was read reads as it did, and one that was not is read now."""
+    if after.skill is None:
+        return False
+    if before.skill is not None:
+        return before.body == after.body and _facts(before.skill) == _facts(after.skill)
+    loaded = parse(data, directory=directory, policy=LOADING_POLICY).skill
+    if loaded is None or "description" not in loaded.frontmatter.fields:
+        return True
+    return (loaded.name, loaded.description) == (after.skill.name, after.skill.description)
+
+
+def _facts(skill: Skill) -> tuple[object, ...]:
+    fields = skill.frontmatter.fields
+    kept = {key: value for key, value in fields.items() if key not in ("name", "allowed-tools")}
+    return skill.name, skill.description, skill.frontmatter.allowed_tools, kept

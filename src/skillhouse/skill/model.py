@@ -89,7 +89,16 @@ def split_outside(
     return tuple(part.strip() for part in parts if part.strip())
 
 
-Reader = Literal["specified", "bun-yaml", "serde-yaml", "gray-matter", "js-yaml-lines"]
+Reader = Literal[
+    "specified",
+    "bun-yaml",
+    "serde-yaml",
+    "gray-matter",
+    "js-yaml-lines",
+    "core-yaml",
+    "core-yaml-strict",
+    "serde-strict",
+]
 """Readings of a SKILL.md, the clients' named after their YAML libraries (`client_readers`)."""
 
 

@@ -243,8 +243,9 @@ class Profile:
     root_order: Literal["scope", "written"] = "scope"
     """Whether roots are ordered by their scope first, or just as they are written."""
     walk: WalkUp = "git_root"
-    walk_order: Literal["nearest", "farthest"] = "nearest"
-    """Which directory of the walk comes first; all roots of one directory stand together."""
+    walk_order: Literal["nearest", "farthest", "by_root"] = "nearest"
+    """Which directory of the walk comes first; all roots of one directory are beside each other,
+    but by root, where the walk of each one ends before that of the next begins."""
     symlinks: Symlinks = "within_root"
     dotfiles: bool = True
     """Whether directories whose name begins with a dot are entered."""
@@ -317,14 +318,18 @@ class Profile:
 DEFAULT_PROFILE = Profile()
 
 FOLDER_CLIENTS: Mapping[str, tuple[str, ...]] = {
-    ".claude/skills": ("claude-code", "opencode-cli"),
-    ".agents/skills": ("codex", "gemini-cli", "opencode-cli"),
+    ".claude/skills": ("amp", "claude-code", "opencode-cli"),
+    ".agents/skills": ("amp", "codex", "copilot-cli", "gemini-cli", "opencode-cli"),
     ".codex/skills": ("codex",),
     ".gemini/skills": ("gemini-cli",),
     ".opencode/skills": ("opencode-cli",),
     ".opencode/skill": ("opencode-cli",),
     ".config/opencode/skills": ("opencode-cli",),
     ".config/opencode/skill": ("opencode-cli",),
+    ".github/skills": ("copilot-cli",),
+    ".copilot/skills": ("copilot-cli",),
+    ".config/agents/skills": ("amp",),
+    ".config/amp/skills": ("amp",),
 }
 """Who reads a folder of a project, or of a home, by its path there. `list` must not read every
 profile for that; a test holds the table against them."""

@@ -1,4 +1,4 @@
-"""What Claude Code, Codex and opencode themselves list, each in a project and a home of its own."""
+"""What six clients themselves list, each in a project and a home of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from tests.interop.agents.fake_model import FakeModel, serving
 
@@ -184,28 +185,103 @@ def _ask_codex(place: Place) -> Iterator[tuple[str, Listed]]:
 
 def _ask_opencode(place: Place) -> Iterator[tuple[str, Listed]]:
     more = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-    # Into a file: the program ends before a pipe has taken all of a long list.
-    output = place.home.parent / "skills.json"
-    with output.open("wb") as file:
-        subprocess.run(
-            [str(place.program), "debug", "skill"],
-            cwd=place.project,
-            env=place.environment(more),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.DEVNULL,
-            check=True,
-            timeout=CLIENT_SECONDS,
-        )
-    for skill in json.loads(output.read_bytes()):
+    for skill in json.loads(_said(place, ["debug", "skill"], more)):
         # Its model is shown only what has a description.
         if skill["location"] != "<built-in>" and skill.get("description") is not None:
             listed = Listed(skill["name"], skill["description"])
             yield _below(place, skill["location"]), listed
 
 
+_GEMINI_ENTRY = re.compile(
+    r"(?m)^(?P<name>.*) \[(?:Enabled|Disabled)\]\n  Description: (?P<description>(?s:.*?))"
+    r"\n  Location:    (?P<path>.*)$"
+)
+
+
+def _ask_gemini(place: Place) -> Iterator[tuple[str, Listed]]:
+    more = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_TELEMETRY_ENABLED": "false"}
+    # A description may hold anything; the last place in an entry is the true one.
+    said = _said(place, ["skills", "list"], more)
+    _, _, listed = said.partition("Discovered Agent Skills:\n\n")
+    for found in _GEMINI_ENTRY.finditer(listed):
+        yield _below(place, found["path"]), Listed(found["name"], found["description"])
+
+
+_MANUAL = re.compile(r"(?m)^disable-model-invocation: true")
+
+
+def _ask_copilot(place: Place) -> Iterator[tuple[str, Listed]]:
+    for skill in json.loads(_said(place, ["skill", "list", "--json"])):
+        file = Path(skill["path"]) / "SKILL.md"
+        # The command lists for people; its docs say that a model does not get what has the field.
+        if skill["source"] != "builtin" and not _MANUAL.search(file.read_text("utf-8", "replace")):
+            yield _below(place, str(file)), Listed(skill["name"], skill["description"])
+
+
+_NO_TEXT_NAME = re.compile(r"(?m)^name:[ \t]*(?:[-+.\d:]*|true|false|null|~|\[.*)[ \t]*$")
+
+
+def _ask_amp(place: Place) -> Iterator[tuple[str, Listed]]:
+    # A name that is no text costs Amp its whole list, so each of those is asked about alone.
+    root = place.project / ".agents/skills"
+    texts = {file.parent: file.read_text("utf-8", "replace") for file in root.glob("*/SKILL.md")}
+    odd = sorted(skill for skill, text in texts.items() if _NO_TEXT_NAME.search(text[:4_000]))
+    moved = {}
+    for skill in odd:
+        alone = make_place(place.home.parent / "alone" / skill.name, place.program)
+        moved[skill] = alone.project / ".agents/skills" / skill.name
+        moved[skill].parent.mkdir(parents=True)
+        skill.rename(moved[skill])
+        try:
+            yield from _amp_list(alone, seconds=20)
+        except subprocess.TimeoutExpired:
+            continue
+    yield from _amp_list(place, seconds=CLIENT_SECONDS)
+    for skill, aside in moved.items():
+        aside.rename(skill)
+
+
+def _amp_list(place: Place, *, seconds: float) -> Iterator[tuple[str, Listed]]:
+    said = _said(place, ["skill", "list", "--json"], {"AMP_API_KEY": "k"}, seconds=seconds)
+    for skill in json.loads(said)["skills"]:
+        if skill["source"] != "builtin":
+            path = f"{unquote(urlsplit(skill['baseDir']).path)}/SKILL.md"
+            described = skill["description"]
+            if not isinstance(described, str):
+                # A number or a list is listed as it is.
+                described = json.dumps(described, ensure_ascii=False)
+            if isinstance(skill["name"], str):
+                yield _below(place, path), Listed(skill["name"], described)
+
+
+def _said(
+    place: Place,
+    words: list[str],
+    more: Mapping[str, str] | None = None,
+    *,
+    seconds: float = CLIENT_SECONDS,
+) -> str:
+    """Return what a command prints, taken from a file: some programs end before a pipe is read."""
+    output = place.home.parent / "said"
+    with output.open("wb") as file:
+        subprocess.run(
+            [str(place.program), *words],
+            cwd=place.project,
+            env=place.environment(more),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.DEVNULL,
+            check=True,
+            timeout=seconds,
+        )
+    return output.read_text(encoding="utf-8")
+
+
 PROGRAMS = (
     Program(profile="claude-code", command="claude", root=".claude/skills", ask=_ask_claude),
     Program(profile="codex", command="codex", root=".agents/skills", ask=_ask_codex),
     Program(profile="opencode-cli", command="opencode", root=".agents/skills", ask=_ask_opencode),
+    Program(profile="gemini-cli", command="gemini", root=".agents/skills", ask=_ask_gemini),
+    Program(profile="copilot-cli", command="copilot", root=".agents/skills", ask=_ask_copilot),
+    Program(profile="amp", command="amp", root=".agents/skills", ask=_ask_amp),
 )

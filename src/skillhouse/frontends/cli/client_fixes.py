@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from skillhouse.clients import apply_fix, proposed_fixes
-from skillhouse.clients.config_file import ConfigFileError
+from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
-    from skillhouse.clients import Fix, Lens
+    from skillhouse.clients import Discard, Fix, Lens
     from skillhouse.frontends.cli.terminal import Terminal
 
 
-def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
+def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool) -> int:
     """Show each change and make it when the person confirms; 1 when one was not made."""
     fixes = proposed_fixes(lens)
     if as_json:
@@ -33,7 +34,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, as_json: bool) -> int:
         for line in fix.difference:
             terminal.line(shown(line))
         if _is_confirmed(terminal, fix):
-            made += _applied(lens, fix, terminal)
+            made += _applied(lens, fix, discard, terminal)
     terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
     return 0 if made == len(fixes) else 1
 
@@ -45,12 +46,17 @@ def _is_confirmed(terminal: Terminal, fix: Fix) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _applied(lens: Lens, fix: Fix, terminal: Terminal) -> bool:
+def _applied(lens: Lens, fix: Fix, discard: Discard, terminal: Terminal) -> bool:
     try:
-        apply_fix(fix)
-    except ConfigFileError as error:
+        apply_fix(fix, discard=discard)
+    except SkillhouseError as error:
         terminal.error(f"not changed: {lens.short(fix.path)}: {shown(str(error))}")
         return False
+    if fix.discarded:
+        undo = f"skillhouse delete --undo {shlex.quote(fix.discarded)}"
+        terminal.note(
+            f"to put it back{', after the link is removed' if fix.target else ''}: {undo}"
+        )
     return True
 
 

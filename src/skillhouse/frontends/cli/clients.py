@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import __version__
 from skillhouse.audit import AuditLog
-from skillhouse.clients import ClientConfigs, compare, is_installed, problems
+from skillhouse.clients import (
+    ClientConfigs,
+    compare,
+    exported_sources,
+    is_installed,
+    problems,
+)
 from skillhouse.discovery import git_root, watch_bound, watch_use
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.client_fixes import fix_files
@@ -44,6 +50,8 @@ from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skillhouse.clients import Change, Lens, LensSkill
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import CodeFacts, Config
@@ -89,7 +97,12 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     chosen = _examined(places, options.clients or ())
     lens = seen_by(places, chosen)
     if options.fix:
-        return fix_files(lens, terminal, as_json=options.json)
+
+        def discard(path: Path, skill: str) -> None:
+            with Skillhouse(config) as house:
+                house.management.discard(path, skill)
+
+        return fix_files(lens, terminal, discard=discard, as_json=options.json)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
     catalog, watches, code, notes = _own_place(config)
@@ -199,7 +212,7 @@ def _others_text(places: Locations, chosen: Sequence[Profile]) -> str:
 def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
     config = usable_config(places).config
     project = git_root(places.start) or places.start
-    return compare(
+    lens = compare(
         start=places.start,
         home=places.home,
         environment=places.environment,
@@ -207,6 +220,7 @@ def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
         trusted=TrustStore(config.state_directory).is_trusted(project),
         explicit=config.roots,
     )
+    return dataclasses.replace(lens, exported=exported_sources(config.state_directory))
 
 
 def machine() -> str:

@@ -43,6 +43,8 @@ _EXAMPLES = """examples:
 """
 ROWS_MAX = 20
 """Skills of one state that are listed beside the others; `--problem STATE` lists every one."""
+NAMED_CLIENTS = 4
+"""Clients that the heading of a folder names."""
 ANY = "any"
 
 
@@ -203,7 +205,10 @@ def _heading(house: Skillhouse, scope: str, root: str) -> str:
         return scope
     places = house.config.places
     clients = clients_of(Path(root))
-    read_by = f" (also read by {', '.join(clients)})" if clients else ""
+    # What fits on a line; `--json` has all.
+    named = clients if len(clients) <= NAMED_CLIENTS else clients[: NAMED_CLIENTS - 1]
+    more = f" and {len(clients) - len(named)} more" if len(named) < len(clients) else ""
+    read_by = f" (also read by {', '.join(named)}{more})" if clients else ""
     return f"{scope}  {shown(short_path(root, places.start, places.home))}{read_by}"
 
 
@@ -231,7 +236,8 @@ def _print_one(house: Skillhouse, one: AbsentSkill, terminal: Terminal) -> None:
     places = house.config.places
     where = short_path(one.path, places.start, places.home)
     where += f":{one.line}" if one.line else ""
-    name = one.id if one.state in ("shadowed", "disabled", "denied") else one.name
+    by_id = ("shadowed", "exported", "disabled", "denied")
+    name = one.id if one.state in by_id else one.name
     terminal.line(f"  {terminal.style(shown(name), 'bold')}  {shown(where)}".rstrip())
     terminal.indented(one_line(one.text), 4)
 
@@ -245,7 +251,9 @@ def _print_problems(
     """Print what is not used, or the findings of one code; 1 when there is something."""
     kind = options.problem
     if kind == ANY or kind in runtime.STATES:
-        chosen = [one for one in absent if kind in (ANY, one.state)]
+        # Nothing is wrong with an exported copy.
+        wrong = [one for one in absent if one.state != "exported" or kind == "exported"]
+        chosen = [one for one in wrong if kind in (ANY, one.state)]
         for state, title in runtime.STATES.items():
             found = [one for one in chosen if one.state == state]
             if found:
@@ -295,8 +303,11 @@ def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str
     disabled = len(index.skills) - len(view.visible) - len(view.hidden) - len(view.for_people)
     if disabled:
         parts.append(f"{disabled} disabled")
-    if index.shadowed:
-        parts.append(f"{len(index.shadowed)} shadowed")
+    exported = sum(found.code == runtime.EXPORTED_COPY for found in index.diagnostics)
+    if len(index.shadowed) > exported:
+        parts.append(f"{len(index.shadowed) - exported} shadowed")
+    if exported:
+        parts.append(f"{exported} exported")
     return ", ".join(parts)
 
 

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.clients import CAUSES, Cut, LensState
+from skillhouse.clients import Cut, LensState
 from skillhouse.frontends.presentation.text import counted, cut_middle, one_line, width_of, wrapped
+from skillhouse.skill import CAUSES
 
 if TYPE_CHECKING:
     from skillhouse.clients import Lens, LensClient, LensProblem, LensSkill, Verdict
@@ -137,7 +138,7 @@ def _verdict_text(lens: Lens, verdict: Verdict) -> str:
     cause = CAUSES.get(verdict.code)
     if verdict.other:
         parts.append(f"`{lens.short(verdict.other)}`")
-    elif cause is not None:
+    elif cause is not None and cause.title:
         where = "" if verdict.line is None else f" (line {verdict.line})"
         parts.append(f"{cause.title}{where}")
     elif verdict.code == "no-root":

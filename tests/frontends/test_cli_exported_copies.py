@@ -1,0 +1,68 @@
+"""A copy that `export` made is no clash of names: `list`, `show` and `doctor` say what it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.places import write_skill
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def source(place: Path, run: Run) -> Path:
+    source = write_skill(place / "home/.config/skillhouse/skills/notes", "Takes notes.")
+    assert run("export", "notes", "--to", "codex,claude-code")[0] == 0
+    return source
+
+
+def test_list_has_them_under_their_own_heading_without_a_mend(run: Run, source: Path) -> None:
+    code, out, _ = run("list")
+    said = " ".join(out.split())
+    assert code == 0
+    assert "exported copies, which clients read: 2" in said
+    assert said.count("exported copy of `user:notes` at") == 2
+    assert "2 exported" in out.splitlines()[-1]
+    assert "rename" not in out
+    assert "shadowed" not in out
+    value = json.loads(run("list", "--json")[1])
+    found = [one for one in value["diagnostics"] if one["path"].endswith("/notes/SKILL.md")]
+    assert [(one["code"], one["severity"], one["mend"]) for one in found] == [
+        ("exported-copy", "info", None)
+    ] * 2
+    assert found[0]["message"] == f"exported copy of `user:notes` at `{source}/SKILL.md`"
+    assert [(one["state"], one["mend"]) for one in value["absent"]] == [("exported", "")] * 2
+
+
+def test_it_is_no_problem(run: Run, source: Path) -> None:
+    code, out, err = run("list", "--problem", "any")
+    assert (code, out, err) == (0, "", "0 problems\n")
+    assert run("list", "--problem", "exported")[0] == 1
+    code, out, _ = run(
+        "doctor", "--client", "codex", "--client", "claude-code", "--client", "default"
+    )
+    assert (code, "no problems" in out) == (0, True)
+
+
+def test_show_names_the_skill_that_it_is_a_copy_of(run: Run, source: Path) -> None:
+    _, out, err = run("show", "user:notes@.agents/skills/notes")
+    assert "exported copy of `user:notes`" in " ".join((out + err).split())
+
+
+def test_a_copy_made_by_hand_is_a_clash_as_before(run: Run, place: Path) -> None:
+    write_skill(place / "home/.config/skillhouse/skills/notes", "Takes notes.")
+    write_skill(place / "home/.agents/skills/notes", "Takes notes.")
+    found = json.loads(run("list", "--json")[1])["absent"]
+    assert [(one["state"], "rename" in one["mend"]) for one in found] == [("shadowed", True)]
+
+
+def test_a_copy_that_reads_otherwise_is_a_problem_of_doctor(run: Run, place: Path) -> None:
+    write_skill(place / "home/.config/skillhouse/skills/notes", "Takes notes.")
+    assert run("export", "notes", "--to", "codex")[0] == 0
+    write_skill(place / "home/.agents/skills/notes", "Changed there.")
+    code, out, _ = run("doctor", "--client", "codex", "--client", "default")
+    assert (code, "`notes` exists 2 times" in out) == (1, True)
