@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -13,8 +14,34 @@ from tests.frontends.conftest import Run
 from tests.loopback_http import served
 from tests.registry.sources import commit, git, make_repository, make_skill, pages
 from tests.remote.servers import SCHEMA, digest_of
+from tests.runtime.coded import best_sandbox
 
 AGREED = ("--yes", "--allow-unsigned")
+CODE_RUNS = """
+[skill_code]
+enabled = true
+
+[[rules]]
+effect = "allow"
+action = "skill_tool"
+pattern = "notes:hello"
+"""
+PYTHON_SKILL = """
+[project]
+name = "notes"
+version = "0.1.0"
+description = "Says hello"
+
+[tool.skillhouse]
+entry = "main.py"
+
+[[tool.skillhouse.tools]]
+name = "hello"
+description = "Says hello"
+security = { level = "read" }
+[tool.skillhouse.tools.parameters]
+type = "object"
+"""
 
 
 def installed(place: Path, name: str = "notes") -> Path:
@@ -40,7 +67,6 @@ def test_a_directory_is_installed_with_its_modes_and_listed(run: Run, place: Pat
     assert run("verify")[:2] == (0, "user:notes  as installed\n")
 
 
-@pytest.mark.req("S002-101", "S002-114")
 def test_without_an_explicit_yes_nothing_unsigned_is_installed(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     for flags in ((), ("--yes",)):
@@ -93,7 +119,7 @@ def test_what_it_would_do_here_is_shown_before_it_is_in_force(run: Run, place: P
     assert not installed(place).exists()
 
 
-@pytest.mark.req("S002-102", "S002-103")
+@pytest.mark.req("S002-103")
 def test_an_archive_of_a_server_is_checked_by_its_digest(run: Run, place: Path) -> None:
     package = pack(make_skill(place / "notes"))
     with served(pages({"/notes.tar.gz": package.archive})) as address:
@@ -263,6 +289,7 @@ def test_uninstall_removes_it_and_an_undo_brings_the_files_back(run: Run, place:
     assert (installed(place) / "scripts/run.sh").exists()
 
 
+@pytest.mark.req("S002-109")
 def test_frozen_installs_exactly_what_the_lock_has(run: Run, place: Path) -> None:
     origin = make_repository(make_skill(place / "origin/notes").parent)
     assert run("install", f"git+{origin.as_uri()}", "--project", *AGREED)[0] == 0
@@ -298,6 +325,7 @@ def test_frozen_refuses_other_bytes_under_the_locked_name(run: Run, place: Path)
     assert not installed(place).exists()
 
 
+@pytest.mark.req("S002-102")
 def test_skills_of_a_well_known_address_are_listed_and_installed(run: Run, place: Path) -> None:
     package = pack(make_skill(place / "notes"))
     entry = {
@@ -348,3 +376,65 @@ def test_two_packs_of_equal_files_are_equal_bytes(run: Run, place: Path) -> None
     first, second = ((place / f"project/{name}.tar.gz").read_bytes() for name in ("one", "two"))
     assert (code, first) == (0, second)
     assert json.loads(out)["digest"] == digest_of(first)
+
+
+def test_several_skills_are_ticked_at_a_terminal(typing, place: Path) -> None:
+    for name in ("one", "two", "three"):
+        make_skill(place / "many" / name)
+    code, _, said = typing("1 3", "install", str(place / "many"), "--dry-run", "--json")
+    assert code == 0
+    assert "   2  three" in said
+    code, out, _ = typing("1 9", "install", str(place / "many"), "--dry-run", "--json")
+    assert (code, out) == (2, "")
+
+
+def test_what_is_installed_already_is_not_asked_about_again(run: Run, place: Path) -> None:
+    source = make_skill(place / "notes")
+    assert run("install", str(source), *AGREED)[0] == 0
+    written = (place / "home/.config/skillhouse/skills.lock").read_bytes()
+    code, out, err = run("install", str(source))
+    assert (code, out) == (0, "")
+    assert err == "notes: just these files are installed already\n"
+    assert (place / "home/.config/skillhouse/skills.lock").read_bytes() == written
+
+
+@pytest.mark.req("S002-102")
+def test_under_the_second_design_a_package_goes_into_its_workspace(run: Run, place: Path) -> None:
+    examples = Path(__file__).parents[2] / "examples/workspace/skills"
+    shutil.copytree(examples / "crypto-price", place / "origin/skills/crypto-price")
+    (place / "origin/package.json").write_text('{"name": "all", "private": true}')
+    origin = make_repository(place / "origin")
+    url = f"git+{origin.as_uri()}"
+    design = ("--project", "--profile", "owliabot-js")
+    code, out, _ = run("install", url, *design, "--dry-run")
+    assert code == 0
+    assert "own tool   " in out
+    assert "level read" in out
+    assert run("install", url, *AGREED, *design)[0] == 0
+    assert (place / "project/workspace/skills/crypto-price").is_dir()
+    assert run("verify", "--profile", "owliabot-js")[0] == 0
+    assert run("trust", "--yes")[0] == 0
+    assert "crypto-price:" in run("tools", "list", "--profile", "owliabot-js")[1]
+
+
+def test_changed_code_of_an_installed_skill_does_not_run(run: Run, place: Path, need) -> None:
+    best_sandbox(need)
+    skill = place / "notes"
+    skill.mkdir()
+    (skill / "pyproject.toml").write_text(PYTHON_SKILL)
+    (skill / "main.py").write_text("tools = {'hello': lambda args, context: {'said': 'hello'}}\n")
+    assert run("install", str(skill), *AGREED, "--project")[0] == 0
+    (place / "home/.config/skillhouse").mkdir(parents=True)
+    (place / "home/.config/skillhouse/config.toml").write_text(CODE_RUNS)
+    installed_code = place / "project/.agents/skills/notes/main.py"
+    call = ("call", "notes:hello", "--args", "{}")
+    assert run("trust", "--yes")[0] == 0
+    code, out, _ = run(*call)
+    assert (code, "hello" in out) == (0, True)
+    installed_code.write_text("tools = {'hello': lambda args, context: {'said': 'owned'}}\n")
+    # Trust in the project is not what an install is compared with.
+    assert run("trust", "--yes")[0] == 0
+    code, out, err = run(*call)
+    assert code == 1
+    assert "its files are not those that were installed" in out + err
+    assert "owned" not in out

@@ -14,7 +14,6 @@ from skillhouse.floor import (
     StateError,
     dataclass,
     shaped,
-    sync_directory,
     write_atomically,
 )
 from skillhouse.skill import validate_name
@@ -213,4 +212,3 @@ def write_lock(path: Path, lock: Lock) -> None:
     mode = 0o644
     with write_atomically(path, mode=mode, durable=True) as file:
         file.write(lock.encode())
-    sync_directory(path.parent)

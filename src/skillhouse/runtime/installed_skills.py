@@ -78,6 +78,10 @@ class InstalledSkills:
             SkillError: it is not installed; LocalEditsError: its files are others, without force.
         """
         place, entry = self.find(name, scope=scope)
+        if force and self.state(name, entry, place).state == "edited":
+            # Before anything is removed: the trash may be full by then.
+            tree, members = registry.directory_members(place.target(name))
+            self.store.put(members, tree.digest)
         with recorded(self._house.audit_log, "uninstall", {"name": name, "path": entry.path}):
             moved = self.installs.remove(place, name, force=force)
             if moved is not None:
