@@ -1,15 +1,16 @@
-"""Says who published a skill; everything that installs asks here, and nowhere else."""
+"""Who published a skill, and which skill it is said to be."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from skillhouse.floor import SIGNATURE_FILE, SkillhouseError, Tree
+from skillhouse.floor import SkillhouseError
+
+SIGNATURE_MAX = 2 * 1_024 * 1_024
+"""Bytes of a signature: one over 1,000 files with long names has about 600 KiB."""
 
 
-class SignatureError(SkillhouseError):
+class PublisherError(SkillhouseError):
     """A signature is refused; `step` is the step of verification that refused it."""
 
     def __init__(self, step: str, message: str) -> None:
@@ -27,20 +28,19 @@ class Publisher:
     """SHA-256 of the certificate, 64 hex digits."""
     signed_at: str = ""
     """ISO 8601."""
+    registry: str = ""
+    """Whose root certificate vouches for the publisher."""
+    is_time_trusted: bool = False
+    """A timestamp authority confirms `signed_at`; otherwise it is the signer's word."""
+    warnings: tuple[str, ...] = ()
 
 
-def publisher_of(directory: Path, tree: Tree) -> Publisher | None:
-    """Return who signed the skill in `directory`, or None for an unsigned one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillIdentity:
+    """Which skill a signature is about."""
 
-    Args:
-        tree: The files that were read there, without the signature.
-
-    Raises:
-        SignatureError: there is a signature, and it is not accepted.
-    """
-    signature = directory / SIGNATURE_FILE
-    if not os.path.lexists(signature):
-        return None
-    # INVARIANT: a signature that is not checked never passes for one that is, nor for none.
-    message = f"a signature cannot be checked yet, over {len(tree.files)} files"
-    raise SignatureError("signature", message)
+    name: str
+    version: str = ""
+    """Empty for a skill that names none."""
+    repository: str = ""
+    """The registry that it is published in."""

@@ -54,6 +54,8 @@ VERBS = {
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
     "worker": ("serve", "run the code of skills for a core in another process"),
+    "sign": ("skill_signatures", "sign a skill of your own, for others to verify"),
+    "verify": ("skill_signatures", "check who signed a skill, and that no file was changed"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
     "stop": ("manage", "stop every tool and end the session keys at once"),
     "resume": ("manage", "allow the tools again after a stop"),

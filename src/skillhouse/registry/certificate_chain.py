@@ -1,0 +1,134 @@
+"""Follows a developer's certificate to a root certificate of ours, or says where that fails."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.x509 import verification
+
+from skillhouse.registry.certificates import (
+    PublisherName,
+    Role,
+    check_role,
+    check_root,
+    check_time,
+    fingerprint,
+    is_issued_by,
+    load_certificate,
+)
+from skillhouse.registry.trust import PublisherError
+
+CHAIN_MAX = 2
+"""Certificates of a signature: the developer's, and at most one intermediate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateChain:
+    """Certificates that lead to a root of ours, and whom the first one names."""
+
+    certificates: tuple[x509.Certificate, ...]
+    """The one that signs first, the root last."""
+    name: PublisherName
+
+    @property
+    def leaf(self) -> x509.Certificate:
+        return self.certificates[0]
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        return tuple(fingerprint(one) for one in self.certificates)
+
+
+def parse_chain(chain: Sequence[bytes]) -> tuple[x509.Certificate, ...]:
+    """Return certificates in DER as such; PublisherError `certificate` for too many or none."""
+    if not 1 <= len(chain) <= CHAIN_MAX:
+        message = f"expected 1 to {CHAIN_MAX} certificates without the root, got {len(chain)}"
+        raise PublisherError("certificate", message)
+    return tuple(load_certificate(one) for one in chain)
+
+
+def check_chain(
+    given: Sequence[x509.Certificate], roots: Iterable[x509.Certificate], *, moment: datetime
+) -> CertificateChain:
+    """Return the chain from a developer's certificate to one of `roots`.
+
+    Args:
+        given: The developer's certificate, and the intermediate that issued it, if any.
+        roots: The only certificates that are trusted; never those of the web.
+        moment: When all of them must be valid.
+
+    Raises:
+        PublisherError: `chain`, `validity`, `algorithm` or `purpose`.
+    """
+    root = _root_of(given, tuple(roots))
+    chain = (*given, root)
+    roles = (Role.DEVELOPER, *(Role.INTERMEDIATE for _ in given[1:]), Role.ROOT)
+    for certificate, role in zip(reversed(chain), reversed(roles), strict=True):
+        check_time(certificate, role, moment)
+    registry = check_root(root).registry
+    for certificate, role in zip(given[1:], roles[1:-1], strict=True):
+        _check_registry(check_role(certificate, role), registry)
+    name = check_role(given[0], Role.DEVELOPER)
+    _check_registry(name, registry)
+    _check_path(given, root, moment)
+    return CertificateChain(certificates=chain, name=name)
+
+
+def _root_of(
+    given: Sequence[x509.Certificate], roots: tuple[x509.Certificate, ...]
+) -> x509.Certificate:
+    if not roots:
+        raise PublisherError("chain", "no root certificate is trusted here; see `keys trust`")
+    for lower, upper in itertools.pairwise(given):
+        if not is_issued_by(lower, upper):
+            raise PublisherError("chain", "the intermediate did not issue the certificate")
+    for root in roots:
+        if is_issued_by(given[-1], root):
+            return root
+    issuer = given[-1].issuer.rfc4514_string()[:120]
+    raise PublisherError("chain", f"no trusted root issued the certificate: issuer {issuer!r}")
+
+
+def _check_registry(name: PublisherName, registry: str) -> None:
+    if name.registry != registry:
+        message = f"the root is that of `{registry}`, the certificate is for `{name.registry}`"
+        raise PublisherError("chain", message)
+
+
+def _check_path(
+    given: Sequence[x509.Certificate], root: x509.Certificate, moment: datetime
+) -> None:
+    """Have the library validate the path too (RFC 5280, section 6): what it knows, we may not."""
+    agnostic = verification.Criticality.AGNOSTIC
+    critical = verification.Criticality.CRITICAL
+    leaf = (
+        verification.ExtensionPolicy.webpki_defaults_ee()
+        .require_present(x509.BasicConstraints, critical, None)
+        .require_present(x509.KeyUsage, critical, None)
+        # Which uses is for `check_role`: the default here is that of the web.
+        .require_present(x509.ExtendedKeyUsage, agnostic, None)
+        .require_present(x509.SubjectAlternativeName, agnostic, None)
+    )
+    issuer = (
+        verification.ExtensionPolicy.webpki_defaults_ca()
+        .require_present(x509.BasicConstraints, critical, None)
+        .require_present(x509.KeyUsage, critical, None)
+        .may_be_present(x509.ExtendedKeyUsage, agnostic, None)
+    )
+    verifier = (
+        verification.PolicyBuilder()
+        .store(verification.Store([root]))
+        .time(moment)
+        .max_chain_depth(CHAIN_MAX)
+        .extension_policies(ca_policy=issuer, ee_policy=leaf)
+        .build_client_verifier()
+    )
+    try:
+        verifier.verify(given[0], list(given[1:]))
+    except verification.VerificationError as error:
+        reason = str(error).splitlines()[0][:200]
+        raise PublisherError("purpose", f"the certificates are not accepted: {reason}") from error
