@@ -6,6 +6,9 @@ Each name is loaded when it is first used, because most commands install nothing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.registry.candidates import Candidate as Candidate
+    from skillhouse.registry.candidates import SourceFile as SourceFile
+    from skillhouse.registry.candidates import find_candidates as find_candidates
     from skillhouse.registry.certificate_issue import issue as issue
     from skillhouse.registry.certificate_issue import issuer_name as issuer_name
     from skillhouse.registry.certificate_issue import new_request as new_request
@@ -21,11 +24,29 @@ if TYPE_CHECKING:
     from skillhouse.registry.certificates import named_uri as named_uri
     from skillhouse.registry.certificates import pem_of as pem_of
     from skillhouse.registry.certificates import publisher_name as publisher_name
+    from skillhouse.registry.changes import TreeChanges as TreeChanges
+    from skillhouse.registry.changes import compare_trees as compare_trees
+    from skillhouse.registry.changes import text_changes as text_changes
     from skillhouse.registry.facts import SkillFacts as SkillFacts
     from skillhouse.registry.facts import read_facts as read_facts
+    from skillhouse.registry.git_repository import Git as Git
+    from skillhouse.registry.git_repository import GitRepository as GitRepository
+    from skillhouse.registry.installs import InstallPlace as InstallPlace
+    from skillhouse.registry.installs import Installs as Installs
+    from skillhouse.registry.installs import LocalEditsError as LocalEditsError
+    from skillhouse.registry.lock import LOCK_FILE as LOCK_FILE
+    from skillhouse.registry.lock import Lock as Lock
+    from skillhouse.registry.lock import LockedSignature as LockedSignature
+    from skillhouse.registry.lock import LockEntry as LockEntry
+    from skillhouse.registry.lock import entry_of as entry_of
+    from skillhouse.registry.lock import entry_value as entry_value
+    from skillhouse.registry.lock import read_lock as read_lock
     from skillhouse.registry.members import directory_members as directory_members
     from skillhouse.registry.package import Package as Package
+    from skillhouse.registry.package import member_tree as member_tree
     from skillhouse.registry.package import pack as pack
+    from skillhouse.registry.package import write_archive as write_archive
+    from skillhouse.registry.package_store import PackageStore as PackageStore
     from skillhouse.registry.publisher_keys import PublisherKey as PublisherKey
     from skillhouse.registry.publisher_keys import PublisherKeys as PublisherKeys
     from skillhouse.registry.publisher_keys import new_publisher_key as new_publisher_key
@@ -42,16 +63,21 @@ if TYPE_CHECKING:
     from skillhouse.registry.signatures import TrustAnchors as TrustAnchors
     from skillhouse.registry.signatures import sign_tree as sign_tree
     from skillhouse.registry.signatures import verify_signature as verify_signature
+    from skillhouse.registry.signed_directory import PublisherCheck as PublisherCheck
     from skillhouse.registry.signed_directory import SignedSkill as SignedSkill
-    from skillhouse.registry.signed_directory import publisher_of as publisher_of
     from skillhouse.registry.signed_directory import read_signature as read_signature
     from skillhouse.registry.signed_directory import signed_skill as signed_skill
+    from skillhouse.registry.source import Source as Source
+    from skillhouse.registry.source import SourceError as SourceError
+    from skillhouse.registry.source import parse_source as parse_source
     from skillhouse.registry.timestamps import check_timestamp as check_timestamp
     from skillhouse.registry.timestamps import read_timestamp as read_timestamp
     from skillhouse.registry.timestamps import timestamp_request as timestamp_request
     from skillhouse.registry.token_keys import make_token_key as make_token_key
     from skillhouse.registry.token_keys import open_token_key as open_token_key
+    from skillhouse.registry.trust import KEYS_DIRECTORY as KEYS_DIRECTORY
     from skillhouse.registry.trust import SIGNATURE_MAX as SIGNATURE_MAX
+    from skillhouse.registry.trust import TRUSTED_DIRECTORY as TRUSTED_DIRECTORY
     from skillhouse.registry.trust import Publisher as Publisher
     from skillhouse.registry.trust import PublisherError as PublisherError
     from skillhouse.registry.trust import SkillIdentity as SkillIdentity

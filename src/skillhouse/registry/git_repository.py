@@ -210,7 +210,14 @@ class GitRepository:
             if expired.is_set():
                 raise SourceError(f"no answer within {seconds:g} s from `{where}`")
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4 * MESSAGE_MAX))
+            if self._is_full():
+                raise SourceError(f"cannot get `{where}`: it is larger than {PACK_MAX} bytes")
             raise SourceError(f"cannot get `{where}`: {_reason(code, errors.read())}")
+
+    def _is_full(self) -> bool:
+        """Whether git came to the bound of a file, of which it says nothing."""
+        found = self._directory.rglob("*")
+        return any(os.lstat(path).st_size >= PACK_MAX // 512 * 512 for path in found)
 
     @property
     def _variables(self) -> dict[str, str]:
@@ -219,8 +226,6 @@ class GitRepository:
 
 
 def _reason(code: int, said: bytes) -> str:
-    if code in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ) or b"File too large" in said:
-        return f"it is larger than {PACK_MAX} bytes"
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     kept = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     text = (kept or [f"git ended with {code}"])[0]
@@ -272,7 +277,7 @@ class _Blobs:
     def __init__(self, git: Git, directory: Path, transport: str) -> None:
         self._stack = contextlib.ExitStack()
         variables = {**git.variables(transport), "GIT_DIR": str(directory)}
-        errors = self._stack.enter_context(tempfile.TemporaryFile())
+        errors: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         command = git.command(transport, "cat-file", "--batch")
         self._process = self._stack.enter_context(_started(command, directory, variables, errors))
         self._lock = threading.Lock()

@@ -45,7 +45,7 @@ _NEW, _OLD = "new", "old"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class InstallPlace:
     """Where skills of one kind are installed."""
 
     scope: str
@@ -99,7 +99,7 @@ class Installs:
         return staging
 
     def install(
-        self, place: Place, name: str, staged: Path, entry: LockEntry, *, force: bool = False
+        self, place: InstallPlace, name: str, staged: Path, entry: LockEntry, *, force: bool = False
     ) -> None:
         """Put the directory `staged`, in a staging directory, into place and into the lock.
 
@@ -126,7 +126,7 @@ class Installs:
             _put(staged, target, is_there=bool(before))
             self._end(place.lock, lock.with_skill(name, entry))
 
-    def remove(self, place: Place, name: str, *, force: bool = False) -> Path | None:
+    def remove(self, place: InstallPlace, name: str, *, force: bool = False) -> Path | None:
         """Take a skill out of place and out of the lock; return where its directory is now.
 
         The directory returned is in a staging directory, which the caller clears; None when only
@@ -152,7 +152,7 @@ class Installs:
             self._end(place.lock, lock.with_skill(name, None))
             return staging / name
 
-    def amend(self, place: Place, name: str, entry: LockEntry) -> None:
+    def amend(self, place: InstallPlace, name: str, entry: LockEntry) -> None:
         """Replace an entry of the lock; no file of the skill changes."""
         with self._changing(place):
             write_lock(place.lock, read_lock(place.lock).with_skill(name, entry))
@@ -162,20 +162,18 @@ class Installs:
         with self._held():
             self._recover()
 
-    def expected(self, place: Place, name: str, lock: Lock) -> tuple[str, ...]:
+    def expected(self, target: Path, entry: LockEntry) -> tuple[str, ...]:
         """Return the digests that a skill's files may have, that of an unfinished change included.
 
         For those who only read: nothing is recovered.
         """
-        entry = lock.skills.get(name)
-        found = () if entry is None else entry.expected
         pending = self._pending()
-        if pending is not None and pending.target == str(place.target(name)):
-            found = (*found, *filter(None, (pending.before, pending.after)))
-        return found
+        if pending is None or pending.target != str(target):
+            return entry.expected
+        return (*entry.expected, *filter(None, (pending.before, pending.after)))
 
     @contextlib.contextmanager
-    def _changing(self, place: Place) -> Iterator[None]:
+    def _changing(self, place: InstallPlace) -> Iterator[None]:
         with self._held():
             self._recover()
             yield
@@ -207,13 +205,14 @@ class Installs:
         except TreeError as error:
             message = f"its files cannot be compared, move them away first: {error}"
             raise LocalEditsError("local-edits", target, message) from error
-        if found not in entry.expected and not force:
+        # INVARIANT: edits that a person accepted are edits, too.
+        if found != entry.tree_digest and not force:
             message = "its files are not those that were installed, nothing was changed"
             raise LocalEditsError("local-edits", target, message)
         return found
 
     def _begin(
-        self, place: Place, name: str, staging: Path, before: str, entry: LockEntry | None
+        self, place: InstallPlace, name: str, staging: Path, before: str, entry: LockEntry | None
     ) -> None:
         pending = _Pending(
             lock=str(place.lock),

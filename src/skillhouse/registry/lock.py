@@ -52,6 +52,8 @@ class LockEntry:
     pin_reason: str = ""
     accepted: str = ""
     """Digest of local edits that a person accepted; empty without any."""
+    inside: str = ""
+    """The skill's directory in what was resolved; empty for its top."""
     path: str = ""
     """Where it is: relative to the project, or to the user's home."""
     previous: Mapping[str, Any] | None = None
@@ -102,6 +104,7 @@ def entry_value(entry: LockEntry) -> dict[str, Any]:
         "requested": entry.requested,
         "repository": entry.repository,
         "resolved": entry.resolved,
+        "inside": entry.inside,
         "digest": entry.digest,
         "tree_digest": entry.tree_digest,
         "size": entry.size,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from skillhouse.floor import SIGNATURE_FILE, PathError, Tree, needs_extra, read_beneath
 from skillhouse.registry.facts import SkillFacts, read_facts
 from skillhouse.registry.members import directory_members
-from skillhouse.registry.trust import SIGNATURE_MAX, Publisher, PublisherError, SkillIdentity
+from skillhouse.registry.trust import (
+    SIGNATURE_MAX,
+    TRUSTED_DIRECTORY,
+    Publisher,
+    PublisherError,
+    SkillIdentity,
+)
 
 
 def read_signature(directory: Path) -> bytes | None:
@@ -23,6 +30,46 @@ def read_signature(directory: Path) -> bytes | None:
         raise PublisherError("bundle", f"`{SIGNATURE_FILE}` is not read: {error.code}") from error
 
 
+class PublisherCheck:
+    """Says who published the skill in a directory, by what this user trusts."""
+
+    def __init__(self, state_directory: Path, clock: Callable[[], datetime] | None = None) -> None:
+        self._anchors = state_directory / TRUSTED_DIRECTORY
+        self._clock = clock or _utc_now
+
+    def publisher_of(
+        self, directory: Path, tree: Tree, *, folder: str = "", repository: str = ""
+    ) -> Publisher | None:
+        """Return who signed the skill in `directory`, or None for an unsigned one.
+
+        Args:
+            tree: The files that were read there, without the signature.
+            folder: The name of its directory where it is from; empty for that of `directory`.
+            repository: The registry that it must be signed for; empty for any that is trusted.
+
+        Raises:
+            PublisherError: there is a signature, and it is not accepted.
+            MissingExtraError: there is one, and what checks it is not installed.
+        """
+        # INVARIANT: a signature that is not accepted never passes for one that is, nor for none.
+        signature = read_signature(directory)
+        if signature is None:
+            return None
+        facts = read_facts(directory, folder or directory.name)
+        identity = SkillIdentity(name=facts.name, version=facts.version, repository=repository)
+        with needs_extra("registry"):
+            # cryptography is an optional part, and unsigned skills need none of it.
+            from skillhouse.registry.signatures import verify_signature  # noqa: PLC0415
+            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+        now = self._clock()
+        found = AnchorStore(self._anchors).read(now)
+        return verify_signature(tree, signature, identity, anchors=found, now=now)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedSkill:
     """A skill whose signature was accepted."""
@@ -32,10 +79,8 @@ class SignedSkill:
     tree: Tree
 
 
-def signed_skill(
-    directory: Path, *, anchors: Path, now: datetime, repository: str = ""
-) -> SignedSkill:
-    """Return the skill in a directory, which must be signed; arguments as of `publisher_of`.
+def signed_skill(directory: Path, check: PublisherCheck, *, repository: str = "") -> SignedSkill:
+    """Return the skill in a directory, which must be signed, for `repository` if one is given.
 
     Raises:
         PublisherError: `unsigned`, or the step that refuses the signature.
@@ -47,40 +92,7 @@ def signed_skill(
     if facts.name != directory.name:
         message = f"expected a directory named `{facts.name}`, got `{directory.name}`"
         raise PublisherError("identity", message)
-    publisher = publisher_of(directory, tree, anchors=anchors, now=now, repository=repository)
+    publisher = check.publisher_of(directory, tree, repository=repository)
     if publisher is None:
         raise PublisherError("unsigned", f"there is no `{SIGNATURE_FILE}` in `{directory}`")
     return SignedSkill(publisher=publisher, facts=facts, tree=tree)
-
-
-def publisher_of(
-    directory: Path,
-    tree: Tree,
-    *,
-    anchors: Path,
-    now: datetime,
-    repository: str = "",
-) -> Publisher | None:
-    """Return who signed the skill in `directory`, or None for an unsigned one.
-
-    Args:
-        tree: The files that were read there, without the signature.
-        anchors: The directory of what is trusted.
-        repository: The registry that it must be signed for; empty for any that is trusted.
-
-    Raises:
-        PublisherError: there is a signature, and it is not accepted.
-        MissingExtraError: there is one, and what checks it is not installed.
-    """
-    # INVARIANT: a signature that is not accepted never passes for one that is, nor for none.
-    signature = read_signature(directory)
-    if signature is None:
-        return None
-    facts = read_facts(directory, directory.name)
-    identity = SkillIdentity(name=facts.name, version=facts.version, repository=repository)
-    with needs_extra("registry"):
-        # cryptography is an optional part, and unsigned skills need none of it.
-        from skillhouse.registry.signatures import verify_signature  # noqa: PLC0415
-        from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
-    found = AnchorStore(anchors).read(now)
-    return verify_signature(tree, signature, identity, anchors=found, now=now)

@@ -20,6 +20,7 @@ _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _GITHUB_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^:]+)")
+_RANGE = re.compile(r"[0-9A-Za-z.+^~*<>=, |-]{0,100}")
 _TRANSPORTS = ("https", "http", "ssh", "file")
 
 
@@ -66,7 +67,7 @@ def parse_source(text: str, start: Path, *, home: Path, github: str = GITHUB) ->
     if "://" in text or "::" in text:
         return _address(text, github)
     name, _, version = text.partition("@")
-    if not validate_name(name, directory=name):
+    if not validate_name(name, directory=name) and _RANGE.fullmatch(version):
         return Source(kind="name", location=name, repository="", ref=version)
     return _github(text, github)
 
@@ -158,6 +159,8 @@ def _split(text: str) -> tuple[str, str, str]:
     at = last.rfind("@", last.find("/") + 1 if not path else 0)
     ref = last[at + 1 :] if at >= 0 else ""
     if at >= 0:
+        if not ref:
+            raise SourceError(f"expected a branch, tag or commit after `@` in {text[:80]!r}")
         last = last[:at]
     return (where, last, ref) if path else (last, "", ref)
 

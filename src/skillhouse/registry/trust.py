@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from skillhouse.floor import SkillhouseError
 
+KEYS_DIRECTORY = "publishers/keys"
+"""Where the keys of publishers are in the directory of the state."""
+TRUSTED_DIRECTORY = "publishers/trusted"
+"""Where the roots, timestamp authorities and revocation lists are that are trusted."""
 SIGNATURE_MAX = 2 * 1_024 * 1_024
 """Bytes of a signature: one over 1,000 files with long names has about 600 KiB."""
 

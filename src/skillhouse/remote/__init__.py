@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from skillhouse.remote.cache_sync import Fetched as Fetched
     from skillhouse.remote.cache_sync import SyncReport as SyncReport
     from skillhouse.remote.cache_sync import cached as cached
+    from skillhouse.remote.cache_sync import fetch_listing as fetch_listing
+    from skillhouse.remote.cache_sync import fetch_skill as fetch_skill
     from skillhouse.remote.cache_sync import skills_place as skills_place
     from skillhouse.remote.cache_sync import sync as sync
     from skillhouse.remote.mcp_entry import McpFile as McpFile
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from skillhouse.remote.mcp_source import Peer as Peer
     from skillhouse.remote.mcp_source import connected as connected
     from skillhouse.remote.source import RemoteError as RemoteError
+    from skillhouse.remote.source import RemoteListing as RemoteListing
+    from skillhouse.remote.source import RemoteSkill as RemoteSkill
     from skillhouse.remote.source import RemoteSource as RemoteSource
 else:
     from skillhouse.lazy_exports import lazy_exports

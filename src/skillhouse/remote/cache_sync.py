@@ -96,7 +96,7 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
     place = cache_place(cache, source)
     make_private(place)
     with _locked(place):
-        listing = await _listing(source, fetch)
+        listing = await fetch_listing(source, fetch)
         before = cached(cache, source)
         staging = place / f"staging-{secrets.token_hex(8)}"
         (staging / SKILLS).mkdir(parents=True, mode=0o700)
@@ -140,7 +140,8 @@ def _faulty(place: Path, versions: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name in versions if cache_fault(root, os.path.join(root, name, "")))
 
 
-async def _listing(source: RemoteSource, fetch: Fetch) -> RemoteListing:
+async def fetch_listing(source: RemoteSource, fetch: Fetch) -> RemoteListing:
+    """Return what a server offers; RemoteError if it has no index that can be read."""
     for address in source.indexes:
         try:
             response = await fetch(address, INDEX_MAX)
@@ -181,7 +182,7 @@ async def _staged(
                 after[skill.name] = skill.version
                 return
             async with slots:
-                after[skill.name] = await _fetched(skill, target, fetch)
+                after[skill.name] = await fetch_skill(skill, target, fetch)
                 fetched.add(skill.name)
         except (SkillhouseError, OSError, ValueError, RecursionError) as error:
             problems.append(f"`{skill.name}` not taken: {_said(error)}")
@@ -212,8 +213,14 @@ def _said(error: Exception) -> str:
     return error.strerror.lower() + (f": `{name}`" if name else "")
 
 
-async def _fetched(skill: RemoteSkill, target: Path, fetch: Fetch) -> str:
-    """Fetch and check one skill; return its version, or a digest of what came without one."""
+async def fetch_skill(skill: RemoteSkill, target: Path, fetch: Fetch) -> str:
+    """Fetch and check one skill into the new directory `target`.
+
+    Return its version, or a digest of what came without one.
+
+    Raises:
+        RemoteError, ArchiveError: it cannot be had, or is not what was listed.
+    """
     content = hashlib.sha256()
     left = ARCHIVE_MAX
     for artifact in skill.artifacts:

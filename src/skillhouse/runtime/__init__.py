@@ -36,6 +36,15 @@ if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse as Skillhouse
     from skillhouse.runtime.house_snapshot import Difference as Difference
     from skillhouse.runtime.house_snapshot import HouseSnapshot as HouseSnapshot
+    from skillhouse.runtime.install_report import HostVerdict as HostVerdict
+    from skillhouse.runtime.install_report import InstallReport as InstallReport
+    from skillhouse.runtime.install_report import SkillEffects as SkillEffects
+    from skillhouse.runtime.install_steps import InstallError as InstallError
+    from skillhouse.runtime.install_steps import UnsignedError as UnsignedError
+    from skillhouse.runtime.installed_skills import InstalledCheck as InstalledCheck
+    from skillhouse.runtime.installed_skills import InstalledState as InstalledState
+    from skillhouse.runtime.installer import Installer as Installer
+    from skillhouse.runtime.installer import StagedSkill as StagedSkill
     from skillhouse.runtime.management import Management as Management
     from skillhouse.runtime.management import SkillDefinition as SkillDefinition
     from skillhouse.runtime.management import SkillFile as SkillFile
@@ -66,6 +75,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.services import Services as Services
     from skillhouse.runtime.settings import SettingsStore as SettingsStore
     from skillhouse.runtime.settings import SkillSettings as SkillSettings
+    from skillhouse.runtime.skill_sources import OpenSource as OpenSource
+    from skillhouse.runtime.skill_sources import SkillSources as SkillSources
     from skillhouse.runtime.skill_states import STATES as STATES
     from skillhouse.runtime.skill_states import absent_skills as absent_skills
     from skillhouse.runtime.skill_states import find_skill as find_skill

@@ -207,7 +207,7 @@ class Management:
 
     def open_directory(self, reference: str | None = None) -> Path:
         """Show a skill's directory, or the user's, in the file manager; SkillError without one."""
-        path = self._target("user").path if reference is None else self._find(reference).directory
+        path = self.target("user").path if reference is None else self._find(reference).directory
         wanted = _OPENERS.get(sys.platform, "xdg-open")
         opener = shutil.which(wanted, path=safe_path(os.environ, self._project))
         if opener is None:
@@ -240,7 +240,7 @@ class Management:
                 there is no place of this scope (user or project).
         """
         text = skill_text(name, description, instructions)
-        root = self._target(scope)
+        root = self.target(scope)
         directory = root.path / name
         arguments = {"name": name, "scope": scope, "path": str(directory)}
         with recorded(self._audit, "create", arguments):
@@ -337,7 +337,7 @@ class Management:
     def _find(self, reference: str) -> Skill:
         return self._index().get(reference)
 
-    def _target(self, scope: str) -> Root:
+    def target(self, scope: str) -> Root:
         """Return the root in which skills of a scope are made: `.agents/skills`, or the first.
 
         `.agents/skills` is what most clients read. A project's root is one inside the project.

@@ -139,6 +139,31 @@ class Network:
 
         return fetch
 
+    def download_for(
+        self, url: str, report: Callable[[str], None] = lambda _: None
+    ) -> remote.Fetch:
+        """Return the way to an address that a person wrote down, and to where it leads.
+
+        It may lead to any public host over https: what comes is shown before it is used. An
+        address on this machine is reached only if the person wrote it.
+        """
+        target = net.parse_url(url)
+        own = net.HostRule(
+            host=target.host, scheme=target.scheme, port=target.port, methods=frozenset({"GET"})
+        )
+        public = net.HostRule(host="*", methods=frozenset({"GET"}))
+        private = _LOOPBACK.get(target.host, ())
+
+        async def fetch(address: str, max_bytes: int) -> remote.Fetched:
+            report(address)
+            policy = self._only(
+                own, public, private=private, body_bytes=max_bytes, seconds=SYNC_SECONDS
+            )
+            response = await net.fetch(address, policy=policy, route=self.route)
+            return remote.Fetched(response.status, response.url, response.body)
+
+        return fetch
+
     def channels(self, own: approval.Channel | None) -> tuple[approval.Channel, ...]:
         """Return `own` and the configured webhook; ConfigError if its variable holds no secret."""
         settings = self._approvals

@@ -116,9 +116,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
     if content is not None:
         explained = explain_loading(house, skill, content=content)
-    tools = frozenset(TOOL_DEFAULTS)
-    body = content.body if content else ""
-    mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
+    mentions, unjudged = judged_mentions(house, content.body if content else "")
     return Rehearsal(
         request=request,
         catalog=catalog,
@@ -127,10 +125,19 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         skill=skill,
         decision=explained,
         content=content,
-        mentions=tuple(_verdict(house, mention) for mention in mentions.found),
-        unjudged=mentions.unjudged,
+        mentions=mentions,
+        unjudged=unjudged,
         sandbox=house.services.expected_sandbox(),
     )
+
+
+def judged_mentions(
+    house: Skillhouse, body: str
+) -> tuple[tuple[MentionVerdict, ...], tuple[UnjudgedBlock, ...]]:
+    """Return what a body mentions with the verdict of each, and the blocks that were not judged."""
+    tools = frozenset(TOOL_DEFAULTS)
+    mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
+    return tuple(_verdict(house, mention) for mention in mentions.found), mentions.unjudged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

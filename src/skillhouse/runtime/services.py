@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
     from skillhouse.runtime.gates import GateFactory, SandboxProvider
+    from skillhouse.runtime.installed_skills import InstalledCheck
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
+    from skillhouse.skill import Skill
 
 
 SANDBOX_STATE = "sandbox"
@@ -270,8 +272,21 @@ class Services:
             lambda: self.mcp_host,
             noted,
             seen=toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY),
-            verify=lambda skill: refuse_unsynced(self.config.remote_directory, skill),
+            verify=self._verify,
         )
+
+    @once
+    def installed_check(self) -> InstalledCheck:
+        """Compares installed skills with the locks of this user and this project."""
+        from skillhouse.runtime.installed_skills import InstalledCheck, install_locks
+
+        return InstalledCheck(self.config.state_directory, install_locks(self.config))
+
+    def _verify(self, skill: Skill) -> None:
+        from skillhouse.runtime.installed_skills import refuse_changed
+
+        refuse_unsynced(self.config.remote_directory, skill)
+        refuse_changed(self.installed_check, skill)
 
     def expected_sandbox(self) -> SandboxStatus:
         """Return the sandbox that this machine should offer, without a self-test."""

@@ -40,14 +40,19 @@ class Trash:
         self.directory = directory
         self._now = now
 
-    def put(self, directory: Path, skill_id: str, *, enabled: bool) -> DeletedSkill:
-        """Move a skill's directory here. What cannot be moved stays where it was."""
+    def put(
+        self, directory: Path, skill_id: str, *, enabled: bool, path: Path | None = None
+    ) -> DeletedSkill:
+        """Move a skill's directory here. What cannot be moved stays where it was.
+
+        `path` is where an undo puts it, if that is not where it is now.
+        """
         moment = self._now()
         key = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond:06}-{secrets.token_hex(4)}"
         found = DeletedSkill(
             key=key,
             id=skill_id,
-            path=str(directory),
+            path=str(path or directory),
             deleted=moment.isoformat(timespec="seconds"),
             enabled=enabled,
         )

@@ -11,11 +11,6 @@ from skillhouse.floor import SkillhouseError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-KEYS = "publishers/keys"
-"""Where they are in the directory of the state."""
-TRUSTED = "publishers/trusted"
-"""Where the roots, authorities and revocation lists are that are trusted."""
-
 
 def open_private(
     keys: registry.PublisherKeys, key: registry.PublisherKey, source: signer.PasswordSource

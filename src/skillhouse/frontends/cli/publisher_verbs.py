@@ -13,7 +13,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import needs_extra, write_atomically
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.publisher_secrets import KEYS, TRUSTED, open_private, password_for
+from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
 from skillhouse.frontends.presentation.text import shown
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def run_publisher_verb(
 
 def publisher_values(house: Skillhouse) -> list[dict[str, Any]]:
     """Return the keys of publishers, for a listing."""
-    directory = house.config.state_directory / KEYS
+    directory = house.config.state_directory / registry.KEYS_DIRECTORY
     if not directory.is_dir():
         return []
     with needs_extra("registry"):
@@ -354,11 +354,11 @@ def _issuer(
 
 
 def _keys(house: Skillhouse) -> registry.PublisherKeys:
-    return registry.PublisherKeys(house.config.state_directory / KEYS)
+    return registry.PublisherKeys(house.config.state_directory / registry.KEYS_DIRECTORY)
 
 
 def _anchors(house: Skillhouse) -> registry.AnchorStore:
-    return registry.AnchorStore(house.config.state_directory / TRUSTED)
+    return registry.AnchorStore(house.config.state_directory / registry.TRUSTED_DIRECTORY)
 
 
 def _read(name: str) -> bytes:

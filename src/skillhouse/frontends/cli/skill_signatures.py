@@ -1,4 +1,4 @@
-"""`skillhouse sign` and `skillhouse verify`."""
+"""`skillhouse sign`, and `skillhouse verify` of a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import SIGNATURE_FILE, needs_extra, write_atomically
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.publisher_secrets import KEYS, TRUSTED, open_private
+from skillhouse.frontends.cli.publisher_secrets import open_private
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.net import fetch, parse_url
 from skillhouse.signer import PasswordSource
@@ -31,14 +31,6 @@ _SIGN_EXAMPLES = """examples:
 
 Writes skill.sig into the skill: who signed it, for which registry, and every file with its mode.
 A timestamp lets the signature outlive the certificate.
-"""
-_VERIFY_EXAMPLES = """examples:
-  skillhouse verify ./pdf
-  skillhouse verify ./pdf --repository skills.example.com --json
-
-Exit code 0: signed by a publisher whose root is trusted here (`skillhouse keys trust`), and no file
-was changed, added, removed or renamed. Exit code 1: not so; the message begins with the step that
-refused.
 """
 
 
@@ -56,25 +48,15 @@ def _configure_sign(parser: argparse.ArgumentParser) -> None:
         metavar="PLACE",
         help="terminal, keyring, fd:NUMBER or env:NAME",
     )
-    _add_place(parser)
-
-
-def _configure_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="the directory of the skill")
-    parser.add_argument("--repository", default="", metavar="NAME", help="the only one accepted")
-    _add_place(parser)
-
-
-def _add_place(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
     parser.set_defaults(roots=None, profile=None, no_cache=False)
 
 
-def _directory(options: argparse.Namespace) -> Path:
-    place = Path(os.path.abspath(Path(options.start or ".", options.directory)))
+def _directory(options: argparse.Namespace, given: str) -> Path:
+    place = Path(os.path.abspath(Path(options.start or ".", Path(given).expanduser())))
     if not place.is_dir():
-        raise UsageError(f"expected the directory of a skill, got `{options.directory}`")
+        raise UsageError(f"expected the directory of a skill, got `{given}`")
     return place.resolve()
 
 
@@ -82,9 +64,9 @@ def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
     refuse_agents("sign")
     with needs_extra("registry"):
         import cryptography  # noqa: F401 - all that follows needs it
-    directory, now = _directory(options), datetime.now(UTC)
+    directory, now = _directory(options, options.directory), datetime.now(UTC)
     with house_of(options) as house:
-        keys = registry.PublisherKeys(house.config.state_directory / KEYS)
+        keys = registry.PublisherKeys(house.config.state_directory / registry.KEYS_DIRECTORY)
         key = _signing_key(keys, options.key)
         chain = keys.certificates(key.name)
         if not chain:
@@ -154,12 +136,8 @@ def _refuse_other(
     if options.replace:
         return
     try:
-        publisher = registry.publisher_of(
-            directory,
-            package.tree,
-            anchors=house.config.state_directory / TRUSTED,
-            now=datetime.now(UTC),
-        )
+        check = registry.PublisherCheck(house.config.state_directory)
+        publisher = check.publisher_of(directory, package.tree)
     except registry.PublisherError:
         # It is worth nothing here: an old one of ours over other files, most often.
         return
@@ -189,15 +167,13 @@ async def _timestamp(url: str, signature: bytes, house: Skillhouse) -> bytes:
     return response.body
 
 
-def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Say who signed a skill; 1 when it is unsigned or the signature is refused."""
-    directory = _directory(options)
+def verify_directory(options: argparse.Namespace, given: str, terminal: Terminal) -> int:
+    """Say who signed the skill in a directory; 1 when it is unsigned or refused."""
+    directory = _directory(options, given)
     with house_of(options) as house:
-        anchors = house.config.state_directory / TRUSTED
+        check = registry.PublisherCheck(house.config.state_directory)
     try:
-        found = registry.signed_skill(
-            directory, anchors=anchors, now=datetime.now(UTC), repository=options.repository
-        )
+        found = registry.signed_skill(directory, check, repository=options.repository)
     except registry.PublisherError as error:
         if not options.json:
             raise
@@ -225,5 +201,4 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
 
 VERBS = {
     "sign": Verb(_SIGN_EXAMPLES, _configure_sign, _sign),
-    "verify": Verb(_VERIFY_EXAMPLES, _configure_verify, _verify),
 }

@@ -1,0 +1,192 @@
+"""The verb that brings skills: `install`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import SkillError, SkillhouseError
+from skillhouse.frontends.cli.install_answers import (
+    InstallAnswers,
+    add_agreement,
+    add_scope,
+    installing,
+    scope_of,
+)
+from skillhouse.frontends.cli.options import UsageError, Verb
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.presentation.install_report import installed_value
+from skillhouse.frontends.presentation.text import shown
+from skillhouse.runtime import Installer, UnsignedError
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry
+    from skillhouse.runtime import OpenSource
+
+_INSTALL_EXAMPLES = """examples:
+  skillhouse install anthropics/skills --list          what is there
+  skillhouse install anthropics/skills --skill pdf     one of them
+  skillhouse install acme/tools/skills/deploy@v2       a directory, at a tag or commit
+  skillhouse install https://git.example/team/skills.git//deploy@main
+  skillhouse install https://example.com/pdf-1.2.tar.gz --digest sha256:...
+  skillhouse install https://example.com               its .well-known/agent-skills
+  skillhouse install ./my-skill --project
+  skillhouse install --frozen --project                all of skills.lock, exactly
+
+Everything about a skill is shown before it is in force. One that nobody signed needs a person
+who types `unsigned`, or --yes --allow-unsigned.
+"""
+
+
+def _configure_install(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", nargs="?", help="owner/repo, an address, or ./directory")
+    parser.add_argument(
+        "--skill", action="append", default=[], metavar="NAME", help="this one; may be repeated"
+    )
+    parser.add_argument("--all", action="store_true", help="every skill of the source")
+    parser.add_argument("--list", action="store_true", help="list the skills, install nothing")
+    parser.add_argument(
+        "--digest", default="", metavar="SHA256", help="what the archive's digest must be"
+    )
+    parser.add_argument("--frozen", action="store_true", help="what the lock has, and nothing else")
+    parser.add_argument("--client", metavar="LIST", help="also put it where these clients read")
+    add_scope(parser)
+    add_agreement(parser)
+
+
+def _install(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Install skills of one source; 1 when one of them is refused."""
+    is_look = options.list or options.dry_run
+    if not is_look and not options.frozen:
+        refuse_agents("install")
+    with installing(options, terminal) as (house, installer):
+        place = installer.place(scope_of(options))
+        if options.frozen:
+            if options.source:
+                raise UsageError("--frozen takes everything from the lock, and no source")
+            return _frozen(options, terminal, installer, place)
+        if not options.source:
+            message = "expected a source, or --frozen to install what the lock has"
+            raise UsageError(f"{message}; see `skillhouse install --help`")
+        with installer.opened(options.source, expected=options.digest) as found:
+            for problem in found.problems:
+                terminal.error(problem)
+            if options.list:
+                return _list(found, options, terminal)
+            done = InstallAnswers(options, terminal, house)
+            for candidate in _chosen(found, options, terminal):
+                with done.each(candidate.path or candidate.folder):
+                    staged = done.enter(
+                        installer.staged(found, candidate, place, requested=options.source)
+                    )
+                    done.take(installer, staged)
+        return done.end()
+
+
+def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:
+    def value(one: Candidate) -> dict[str, Any]:
+        return {"name": one.folder, "path": one.path, "fault": one.fault}
+
+    def line(one: Candidate) -> str:
+        said = f"  refused: {shown(one.fault)}" if one.fault else ""
+        return f"{shown(one.path or one.folder)}{said}"
+
+    nothing = "no skill is there"
+    return terminal.listing(found.candidates, value, line, as_json=options.json, nothing=nothing)
+
+
+def _chosen(
+    found: OpenSource, options: argparse.Namespace, terminal: Terminal
+) -> Sequence[Candidate]:
+    """Return the skills that a person wants; `UsageError` where that is not known."""
+    every = found.candidates
+    if not every:
+        raise UsageError(f"no skill is in `{found.resolved}`")
+    if options.all:
+        return every
+    if options.skill:
+        return [_named(every, name) for name in options.skill]
+    if len(every) == 1:
+        return every
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return _ticked(every, terminal)
+    names = ", ".join(one.path or one.folder for one in every[:20])
+    more = f" and {len(every) - 20} more" if len(every) > 20 else ""
+    raise UsageError(f"{len(every)} skills are there, name one with --skill: {names}{more}")
+
+
+def _named(every: Sequence[Candidate], name: str) -> Candidate:
+    fitting = [one for one in every if name in (one.folder, one.path)]
+    exact = [one for one in fitting if one.path == name] or fitting
+    if len(exact) != 1:
+        said = ", ".join(one.path for one in exact) or "see --list"
+        raise UsageError(f"expected one skill `{name}` in the source, got {len(exact)}: {said}")
+    return exact[0]
+
+
+def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:
+    for number, one in enumerate(every, start=1):
+        terminal.note(f"{number:4}  {shown(one.path or one.folder)}")
+    terminal.prompt("Which ones? (numbers with blanks, or `all`) ")
+    answer = sys.stdin.readline().split()
+    if answer == ["all"]:
+        return every
+    try:
+        numbers = [int(word) for word in answer]
+    except ValueError:
+        numbers = [0]
+    if not numbers or not all(1 <= number <= len(every) for number in numbers):
+        raise UsageError(f"expected numbers from 1 to {len(every)}, nothing was installed")
+    return [every[number - 1] for number in dict.fromkeys(numbers)]
+
+
+def _frozen(
+    options: argparse.Namespace, terminal: Terminal, installer: Installer, place: InstallPlace
+) -> int:
+    """Install exactly what the lock has; what is here already stays."""
+    values: list[dict[str, Any]] = []
+    failed = False
+    for at, name, entry in installer.entries():
+        if at.scope != place.scope:
+            continue
+        value = installed_value(name, at.scope, entry)
+        values.append(value)
+        try:
+            value["status"] = _thaw(options, installer, name, entry, at)
+        except SkillhouseError as error:
+            failed = True
+            value["status"], value["error"] = "error", str(error)
+            terminal.error(f"{name}: {error}")
+        if not options.json:
+            terminal.line(f"{shown(name)}: {value['status']}")
+    if options.json:
+        terminal.json(values)
+    return 1 if failed else 0
+
+
+def _thaw(
+    options: argparse.Namespace,
+    installer: Installer,
+    name: str,
+    entry: LockEntry,
+    place: InstallPlace,
+) -> str:
+    state = installer.state(name, entry, place)
+    if state.is_well:
+        return "as locked"
+    if state.state != "missing" and not options.force:
+        message = f"{state.problem}; `skillhouse verify {name}` shows more"
+        raise SkillError("local-edits", place.target(name), message)
+    with installer.locked(name, entry, place) as staged:
+        if options.dry_run:
+            return "would be installed"
+        if staged.report.publisher is None and not options.allow_unsigned:
+            raise UnsignedError("nobody signed it: use --allow-unsigned")
+        installer.restore(staged, entry, force=options.force)
+    return "installed"
+
+
+VERBS = {"install": Verb(_INSTALL_EXAMPLES, _configure_install, _install)}

@@ -1,0 +1,130 @@
+"""Shows skills that are to be installed, and gets a person's answer about each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from skillhouse.clients import ExportRequest, export
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.cli.options import UsageError, add_common, house_of
+from skillhouse.frontends.cli.person import typed
+from skillhouse.frontends.presentation.install_report import print_report, report_value
+from skillhouse.frontends.presentation.text import shown
+from skillhouse.runtime import Installer, Skillhouse, export_source
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import StagedSkill
+
+
+def add_scope(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--project", action="store_true", help="in this project, not for the user")
+
+
+def add_agreement(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask about signed skills")
+    parser.add_argument("--allow-unsigned", action="store_true", help="with --yes: unsigned, too")
+    parser.add_argument(
+        "--force", action="store_true", help="also over local edits, which are kept for a rollback"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show it, install nothing")
+    parser.add_argument("--full", action="store_true", help="show all changes")
+    add_common(parser)
+
+
+def scope_of(options: argparse.Namespace) -> Literal["user", "project"]:
+    return "project" if options.project else "user"
+
+
+@contextmanager
+def installing(
+    options: argparse.Namespace, terminal: Terminal
+) -> Iterator[tuple[Skillhouse, Installer]]:
+    with house_of(options) as house:
+        yield house, Installer(house, report=lambda line: terminal.note(shown(line)))
+
+
+class InstallAnswers:
+    """Shows each skill, gets the person's answer, and keeps what came of it."""
+
+    def __init__(self, options: argparse.Namespace, terminal: Terminal, house: Skillhouse) -> None:
+        self._options = options
+        self._terminal = terminal
+        self._house = house
+        self._values: list[dict[str, Any]] = []
+        self._ids: list[str] = []
+        self._failed = False
+        self._stack = ExitStack()
+
+    @contextmanager
+    def each(self, what: str) -> Iterator[None]:
+        """Go on with the next skill after one that is refused."""
+        try:
+            with self._stack:
+                yield
+        except SkillhouseError as error:
+            self._failed = True
+            self._terminal.error(f"{what}: {error}")
+            self._values.append({"source": what, "error": str(error)})
+
+    def enter(self, staged: Any) -> StagedSkill:
+        found: StagedSkill = self._stack.enter_context(staged)
+        return found
+
+    def take(self, installer: Installer, staged: StagedSkill) -> None:
+        """Show a staged skill and install it if the person agrees."""
+        options, terminal, report = self._options, self._terminal, staged.report
+        value = report_value(report)
+        self._values.append(value)
+        if not options.json:
+            print_report(report, terminal, full=options.full)
+        value["status"] = "shown"
+        if options.dry_run:
+            return
+        if not self._is_agreed(is_unsigned=report.publisher is None):
+            value["status"] = "declined"
+            terminal.note(f"{shown(staged.name)}: nothing was installed")
+            self._failed = True
+            return
+        # What was agreed to is this very report.
+        is_unsigned = report.publisher is None
+        installer.install(staged, allow_unsigned=is_unsigned, force=options.force)
+        value["status"] = "installed"
+        self._ids.append(f"{report.place.scope}:{staged.name}")
+        if not options.json:
+            target = shown(str(report.place.target(staged.name)))
+            terminal.line(f"{shown(staged.name)} is installed at {target}")
+        if report.place.scope == "project":
+            terminal.note("no agent loads it without asking until you run `skillhouse trust`")
+
+    def _is_agreed(self, *, is_unsigned: bool) -> bool:
+        options = self._options
+        if options.yes and (options.allow_unsigned or not is_unsigned):
+            return True
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            flags = "--yes --allow-unsigned" if is_unsigned else "--yes"
+            kind = "nobody signed it" if is_unsigned else "a person must agree"
+            raise UsageError(f"{kind}, and there is no terminal to ask at: use {flags}")
+        return typed("unsigned" if is_unsigned else "yes", self._terminal)
+
+    def end(self) -> int:
+        """Put what was installed where other clients read, write the JSON, and return the code."""
+        clients = getattr(self._options, "client", None)
+        if clients and self._ids:
+            self._export(tuple(filter(None, (name.strip() for name in clients.split(",")))))
+        if self._options.json:
+            self._terminal.json(self._values)
+        return 1 if self._failed else 0
+
+    def _export(self, clients: tuple[str, ...]) -> None:
+        request = ExportRequest(
+            references=tuple(self._ids), clients=clients, where=scope_of(self._options)
+        )
+        for item in export(export_source(self._house), request):
+            word = item.state.value if item.is_well else item.reason
+            self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
+            self._failed = self._failed or not item.is_well

@@ -1,0 +1,244 @@
+"""The verbs about skills that are installed: uninstall, info, pin, verify; and `pack`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import write_atomically
+from skillhouse.frontends.cli.install_answers import installing
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.skill_signatures import verify_directory
+from skillhouse.frontends.presentation.install_report import (
+    installed_value,
+    print_difference,
+    print_pair,
+    state_value,
+)
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.registry import pack
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import InstalledState
+
+_UNINSTALL_EXAMPLES = """examples:
+  skillhouse uninstall pdf
+  skillhouse delete --undo pdf        puts the files back, without the lock
+"""
+_NAME = "the name of an installed skill"
+
+
+def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", help=_NAME)
+    parser.add_argument("--force", action="store_true", help="also when its files were edited")
+    add_common(parser)
+
+
+def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
+    with installing(options, terminal) as (_, installer):
+        place = installer.uninstall(options.skill, force=options.force)
+    path = str(place.target(options.skill))
+    text = f"{shown(options.skill)} is no longer at {shown(path)}"
+    value = {"name": options.skill, "scope": place.scope, "path": path}
+    terminal.answer(value, text, as_json=options.json)
+    again = shlex.quote(f"{place.scope}:{options.skill}")
+    terminal.note(f"its files are in the trash: skillhouse delete --undo {again}")
+    return 0
+
+
+_INFO_EXAMPLES = """examples:
+  skillhouse info                    every installed skill
+  skillhouse info pdf
+"""
+
+
+def _configure_info(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", nargs="?", help=_NAME)
+    add_common(parser)
+
+
+def _info(options: argparse.Namespace, terminal: Terminal) -> int:
+    with installing(options, terminal) as (_, installer):
+        if options.skill is None:
+            return terminal.listing(
+                list(installer.entries()),
+                lambda found: installed_value(found[1], found[0].scope, found[2]),
+                lambda found: (
+                    f"{found[0].scope}:{shown(found[1])}  {shown(found[2].version or '-')}  "
+                    f"{shown(found[2].repository)}{'  pinned' if found[2].pinned else ''}"
+                ),
+                as_json=options.json,
+                nothing="nothing was installed here",
+            )
+        place, entry = installer.find(options.skill)
+        state = installer.state(options.skill, entry, place)
+    if options.json:
+        terminal.json(state_value(state))
+    else:
+        _print_info(state, terminal)
+    return 0 if state.is_well else 1
+
+
+def _print_info(state: InstalledState, terminal: Terminal) -> None:
+    entry = state.entry
+    signature = entry.signature
+    pinned = (one_line(entry.pin_reason) or "yes") if entry.pinned else ""
+    pairs = {
+        "version": shown(entry.version),
+        "publisher": "unsigned" if signature is None else one_line(signature.publisher),
+        "repository": shown(entry.repository),
+        "resolved": shown(entry.resolved),
+        "inside": shown(entry.inside),
+        "asked for": shown(entry.requested),
+        "archive": shown(entry.digest),
+        "digest": entry.tree_digest,
+        "size": f"{entry.size} bytes",
+        "is at": shown(str(state.place.target(state.name))),
+        "pinned": pinned,
+        "rollback": "possible" if entry.previous is not None else "",
+        "now": _said(state),
+    }
+    terminal.heading(f"{state.place.scope}:{shown(state.name)}")
+    for label, value in pairs.items():
+        if value:
+            print_pair(label, value, terminal)
+
+
+def _said(state: InstalledState) -> str:
+    words = {"ok": "as installed", "accepted": "edited, and accepted so"}
+    return words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
+
+
+_PIN_EXAMPLES = """examples:
+  skillhouse pin pdf --reason "2.0 drops forms"
+  skillhouse pin pdf --off
+"""
+
+
+def _configure_pin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", help=_NAME)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for later")
+    parser.add_argument("--off", action="store_true", help="let it be updated again")
+    add_common(parser)
+
+
+def _pin(options: argparse.Namespace, terminal: Terminal) -> int:
+    if options.off and options.reason:
+        raise UsageError("--reason is for a pin, and --off ends one")
+    with installing(options, terminal) as (_, installer):
+        entry = installer.pin(options.skill, pinned=not options.off, reason=options.reason)
+        place, _ = installer.find(options.skill)
+    text = "may be updated again" if options.off else f"stays at {entry.tree_digest}"
+    terminal.answer(
+        installed_value(options.skill, place.scope, entry),
+        f"{shown(options.skill)} {text}",
+        as_json=options.json,
+    )
+    return 0
+
+
+_VERIFY_EXAMPLES = """examples:
+  skillhouse verify                  every installed skill, without the network
+  skillhouse verify pdf --full       what differs from what was installed
+  skillhouse verify pdf --accept     keep my edits: agents load it again
+  skillhouse verify ./pdf            who signed the skill in this directory
+
+A directory (with a `/`, `.` or `~` at its beginning) must be signed by a publisher whose root is
+trusted here (`skillhouse keys trust`), and no file may be changed, added, removed or renamed. The
+message of a refusal begins with the step that refused.
+"""
+
+
+def _configure_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skills", nargs="*", metavar="SKILL", help=f"{_NAME}, or ./DIR")
+    parser.add_argument(
+        "--repository", default="", metavar="NAME", help="the registry that ./DIR is signed for"
+    )
+    parser.add_argument("--accept", action="store_true", help="take the edits for what is meant")
+    parser.add_argument("--full", action="store_true", help="show all lines that differ")
+    add_common(parser)
+
+
+def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Compare installed skills with the lock; 1 when one is not as it should be."""
+    directories = [one for one in options.skills if one.startswith((".", "/", "~"))]
+    if directories:
+        if len(options.skills) != 1 or options.accept:
+            raise UsageError("a directory is verified alone, and has nothing to accept")
+        return verify_directory(options, directories[0], terminal)
+    if options.accept:
+        refuse_agents("verify --accept")
+        if len(options.skills) != 1:
+            raise UsageError("--accept is about one skill")
+    states: list[InstalledState] = []
+    with installing(options, terminal) as (_, installer):
+        found = [(*installer.find(name), name) for name in options.skills]
+        every = [(place, entry, name) for place, name, entry in installer.entries()]
+        for place, entry, name in found or every:
+            states.append(installer.state(name, entry, place))
+        if options.accept and states[0].state == "edited":
+            accepted = installer.accept(states[0].name, states[0].digest)
+            states = [installer.state(states[0].name, accepted, states[0].place)]
+    if options.json:
+        terminal.json([state_value(state) for state in states])
+    else:
+        for state in states:
+            terminal.line(f"{state.place.scope}:{shown(state.name)}  {_said(state)}")
+            print_difference(state.difference, terminal, full=options.full)
+        if not states:
+            terminal.note("nothing was installed here")
+    return 0 if all(state.is_well for state in states) else 1
+
+
+_PACK_EXAMPLES = """examples:
+  skillhouse pack ./pdf                 writes pdf-1.2.tar.gz
+  skillhouse pack ./pdf -o /tmp/pdf.tar.gz --json
+
+Equal files give equal bytes, whenever and wherever it is made.
+"""
+
+
+def _configure_pack(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", help="the skill's directory")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="where to write it")
+    add_json(parser)
+
+
+def _pack(options: argparse.Namespace, terminal: Terminal) -> int:
+    package = pack(Path(options.directory))
+    target = Path(options.output or package.file_name)
+    with write_atomically(target, mode=0o644) as file:
+        file.write(package.archive)
+    value: dict[str, Any] = {
+        "name": package.facts.name,
+        "version": package.facts.version,
+        "path": str(target),
+        "digest": package.digest,
+        "tree_digest": package.tree.digest,
+        "size": len(package.archive),
+        "files": [
+            {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
+            for one in package.tree.files
+        ],
+    }
+    if options.json:
+        terminal.json(value)
+        return 0
+    files = counted(len(package.tree.files), "file")
+    terminal.line(f"{shown(str(target))}: {files}, {len(package.archive)} bytes")
+    print_pair("archive", package.digest, terminal)
+    print_pair("files", package.tree.digest, terminal)
+    return 0
+
+
+VERBS = {
+    "uninstall": Verb(_UNINSTALL_EXAMPLES, _configure_uninstall, _uninstall),
+    "info": Verb(_INFO_EXAMPLES, _configure_info, _info),
+    "pin": Verb(_PIN_EXAMPLES, _configure_pin, _pin),
+    "verify": Verb(_VERIFY_EXAMPLES, _configure_verify, _verify),
+    "pack": Verb(_PACK_EXAMPLES, _configure_pack, _pack),
+}

@@ -1,0 +1,128 @@
+"""The verbs that bring other versions of installed skills: update, outdated, rollback."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.cli.install_answers import InstallAnswers, add_agreement, installing
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.presentation.install_report import installed_value
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.runtime import Installer
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.registry import InstallPlace, LockEntry
+
+
+_UPDATE_EXAMPLES = """examples:
+  skillhouse update                  every installed skill that is not pinned
+  skillhouse update pdf --dry-run    what would change
+  skillhouse outdated
+"""
+
+
+def _configure_update(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skills", nargs="*", metavar="SKILL", help="names of installed skills")
+    add_agreement(parser)
+
+
+def _configure_outdated(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+
+
+def _update(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Show and install newer versions; 1 when one is refused."""
+    if not options.dry_run:
+        refuse_agents("update")
+    with installing(options, terminal) as (house, installer):
+        wanted = list(_updatable(installer, options.skills, terminal))
+        done = InstallAnswers(options, terminal, house)
+        for place, name, entry in wanted:
+            with done.each(name):
+                staged = done.enter(installer.newest(name, entry, place))
+                if staged.report.is_same:
+                    terminal.note(f"{shown(name)}: up to date")
+                else:
+                    done.take(installer, staged)
+        return done.end()
+
+
+def _updatable(
+    installer: Installer, names: Sequence[str], terminal: Terminal
+) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
+    for name in names:
+        place, entry = installer.find(name)
+        if entry.pinned:
+            reason = f": {one_line(entry.pin_reason)}" if entry.pin_reason else ""
+            raise UsageError(f"`{name}` is pinned{reason}; `skillhouse pin {name} --off` first")
+        yield place, name, entry
+    if names:
+        return
+    for place, name, entry in installer.entries():
+        if entry.pinned:
+            terminal.note(f"{shown(name)}: pinned {one_line(entry.pin_reason)}".rstrip())
+        else:
+            yield place, name, entry
+
+
+def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
+    """List what has another version at its source; 1 when there is any, or one cannot be asked."""
+    values: list[dict[str, Any]] = []
+    failed = False
+    with installing(options, terminal) as (_, installer):
+        for place, name, entry in installer.entries():
+            value = installed_value(name, place.scope, entry)
+            try:
+                with installer.newest(name, entry, place) as staged:
+                    report = staged.report
+                    value["newest"] = report.entry.tree_digest
+                    value["newest_version"] = report.entry.version
+                    value["outdated"] = not report.is_same
+            except SkillhouseError as error:
+                failed = True
+                value["error"] = str(error)
+                terminal.error(f"{name}: {error}")
+            values.append(value)
+    found = [value for value in values if value.get("outdated")]
+    if options.json:
+        terminal.json(values)
+    else:
+        for value in found:
+            before, now = value["version"] or "no version", value["newest_version"] or "no version"
+            pinned = ", pinned" if value["pinned"] else ""
+            terminal.line(f"{shown(value['name'])}  {shown(before)} → {shown(now)}{pinned}")
+        if not found and not failed:
+            terminal.note(f"{counted(len(values), 'skill')} up to date")
+    return 1 if failed or found else 0
+
+
+_ROLLBACK_EXAMPLES = """examples:
+  skillhouse rollback pdf            the version before the last update
+"""
+
+
+def _configure_rollback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", help="the name of an installed skill")
+    add_agreement(parser)
+
+
+def _rollback(options: argparse.Namespace, terminal: Terminal) -> int:
+    if not options.dry_run:
+        refuse_agents("rollback")
+    with installing(options, terminal) as (house, installer):
+        done = InstallAnswers(options, terminal, house)
+        with installer.earlier(options.skill) as staged:
+            done.take(installer, staged)
+        return done.end()
+
+
+VERBS = {
+    "update": Verb(_UPDATE_EXAMPLES, _configure_update, _update),
+    "outdated": Verb(_UPDATE_EXAMPLES, _configure_outdated, _outdated),
+    "rollback": Verb(_ROLLBACK_EXAMPLES, _configure_rollback, _rollback),
+}

@@ -1,0 +1,137 @@
+"""What a person sees of a skill before it is in force: whose it is, and what it would do here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from skillhouse import net
+from skillhouse.floor import EXECUTABLE_MODE, Tree
+from skillhouse.floor.regex import regex
+from skillhouse.permission import Effect, Permission
+from skillhouse.registry import InstallPlace, LockEntry, Publisher, SkillFacts, TreeChanges
+from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.rehearsal import MentionVerdict, judged_mentions
+from skillhouse.skill import UnjudgedBlock, hidden_text
+from skillhouse.tools import PermissionRequest, UnknownToolError
+
+HOSTS_MAX = 50
+"""Hosts that are listed; of more the number is given."""
+TEXT_MAX = 1024 * 1024
+"""Bytes of a file that is searched for hosts and hidden text."""
+
+_ADDRESS = regex(r"\bhttps?://[A-Za-z0-9.\-_\[\]:@]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostVerdict:
+    """A host that the files mention, and what a request to it would meet."""
+
+    origin: str
+    files: tuple[str, ...]
+    effect: Effect
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillEffects:
+    """What a skill would do here, as far as its files say so."""
+
+    mentions: tuple[MentionVerdict, ...] = ()
+    unjudged: tuple[UnjudgedBlock, ...] = ()
+    hosts: tuple[HostVerdict, ...] = ()
+    hosts_omitted: int = 0
+    hidden: tuple[tuple[str, str], ...] = ()
+    """Files that hide text from people, and what is hidden."""
+    executables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallReport:
+    """Everything that is shown of one skill before it is installed."""
+
+    facts: SkillFacts
+    tree: Tree
+    publisher: Publisher | None
+    entry: LockEntry
+    """What the lock would have."""
+    inside: str
+    """The directory in the source."""
+    place: InstallPlace
+    effects: SkillEffects
+    installed: LockEntry | None = None
+    """What is installed now."""
+    changes: TreeChanges | None = None
+    """From what is installed, where both are known."""
+    difference: tuple[str, ...] = ()
+    """The same as lines of a diff."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether just these files are installed."""
+        return self.installed is not None and self.installed.tree_digest == self.tree.digest
+
+
+def judged_hosts(house: Skillhouse, texts: Iterable[tuple[str, str]]) -> tuple[HostVerdict, ...]:
+    """Return the hosts that texts mention, by their files, with the verdict of each."""
+    found: dict[str, set[str]] = {}
+    for name, text in texts:
+        for match in _ADDRESS.finditer(text):
+            try:
+                origin = net.parse_url(match.group().rstrip(".:-_")).origin
+            except net.NetError:
+                origin = f"{urlsplit(match.group()).scheme}://… (no address that may be reached)"
+            found.setdefault(origin, set()).add(name)
+    return tuple(_host(house, origin, sorted(found[origin])) for origin in sorted(found))
+
+
+def _host(house: Skillhouse, origin: str, files: list[str]) -> HostVerdict:
+    need = PermissionRequest(
+        permission=Permission(action="fetch", resource=f"GET {origin}/"),
+        default=Effect.ASK,
+        why="",
+    )
+    try:
+        forecast = house.forecast("fetch", {}, need=need)
+        effect, reason = forecast.effect, forecast.reasons[0]
+    except UnknownToolError as error:
+        effect, reason = Effect.DENY, str(error)
+    return HostVerdict(origin=origin, files=tuple(files), effect=effect, reason=reason)
+
+
+def texts_of(directory: Path, tree: Tree) -> Iterable[tuple[str, str]]:
+    """Yield the files that are text, with their paths."""
+    for one in tree.files:
+        if one.size > TEXT_MAX:
+            continue
+        try:
+            text = (directory / one.path).read_text(encoding="utf-8")
+        except (UnicodeDecodeError, OSError):
+            continue
+        if "\0" not in text:
+            yield one.path, text
+
+
+def files_hiding(texts: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the files with hidden text and what it is."""
+    found = ((name, hidden_text(text)) for name, text in texts)
+    return tuple((name, hidden.summary) for name, hidden in found if hidden is not None)
+
+
+def skill_effects(
+    house: Skillhouse, directory: Path, tree: Tree, facts: SkillFacts
+) -> SkillEffects:
+    """Return what the skill in `directory` would do here."""
+    texts = tuple(texts_of(directory, tree))
+    mentions, unjudged = judged_mentions(house, facts.body)
+    hosts = judged_hosts(house, texts)
+    return SkillEffects(
+        mentions=mentions,
+        unjudged=unjudged,
+        hosts=hosts[:HOSTS_MAX],
+        hosts_omitted=max(0, len(hosts) - HOSTS_MAX),
+        hidden=files_hiding(texts),
+        executables=tuple(one.path for one in tree.files if one.mode == EXECUTABLE_MODE),
+    )

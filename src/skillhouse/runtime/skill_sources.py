@@ -1,0 +1,206 @@
+"""Opens what a person named as a source, and lists the skills that it holds."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import anyio
+
+from skillhouse import registry, remote
+from skillhouse.floor import SkillhouseError, digest
+from skillhouse.registry import Candidate, Source, SourceError
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.runtime.network import Network
+from skillhouse.skill import ARCHIVE_MAX, ArchiveError, ArchiveMember, read_archive
+
+Report = Callable[[str], None]
+"""Receives a line for each step."""
+_ARCHIVE_ENDS = (".zip", ".tar.gz", ".tgz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSource:
+    """A source while it can be read from."""
+
+    source: Source
+    resolved: str
+    """What gives the same again, in the words of `parse_source`."""
+    candidates: tuple[Candidate, ...]
+    digest: str = ""
+    """`sha256:` of the archive; empty where there is none."""
+    commit: str = ""
+    problems: tuple[str, ...] = ()
+    """What of it cannot be used at all."""
+    fetch: Callable[[Candidate], Candidate] = lambda candidate: candidate
+    """Gets the files of a candidate of which only the name is known so far."""
+
+    def members(self, candidate: Candidate) -> tuple[ArchiveMember, ...]:
+        """Return the files of a candidate; SourceError says why it cannot be installed."""
+        found = self.fetch(candidate)
+        if found.fault:
+            raise SourceError(f"`{found.path or found.folder}` is refused: {found.fault}")
+        return found.members
+
+
+class SkillSources:
+    """Opens sources under one configuration."""
+
+    def __init__(
+        self, config: Config, network: Network, *, report: Report = lambda _: None
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._report = report
+
+    def parse(self, text: str) -> Source:
+        """Return what a text names; SourceError if that is nothing."""
+        places = self._config.places
+        return registry.parse_source(text, places.start, home=places.home)
+
+    @contextmanager
+    def open(self, source: Source, *, expected: str = "") -> Iterator[OpenSource]:
+        """Give a source, open.
+
+        Args:
+            expected: `sha256:` digest that its archive must have.
+
+        Raises:
+            SourceError, ArchiveError, RemoteError, NetError: it cannot be had.
+        """
+        if expected and source.kind not in ("archive", "url"):
+            raise SourceError("only an archive has a digest; a commit is named by `@`")
+        with self._opened(source, expected) as found:
+            yield found
+
+    def _opened(self, source: Source, expected: str) -> AbstractContextManager[OpenSource]:
+        match source.kind:
+            case "directory":
+                return _directory(source)
+            case "archive":
+                return self._archive(source, expected)
+            case "url":
+                return self._download(source, expected)
+            case "git":
+                return self._git(source)
+            case "well-known":
+                return self._well_known(source)
+        raise SourceError(
+            f"no repository of packages is configured that could have `{source.location}`; "
+            "name where it comes from: owner/repo, an address or ./directory"
+        )
+
+    @contextmanager
+    def _archive(self, source: Source, expected: str) -> Iterator[OpenSource]:
+        with open(source.location, "rb") as file:
+            data = file.read(ARCHIVE_MAX + 1)
+        yield _of_archive(source, data, expected)
+
+    @contextmanager
+    def _download(self, source: Source, expected: str) -> Iterator[OpenSource]:
+        fetch = self._network.download_for(source.location, self._fetching)
+        response = anyio.run(fetch, source.location, ARCHIVE_MAX)
+        if response.status != 200:
+            raise SourceError(f"status {response.status} at `{source.location}`")
+        yield _of_archive(source, response.body, expected)
+
+    @contextmanager
+    def _git(self, source: Source) -> Iterator[OpenSource]:
+        environment = dict(self._config.places.environment)
+        path = safe_path(environment, self._config.places.start)
+        program = shutil.which("git", path=path)
+        if program is None:
+            raise SourceError("git is not installed; install it, or name an archive")
+        self._fetching(source.location)
+        git = registry.Git(program=program, environment={**environment, "PATH": path})
+        with registry.GitRepository(git, source) as repository:
+            folder = source.repository.rpartition("/")[2]
+            found = registry.find_candidates(repository.files(), below=source.path, folder=folder)
+            yield OpenSource(
+                source=source,
+                resolved=f"git+{source.location}@{repository.commit}",
+                candidates=found,
+                commit=repository.commit,
+            )
+
+    @contextmanager
+    def _well_known(self, source: Source) -> Iterator[OpenSource]:
+        server = remote.RemoteSource(url=source.location)
+        get = self._network.download_for(source.location, self._fetching)
+        listing = anyio.run(remote.fetch_listing, server, get)
+        skills = {skill.name: skill for skill in listing.skills}
+        with ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skillhouse-")))
+
+            def fetch(candidate: Candidate) -> Candidate:
+                directory = place / candidate.folder
+                if not directory.exists():
+                    anyio.run(remote.fetch_skill, skills[candidate.folder], directory, get)
+                _, members = registry.directory_members(directory)
+                return replace(candidate, members=members)
+
+            yield OpenSource(
+                source=source,
+                resolved=source.location,
+                candidates=tuple(Candidate(path=name, folder=name) for name in sorted(skills)),
+                problems=listing.problems,
+                fetch=fetch,
+            )
+
+    def _fetching(self, address: str) -> None:
+        self._report(f"fetching {address}")
+
+
+@contextmanager
+def _directory(source: Source) -> Iterator[OpenSource]:
+    """Give a directory that is a skill, or the skills that are below it."""
+    top = Path(source.location)
+    places = [top] if (top / "SKILL.md").exists() else sorted(_below(top))
+    found: list[Candidate] = []
+    for place in places:
+        path = "" if place == top else place.relative_to(top).as_posix()
+        try:
+            _, members = registry.directory_members(place)
+        except SkillhouseError as error:
+            found.append(Candidate(path=path, folder=place.name, fault=str(error)))
+        else:
+            found.append(Candidate(path=path, folder=place.name, members=members))
+    yield OpenSource(source=source, resolved=source.location, candidates=tuple(found))
+
+
+def _below(top: Path, depth: int = 0) -> Iterator[Path]:
+    for place in sorted(top.iterdir()):
+        if place.is_symlink() or not place.is_dir() or place.name == ".git":
+            continue
+        if (place / "SKILL.md").is_file():
+            yield place
+        elif depth < 5:
+            yield from _below(place, depth + 1)
+
+
+def _of_archive(source: Source, data: bytes, expected: str) -> OpenSource:
+    found = digest(data)
+    # INVARIANT: nothing of an archive is read before its digest is known to be the right one.
+    if expected and expected != found:
+        raise ArchiveError("digest", f"expected {expected}, got {found}: nothing was unpacked")
+    files = [
+        registry.SourceFile(path=member.path, member=member)
+        for member in read_archive(data)
+        if not member.is_directory
+    ]
+    name = unquote(urlsplit(source.location).path).rpartition("/")[2]
+    for end in _ARCHIVE_ENDS:
+        if name.lower().endswith(end):
+            name = name[: -len(end)]
+    return OpenSource(
+        source=source,
+        resolved=source.location,
+        candidates=registry.find_candidates(files, folder=name),
+        digest=found,
+    )

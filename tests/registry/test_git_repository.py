@@ -1,0 +1,82 @@
+"""Tests of registry/git_repository.py; hostile repositories are in tests/attacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from skillhouse.registry import (
+    Git,
+    GitRepository,
+    Source,
+    SourceError,
+    find_candidates,
+    parse_source,
+)
+from tests.registry.sources import commit, git, make_repository, make_skill
+
+
+def program() -> Git:
+    found = shutil.which("git")
+    assert found is not None
+    return Git(program=found, environment=dict(os.environ))
+
+
+def source_of(place: Path, more: str = "") -> Source:
+    return parse_source(f"git+{place.as_uri()}{more}", place, home=place)
+
+
+def test_a_commit_a_branch_and_a_tag_are_fetched(tmp_path: Path) -> None:
+    origin = make_repository(make_skill(tmp_path / "origin/notes").parent)
+    first = git(origin, "rev-parse", "HEAD")
+    git(origin, "tag", "--annotate", "--message=x", "v1")
+    (origin / "notes/SKILL.md").write_text("later")
+    commit(origin)
+    for ref, expected in {"@v1": first, f"@{first}": first, "@main": None, "": None}.items():
+        with GitRepository(program(), source_of(origin, ref)) as repository:
+            assert repository.commit == (expected or git(origin, "rev-parse", "HEAD"))
+            (found,) = find_candidates(repository.files(), folder="origin")
+            assert [one.path for one in found.members] == ["SKILL.md", "scripts/run.sh"]
+            assert [one.is_executable for one in found.members] == [False, True]
+            text = b"".join(found.members[0].read())
+            assert (text == b"later") == (expected is None)
+    for ref in ("@nowhere", "@" + "0" * 40):
+        with pytest.raises(SourceError, match="cannot get"):
+            GitRepository(program(), source_of(origin, ref))
+
+
+def test_nothing_of_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    origin = make_repository(make_skill(tmp_path / "origin/notes").parent)
+    with GitRepository(program(), source_of(origin)) as repository:
+        assert len(list((tmp_path / "tmp").iterdir())) == 1
+        repository.files()
+    with pytest.raises(SourceError):
+        GitRepository(program(), source_of(tmp_path / "none"))
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_is_no_repository_is_said_in_the_words_of_git(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"cannot get `file:.*does not appear to be a git"):
+        GitRepository(program(), source_of(tmp_path))
+    missing = Git(program=str(tmp_path / "no-git"), environment={"PATH": os.defpath})
+    with pytest.raises(SourceError):
+        GitRepository(missing, source_of(tmp_path))
+
+
+def test_skills_inside_a_skill_belong_to_it(tmp_path: Path) -> None:
+    make_skill(tmp_path / "origin/a")
+    make_skill(tmp_path / "origin/a/examples/inner")
+    make_skill(tmp_path / "origin/deep/b/c")
+    origin = make_repository(tmp_path / "origin")
+    with GitRepository(program(), source_of(origin)) as repository:
+        files = repository.files()
+        assert [one.path for one in find_candidates(files, folder="origin")] == ["a", "deep/b/c"]
+        below = find_candidates(files, below="a/examples", folder="origin")
+        assert [(one.path, one.folder) for one in below] == [("a/examples/inner", "inner")]
+        with pytest.raises(SourceError, match="no directory `nowhere`"):
+            find_candidates(files, below="nowhere", folder="origin")

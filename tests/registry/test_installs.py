@@ -1,0 +1,219 @@
+"""Tests of registry/installs.py: what is on the disk after a crash at any moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import SkillError, StateError, tree_digest
+from skillhouse.registry import InstallPlace, Installs, LocalEditsError, LockEntry, read_lock
+from tests.registry.sources import make_skill
+
+
+def place_in(base: Path) -> InstallPlace:
+    lock = base / "config/skills.lock"
+    return InstallPlace(scope="user", base=base, root=base / ".agents/skills", lock=lock)
+
+
+def staged(installs: Installs, place: InstallPlace, body: str) -> tuple[Path, LockEntry]:
+    staging = installs.stage(place.root)
+    source = make_skill(staging / "notes", body)
+    directory = source.rename(staging / "new")
+    entry = LockEntry(
+        tree_digest=tree_digest(directory),
+        repository="https://one.test",
+        resolved="x",
+        path=place.path_of("notes"),
+    )
+    return directory, entry
+
+
+def install(base: Path, body: str) -> None:
+    installs, place = Installs(base / "state"), place_in(base)
+    directory, entry = staged(installs, place, body)
+    installs.install(place, "notes", directory, entry)
+    shutil.rmtree(directory.parent)
+
+
+def remove(base: Path) -> None:
+    moved = Installs(base / "state").remove(place_in(base), "notes")
+    assert moved is not None
+    shutil.rmtree(moved.parent)
+
+
+def body_of(base: Path) -> str:
+    """Return the body of the skill in force, which the lock has, or "" for none of both."""
+    place = place_in(base)
+    entry = read_lock(place.lock).skills.get("notes")
+    target = place.target("notes")
+    if entry is None:
+        assert not target.exists(), "in place, and not in the lock"
+        return ""
+    assert tree_digest(target) == entry.tree_digest, "another one than in the lock"
+    return (target / "SKILL.md").read_text().rstrip().rpartition("\n")[2]
+
+
+ACTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "install": (lambda base: install(base, "New."), "", "New."),
+    "update": (lambda base: install(base, "New."), "Old.", "New."),
+    "remove": (remove, "Old.", ""),
+}
+
+TRIAL = """
+import os, signal, sys
+from pathlib import Path
+from tests.registry import test_installs as tried
+from skillhouse.registry import installs
+
+act, before, after = tried.ACTS[sys.argv[1]]
+fault, base = sys.argv[2], Path(sys.argv[3])
+if "two renames" in fault:
+    installs.exchange = lambda first, second: False
+moment = ended = 0
+while not ended:
+    place = base / str(moment)
+    if before:
+        tried.install(place, before)
+    child = os.fork()
+    if child == 0:
+        fired = tried.fail_at(moment, fault, place)
+        act(place)
+        os._exit(0 if fired() else tried.NOT_REACHED)
+    _, status = os.waitpid(child, 0)
+    ended = os.WIFEXITED(status) and os.WEXITSTATUS(status) == tried.NOT_REACHED
+    print(moment, status, tried.judged(place, before, after), flush=True)
+    moment += 1
+"""
+
+
+NOT_REACHED = 7
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def fail_at(moment: int, fault: str, base: Path) -> Callable[[], bool]:
+    """Die, or find the disk full, at the call of that number that changes files.
+
+    Python reports each of them before it is made (PEP 578). The function that is returned says
+    whether that moment came.
+    """
+    seen = 0
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal seen
+        touches = event.startswith(("os.", "shutil.")) or event == "open"
+        reads = event in ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
+        if not touches or reads or (event == "open" and not int(str(arguments[2])) & WRITING):
+            return
+        if seen == moment and "disk full" in fault:
+            seen += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(base))
+        if seen == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen += 1
+
+    sys.addaudithook(hook)
+    if "disk full" in fault:
+        # The traceback of each would be a page.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 until the process ends
+    return lambda: seen > moment
+
+
+def judged(base: Path, before: str, after: str) -> str:
+    """Return which of the two states is found, before and after the next process has looked."""
+    Installs(base / "state").recover()
+    found = body_of(base)
+    assert found in (before, after), found
+    # And everything goes on from here; what was left is swept.
+    install(base, "Next.")
+    assert body_of(base) == "Next."
+    assert [one.name for one in (base / ".agents").iterdir()] == ["skills"]
+    remove(base)
+    assert body_of(base) == ""
+    return "after" if found == after else "before"
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-108")
+@pytest.mark.parametrize("fault", ["killed", "killed, two renames", "disk full"])
+@pytest.mark.parametrize("act", ACTS)
+def test_a_crash_at_any_moment_leaves_one_whole_version(
+    tmp_path: Path, act: str, fault: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TRIAL, act, fault, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3_000:]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert len(lines) > 12
+    assert {line[2] for line in lines} == {"before", "after"}
+    assert lines[-1][2] == "after"
+
+
+def test_files_that_changed_while_a_person_looked_are_not_installed(tmp_path: Path) -> None:
+    installs, place = Installs(tmp_path / "state"), place_in(tmp_path)
+    directory, entry = staged(installs, place, "Shown.")
+    (directory / "scripts/run.sh").write_text("swapped")
+    with pytest.raises(SkillError) as caught:
+        installs.install(place, "notes", directory, entry)
+    assert caught.value.code == "tree-digest"
+    assert not place.target("notes").exists()
+    assert not place.lock.exists()
+
+
+def test_what_became_a_link_or_a_file_is_not_replaced(tmp_path: Path) -> None:
+    install(tmp_path, "Old.")
+    installs, place = Installs(tmp_path / "state"), place_in(tmp_path)
+    target = place.target("notes")
+    target.rename(tmp_path / "elsewhere")
+    target.symlink_to(tmp_path / "elsewhere")
+    directory, entry = staged(installs, place, "New.")
+    with pytest.raises(LocalEditsError):
+        installs.install(place, "notes", directory, entry, force=True)
+    assert "Old." in (tmp_path / "elsewhere/SKILL.md").read_text()
+    (tmp_path / "elsewhere/link").symlink_to("/etc/passwd")
+    target.unlink()
+    (tmp_path / "elsewhere").rename(target)
+    with pytest.raises(LocalEditsError, match="cannot be compared"):
+        installs.remove(place, "notes", force=True)
+
+
+def test_a_lock_or_a_journal_that_cannot_be_read_stops_everything(tmp_path: Path) -> None:
+    install(tmp_path, "Old.")
+    installs, place = Installs(tmp_path / "state"), place_in(tmp_path)
+    before = place.lock.read_bytes()
+    directory, entry = staged(installs, place, "New.")
+    for text in (b"{", b"[]", before.replace(b'"lockfile_version": 1', b'"lockfile_version": 2')):
+        place.lock.write_bytes(text)
+        with pytest.raises(StateError):
+            installs.install(place, "notes", directory, entry)
+        assert place.lock.read_bytes() == text
+    place.lock.write_bytes(before)
+    (tmp_path / "state/pending").write_bytes(b"\xff")
+    with pytest.raises(StateError):
+        installs.install(place, "notes", directory, entry)
+    assert body_of(tmp_path) == "Old."
+
+
+def test_a_skill_that_only_the_lock_has_can_be_removed_and_installed(tmp_path: Path) -> None:
+    install(tmp_path, "Old.")
+    place = place_in(tmp_path)
+    shutil.rmtree(place.target("notes"))
+    assert Installs(tmp_path / "state").remove(place, "notes") is None
+    install(tmp_path, "Old.")
+    shutil.rmtree(place.target("notes"))
+    install(tmp_path, "New.")
+    assert body_of(tmp_path) == "New."
+    with pytest.raises(SkillError, match=r"`other` is not in skills\.lock"):
+        Installs(tmp_path / "state").remove(place, "other")

@@ -1,0 +1,93 @@
+"""Tests of registry/lock.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillhouse.floor import StateError
+from skillhouse.registry import Lock, LockedSignature, LockEntry, entry_of, entry_value, read_lock
+from skillhouse.registry.lock import LOCK_MAX, write_lock
+
+DIGEST = "skilltree1:" + "0" * 64
+ENTRY = LockEntry(tree_digest=DIGEST, repository="https://one.test", resolved="x", path="a/notes")
+
+texts = st.text(max_size=20)
+entries = st.builds(
+    LockEntry,
+    tree_digest=st.just(DIGEST),
+    repository=texts,
+    resolved=texts,
+    requested=texts,
+    version=texts,
+    size=st.integers(0, 2**53),
+    signature=st.none() | st.builds(LockedSignature, publisher=texts, cert_sha256=texts),
+    pinned=st.booleans(),
+    pin_reason=texts,
+    path=texts,
+    previous=st.none() | st.just(entry_value(ENTRY)),
+)
+
+
+@given(entries)
+def test_an_entry_comes_back_as_it_was_written(entry: LockEntry) -> None:
+    assert entry_of(json.loads(json.dumps(entry_value(entry)))) == entry
+
+
+def test_what_others_wrote_into_the_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "skills.lock"
+    write_lock(path, Lock().with_skill("notes", ENTRY))
+    value = json.loads(path.read_bytes())
+    value["repositories"] = {"official": {"url": "https://one.test"}}
+    value["skills"]["notes"]["scan"] = {"verdict": "clean"}
+    path.write_text(json.dumps(value))
+    lock = read_lock(path)
+    assert lock.skills == {"notes": ENTRY}
+    write_lock(path, lock.with_skill("other", ENTRY))
+    written = json.loads(path.read_bytes())
+    assert written["repositories"] == value["repositories"]
+    assert written["skills"]["notes"]["scan"] == {"verdict": "clean"}
+    assert sorted(written["skills"]) == ["notes", "other"]
+    assert path.read_bytes() == read_lock(path).encode()
+
+
+def with_entry(**changes: Any) -> dict[str, Any]:
+    entry = {**entry_value(ENTRY), **changes}
+    return {"lockfile_version": 1, "skills": {"notes": entry}}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        b'{"lockfile_version": 1, "skills": {}, "skills": {}}',
+        with_entry(tree_digest="sha256:0"),
+        with_entry(tree_digest="skilltree1:" + "../" * 22),
+        with_entry(size="1"),
+        with_entry(install=[]),
+        with_entry(pinned="yes"),
+        {"lockfile_version": 2, "skills": {}},
+        {"lockfile_version": 1, "skills": []},
+        {"lockfile_version": 1, "skills": {"../../x": entry_value(ENTRY)}},
+        {"lockfile_version": 1, "skills": {"Notes": entry_value(ENTRY)}},
+        {"lockfile_version": 1, "skills": {"notes": []}},
+        b" " * (LOCK_MAX + 1),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_file_that_is_no_lock_is_refused(tmp_path: Path, value: bytes | dict[str, Any]) -> None:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    (tmp_path / "skills.lock").write_bytes(data)
+    with pytest.raises(StateError):
+        read_lock(tmp_path / "skills.lock")
+
+
+def test_a_missing_file_holds_no_skills(tmp_path: Path) -> None:
+    assert read_lock(tmp_path / "skills.lock") == Lock()
