@@ -14,6 +14,7 @@ from skillhouse.registry.certificates import (
     CERTIFICATE_MAX,
     DEVELOPER_DAYS_MAX,
     SIGNING_USE,
+    UNREADABLE,
     PublisherName,
     Role,
     check_role,
@@ -60,7 +61,7 @@ def read_request(pem: bytes) -> tuple[x509.CertificateSigningRequest, PublisherN
         request = x509.load_pem_x509_csr(pem)
         asked = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (uri,) = asked.get_values_for_type(x509.UniformResourceIdentifier)
-    except (ValueError, x509.ExtensionNotFound) as error:
+    except (*UNREADABLE, x509.ExtensionNotFound) as error:
         raise PublisherError("request", "expected a request for a publisher's name") from error
     elliptic_key(request)
     if not request.is_signature_valid:

@@ -39,6 +39,15 @@ _HANDLE = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _HANDLE_MAX = 64
 _URI = re.compile(r"skill://(?P<registry>[^/]*)(?:/publisher/(?P<handle>[^/]*))?")
 
+UNREADABLE = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What the library raises for a certificate or a request that is none."""
+
 _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
@@ -87,9 +96,23 @@ def load_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
     if len(pem) > PEM_MAX:
         raise PublisherError("certificate", f"expected at most {PEM_MAX} bytes of certificates")
     try:
-        return tuple(x509.load_pem_x509_certificates(pem))
-    except ValueError as error:
+        found = tuple(x509.load_pem_x509_certificates(pem))
+        for one in found:
+            _read_all(one)
+    except UNREADABLE as error:
         raise PublisherError("certificate", "expected a certificate in PEM") from error
+    return found
+
+
+def _read_all(certificate: x509.Certificate) -> None:
+    """Read what is otherwise read when it is asked for, so that damage shows here."""
+    _ = (
+        certificate.extensions,
+        certificate.subject,
+        certificate.issuer,
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
+    )
 
 
 def load_certificate(der: bytes) -> x509.Certificate:
@@ -99,9 +122,8 @@ def load_certificate(der: bytes) -> x509.Certificate:
         raise PublisherError("certificate", message)
     try:
         certificate = x509.load_der_x509_certificate(der)
-        # Extensions are read when they are asked for; damage must show here.
-        _ = certificate.extensions
-    except ValueError as error:
+        _read_all(certificate)
+    except UNREADABLE as error:
         raise PublisherError("certificate", f"cannot be read: {error}") from error
     if certificate.public_bytes(Encoding.DER) != der:
         raise PublisherError("certificate", "is followed by other bytes")
@@ -124,7 +146,7 @@ def elliptic_key(
     """Return the public key of a certificate; PublisherError `algorithm` unless P-256 or P-384."""
     try:
         key = certificate.public_key()
-    except (UnsupportedAlgorithm, ValueError) as error:
+    except UNREADABLE as error:
         raise PublisherError("algorithm", "expected a key on P-256 or P-384") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, CURVES):
         kind = type(key).__name__.removesuffix("PublicKey")
@@ -142,7 +164,10 @@ def name_of(certificate: x509.Certificate, role: Role) -> PublisherName:
     if match is None or (match["handle"] is None) != (role is not Role.DEVELOPER):
         message = f"the {role} certificate names no publisher of skills: {names[0].value[:120]!r}"
         raise PublisherError("purpose", message)
-    return publisher_name(match["registry"], match["handle"] or "")
+    try:
+        return publisher_name(match["registry"], match["handle"] or "")
+    except PublisherError as error:
+        raise PublisherError("purpose", f"the {role} certificate: {error}") from error
 
 
 def extension(
