@@ -44,10 +44,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         rows = measured(Path(place), options.files, options.rounds)
-    print(markdown_table(("check of a signed skill", "files", "median, ms", "p99, ms"), rows))
+    print(markdown_table(("check of a signed skill", "files", "median, ms", "p99, ms", "CPU, ms"), rows))
 
 
-def measured(place: Path, files: int, rounds: int) -> list[tuple[str, str, str, str]]:
+def measured(place: Path, files: int, rounds: int) -> list[tuple[str, ...]]:
     skill = place / "pdf"
     skill.mkdir()
     header = "---\nname: pdf\ndescription: Reads PDF files.\n---\n"
@@ -73,19 +73,21 @@ def measured(place: Path, files: int, rounds: int) -> list[tuple[str, str, str, 
         "as `verify ./DIR`: files, roots and SKILL.md read too": lambda: signed_skill(skill, check),
         "as at load: files read, roots too": lambda: check.publisher_of(skill, read_tree(skill)),
     }
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for text, work in cases.items():
         work()
-        times = sorted(_timed(work) for _ in range(rounds))
+        times = sorted(_timed(work, time.perf_counter) for _ in range(rounds))
         median, high = statistics.median(times), times[len(times) * 99 // 100]
-        rows.append((text, str(files), f"{median * 1e3:.2f}", f"{high * 1e3:.2f}"))
+        used = statistics.median(_timed(work, time.thread_time) for _ in range(rounds))
+        found = (median, high, used)
+        rows.append((text, str(files), *(f"{seconds * 1e3:.2f}" for seconds in found)))
     return rows
 
 
-def _timed(work: Callable[[], object]) -> float:
-    before = time.perf_counter()
+def _timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    before = clock()
     work()
-    return time.perf_counter() - before
+    return clock() - before
 
 
 if __name__ == "__main__":

@@ -222,14 +222,14 @@ def _wrong_root_of_the_same_name(case: Case) -> None:
     case.signature = case.world.signature(issued(make_root()))
 
 
-@attack("chain", naively=False)
+@attack("purpose", naively=False)
 def _root_brought_along(case: Case) -> None:
     root = make_root()
     party = issued(root)
     case.signature = case.world.signature(Party(party.key, (*party.chain, *root.chain)))
 
 
-@attack("chain", naively=False)
+@attack("purpose", naively=False)
 def _self_signed(case: Case) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     first = Party(key, case.world.developer.chain)

@@ -14,7 +14,6 @@ from skillhouse.registry.certificates import (
     PublisherName,
     Role,
     check_role,
-    check_root,
     check_time,
     fingerprint,
     is_issued_by,
@@ -69,28 +68,32 @@ def check_chain(
     roles = (Role.DEVELOPER, *(Role.INTERMEDIATE for _ in given[1:]), Role.ROOT)
     for certificate, role in zip(reversed(chain), reversed(roles), strict=True):
         check_time(certificate, role, moment)
-    registry = check_root(root).registry
+    registry = check_role(root, Role.ROOT).registry
     for certificate, role in zip(given[1:], roles[1:-1], strict=True):
         _check_registry(check_role(certificate, role), registry)
     name = check_role(given[0], Role.DEVELOPER)
     _check_registry(name, registry)
-    _check_path(given, root, moment)
+    _check_path(chain, moment)
     return CertificateChain(certificates=chain, name=name)
 
 
 def _root_of(
     given: Sequence[x509.Certificate], roots: tuple[x509.Certificate, ...]
 ) -> x509.Certificate:
+    """Return the root that is named as the issuer; whether it issued anything is not said yet."""
     if not roots:
         raise PublisherError("chain", "no root certificate is trusted here; see `keys trust`")
     for lower, upper in itertools.pairwise(given):
-        if not is_issued_by(lower, upper):
+        if lower.issuer != upper.subject:
             raise PublisherError("chain", "the intermediate did not issue the certificate")
-    for root in roots:
-        if is_issued_by(given[-1], root):
-            return root
-    issuer = given[-1].issuer.rfc4514_string()[:120]
-    raise PublisherError("chain", f"no trusted root issued the certificate: issuer {issuer!r}")
+    named = [root for root in roots if root.subject == given[-1].issuer]
+    if len(named) > 1:
+        # While a root is replaced, there are two of one name.
+        named = [root for root in named if is_issued_by(given[-1], root)]
+    if not named:
+        issuer = given[-1].issuer.rfc4514_string()[:120]
+        raise PublisherError("chain", f"no trusted root issued the certificate: issuer {issuer!r}")
+    return named[0]
 
 
 def _check_registry(name: PublisherName, registry: str) -> None:
@@ -99,10 +102,8 @@ def _check_registry(name: PublisherName, registry: str) -> None:
         raise PublisherError("chain", message)
 
 
-def _check_path(
-    given: Sequence[x509.Certificate], root: x509.Certificate, moment: datetime
-) -> None:
-    """Have the library validate the path too (RFC 5280, section 6): what it knows, we may not."""
+def _check_path(chain: Sequence[x509.Certificate], moment: datetime) -> None:
+    """Validate the path (RFC 5280, section 6) with its signatures; what it knows, we may not."""
     agnostic = verification.Criticality.AGNOSTIC
     critical = verification.Criticality.CRITICAL
     leaf = (
@@ -121,14 +122,18 @@ def _check_path(
     )
     verifier = (
         verification.PolicyBuilder()
-        .store(verification.Store([root]))
+        .store(verification.Store([chain[-1]]))
         .time(moment)
         .max_chain_depth(CHAIN_MAX)
         .extension_policies(ca_policy=issuer, ee_policy=leaf)
         .build_client_verifier()
     )
     try:
-        verifier.verify(given[0], list(given[1:]))
+        verifier.verify(chain[0], list(chain[1:-1]))
     except verification.VerificationError as error:
+        for lower, upper in itertools.pairwise(chain):
+            if not is_issued_by(lower, upper):
+                message = "a certificate was not signed by the issuer that it names"
+                raise PublisherError("chain", message) from error
         reason = str(error).splitlines()[0][:200]
         raise PublisherError("purpose", f"the certificates are not accepted: {reason}") from error

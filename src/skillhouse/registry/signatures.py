@@ -160,5 +160,5 @@ def _check_files(statement: SignedStatement, tree: Tree) -> None:
             if paths
         )
         raise PublisherError("files", named)
-    if statement.tree.digest != tree.digest:
+    if statement.tree != tree:
         raise PublisherError("files", "the sizes of files differ")
