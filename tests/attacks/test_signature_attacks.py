@@ -29,6 +29,7 @@ from skillhouse.registry import (
     PublisherError,
     SkillIdentity,
     TrustAnchors,
+    read_signature,
     verify_signature,
     write_bundle,
 )
@@ -696,8 +697,6 @@ def same(one: bytes, other: bytes) -> bool:
 
 
 def test_a_linked_signature_is_no_signature(case: Case, tmp_path: Path) -> None:
-    from skillhouse.registry import read_signature
-
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(case.signature)
     os.symlink(elsewhere, case.directory / "skill.sig")

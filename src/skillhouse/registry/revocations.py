@@ -57,7 +57,7 @@ class Revocation:
     release: str = ""
     """NAME@VERSION."""
     serial: str = ""
-    """Of the certificate, in hex, for lists in other formats."""
+    """Of a certificate that the list's own issuer issued, in hex, for lists in other formats."""
     invalid_from: str = ""
     """Signatures with a confirmed time before it stay valid; empty for none."""
     reason: str = ""
@@ -293,12 +293,18 @@ def crl_of(
 
 
 def revoked_certificate(
-    certificate: x509.Certificate, *, reason: str = "", since: datetime | None = None
+    certificate: x509.Certificate,
+    issuer: x509.Certificate,
+    *,
+    reason: str = "",
+    since: datetime | None = None,
 ) -> Revocation:
-    """Return the entry of a certificate."""
+    """Return the entry of a certificate for the list of `issuer`, or of one below it."""
+    # A CRL names certificates by their serial, which is its own issuer's.
+    is_own = is_issued_by(certificate, issuer)
     entry = Revocation(
         certificate=fingerprint(certificate),
-        serial=f"{certificate.serial_number:x}",
+        serial=f"{certificate.serial_number:x}" if is_own else "",
         reason=reason,
     )
     return entry if since is None else replace(entry, invalid_from=time_text(since))

@@ -38,13 +38,13 @@ class PublisherCheck:
         self._clock = clock or _utc_now
 
     def publisher_of(
-        self, directory: Path, tree: Tree, *, folder: str = "", repository: str = ""
+        self, directory: Path, tree: Tree, *, facts: SkillFacts | None = None, repository: str = ""
     ) -> Publisher | None:
         """Return who signed the skill in `directory`, or None for an unsigned one.
 
         Args:
             tree: The files that were read there, without the signature.
-            folder: The name of its directory where it is from; empty for that of `directory`.
+            facts: What its files say, where that was read already.
             repository: The registry that it must be signed for; empty for any that is trusted.
 
         Raises:
@@ -55,7 +55,7 @@ class PublisherCheck:
         signature = read_signature(directory)
         if signature is None:
             return None
-        facts = read_facts(directory, folder or directory.name)
+        facts = facts or read_facts(directory, directory.name)
         identity = SkillIdentity(name=facts.name, version=facts.version, repository=repository)
         with needs_extra("registry"):
             # cryptography is an optional part, and unsigned skills need none of it.
@@ -92,7 +92,7 @@ def signed_skill(directory: Path, check: PublisherCheck, *, repository: str = ""
     if facts.name != directory.name:
         message = f"expected a directory named `{facts.name}`, got `{directory.name}`"
         raise PublisherError("identity", message)
-    publisher = check.publisher_of(directory, tree, repository=repository)
+    publisher = check.publisher_of(directory, tree, facts=facts, repository=repository)
     if publisher is None:
         raise PublisherError("unsigned", f"there is no `{SIGNATURE_FILE}` in `{directory}`")
     return SignedSkill(publisher=publisher, facts=facts, tree=tree)

@@ -149,7 +149,7 @@ class Installer:
         tree = read_tree(directory)
         facts = registry.read_facts(directory, folder)
         with install_step("signature"):
-            publisher = self._publishers.publisher_of(directory, tree, folder=folder)
+            publisher = self._publishers.publisher_of(directory, tree, facts=facts)
         installed = registry.read_lock(place.lock).skills.get(facts.name)
         entry = dataclasses.replace(
             resolved,

@@ -236,7 +236,7 @@ def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
 def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     keys, anchors = _keys(house), _anchors(house)
     key, chain = _issuer(keys, options.by)
-    entry = _revocation(options)
+    entry = _revocation(options, chain[0])
     own = registry.fingerprint(chain[0])
     known = [one for one in anchors.read(_now()).revocations if one.issuer == own]
     before = known[0].content if known else None
@@ -253,7 +253,7 @@ def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     return value, text + content.expires_at[:10]
 
 
-def _revocation(options: argparse.Namespace) -> registry.Revocation | None:
+def _revocation(options: argparse.Namespace, issuer: Certificate) -> registry.Revocation | None:
     given = [options.certificate, options.release, options.digest]
     if sum(one is not None for one in given) > 1:
         raise UsageError("expected one of: a certificate, --release, --digest")
