@@ -16,6 +16,7 @@ from skillhouse.registry.certificates import (
     fingerprint,
     is_issued_by,
     load_certificates,
+    named_uri,
     pem_of,
 )
 from skillhouse.registry.revocations import IssuedList, read_list, refuse_older
@@ -130,6 +131,8 @@ def check_authority(certificate: x509.Certificate) -> None:
     except x509.ExtensionNotFound:
         pass
     is_stamping = not uses or ExtendedKeyUsageOID.TIME_STAMPING in uses
+    if named_uri(certificate).startswith("skill:"):
+        raise PublisherError("certificate", "a root of publishers confirms no times")
     if not is_issuer or not is_stamping or not is_issued_by(certificate, certificate):
         message = "expected the root certificate of a timestamp authority, signed with its own key"
         raise PublisherError("certificate", message)

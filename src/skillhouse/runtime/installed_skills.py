@@ -123,15 +123,40 @@ def compared_state(
 class InstalledCheck:
     """Refuses installed skills whose files are not those that were installed."""
 
-    def __init__(self, state_directory: Path, locks: Mapping[str, tuple[Path, Path]]) -> None:
-        """Take for each scope the lock and the directory that its paths are relative to."""
+    def __init__(
+        self,
+        state_directory: Path,
+        locks: Mapping[str, tuple[Path, Path]],
+        *,
+        require_signature: bool = False,
+    ) -> None:
+        """Take for each scope the lock and the directory that its paths are relative to.
+
+        Args:
+            require_signature: Refuse what is unsigned, installed or not.
+        """
+        self._require_signature = require_signature
         self._installs = registry.Installs(state_directory / INSTALLS)
         self._publishers = PublisherCheck(state_directory)
         self._locks = locks
         self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
 
     def fault(self, skill: Skill) -> str:
-        """Return why an installed skill is not to be loaded; empty for any other skill."""
+        """Return why a skill is not to be loaded; empty where nothing speaks against it."""
+        return self._unsigned(skill) or self._changed(skill)
+
+    def _unsigned(self, skill: Skill) -> str:
+        """Return why a skill has no signature that counts, where one is required."""
+        if not self._require_signature or skill.scope == "builtin":
+            return ""
+        try:
+            found = self._publishers.publisher_of(skill.directory, read_tree(skill.directory))
+        except (registry.PublisherError, MissingExtraError, TreeError, SkillError) as error:
+            return str(error)
+        return "" if found else "it is unsigned, and `registry.require_signature` is set"
+
+    def _changed(self, skill: Skill) -> str:
+        """Return why an installed skill is not what was installed; empty for any other skill."""
         if skill.scope not in self._locks:
             return ""
         lock, base = self._locks[skill.scope]

@@ -205,8 +205,10 @@ class Installer:
         """
         report = staged.report
         with install_step("policy"):
-            if report.publisher is None and not allow_unsigned:
-                raise UnsignedError(f"`{staged.name}` is unsigned: nothing was installed")
+            is_required = self._house.config.registry.require_signature
+            if report.publisher is None and (is_required or not allow_unsigned):
+                why = ", and `registry.require_signature` is set" if is_required else ""
+                raise UnsignedError(f"`{staged.name}` is unsigned{why}: nothing was installed")
             check_repository(staged.name, report.installed, report.entry)
         entry = dataclasses.replace(report.entry, previous=self._before(report, force=force))
         if report.installed is not None:

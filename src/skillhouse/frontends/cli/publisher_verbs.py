@@ -259,7 +259,9 @@ def _revocation(options: argparse.Namespace, issuer: Certificate) -> registry.Re
         raise UsageError("expected one of: a certificate, --release, --digest")
     if options.certificate is not None:
         (certificate, *_) = registry.load_certificates(_read(options.certificate))
-        return registry.revoked_certificate(certificate, reason=options.reason, since=options.since)
+        return registry.revoked_certificate(
+            certificate, issuer, reason=options.reason, since=options.since
+        )
     if options.since is not None:
         raise UsageError("--from is about a certificate")
     if options.release is None and options.digest is None:
