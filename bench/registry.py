@@ -14,9 +14,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from _measure import markdown_table
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from _measure import markdown_table
 from skillhouse.floor import read_tree
 from skillhouse.registry import (
     AnchorStore,
@@ -44,7 +44,11 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         rows = measured(Path(place), options.files, options.rounds)
-    print(markdown_table(("check of a signed skill", "files", "median, ms", "p99, ms", "CPU, ms"), rows))
+    print(
+        markdown_table(
+            ("check of a signed skill", "files", "median, ms", "p99, ms", "CPU, ms"), rows
+        )
+    )
 
 
 def measured(place: Path, files: int, rounds: int) -> list[tuple[str, ...]]:

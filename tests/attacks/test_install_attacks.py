@@ -374,9 +374,11 @@ def test_ten_objects_that_name_ten_million_files(place: Path) -> None:
         lines = b"".join(f"{mode} {tree}\tf{number}\0".encode() for number in range(10))
         tree, mode = git(origin, "mktree", "-z", stdin=lines), "040000 tree"
     git(origin, "update-ref", "refs/heads/main", git(origin, "commit-tree", "-m", "bomb", tree))
-    with GitRepository(program(), source_of(origin)) as repository:
-        with pytest.raises(SourceError, match="the list of files"):
-            repository.files()
+    with (
+        GitRepository(program(), source_of(origin)) as repository,
+        pytest.raises(SourceError, match="the list of files"),
+    ):
+        repository.files()
 
 
 def test_a_pack_that_is_too_large(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ class GitRepository:
         except SourceError:
             if not _COMMIT.fullmatch(wanted):
                 raise
-            # Some servers give single commits to nobody.
+            # Some servers give no single commits.
             self._fetch(f"+refs/heads/*:{_HEAD}s/*", seconds=seconds)
             name = wanted
         else:

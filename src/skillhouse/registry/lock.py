@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import DecodeError, StateError, shaped, sync_directory, write_atomically
+from skillhouse.floor import DecodeError, StateError, shaped, write_atomically
 from skillhouse.skill import validate_name
 
 LOCK_FILE = "skills.lock"
@@ -206,4 +206,3 @@ def write_lock(path: Path, lock: Lock) -> None:
     mode = 0o644
     with write_atomically(path, mode=mode, durable=True) as file:
         file.write(lock.encode())
-    sync_directory(path.parent)

@@ -18,7 +18,7 @@ _UNKNOWN = (errno.ENOSYS, errno.EINVAL)
 def exchange(first: Path, second: Path) -> bool:
     """Let two directories swap names in one step; False where the system cannot, or one is gone.
 
-    Nobody ever sees neither of them.
+    At no moment is one of the two names missing.
     """
     call = _renameat2()
     if call is None:

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from skillhouse.runtime.install_report import SkillEffects as SkillEffects
     from skillhouse.runtime.install_steps import InstallError as InstallError
     from skillhouse.runtime.install_steps import UnsignedError as UnsignedError
-    from skillhouse.runtime.installed_skills import InstalledCheck as InstalledCheck
-    from skillhouse.runtime.installed_skills import InstalledState as InstalledState
+    from skillhouse.runtime.installed_check import InstalledCheck as InstalledCheck
+    from skillhouse.runtime.installed_check import InstalledState as InstalledState
+    from skillhouse.runtime.installed_skills import InstalledSkills as InstalledSkills
     from skillhouse.runtime.installer import Installer as Installer
     from skillhouse.runtime.installer import StagedSkill as StagedSkill
     from skillhouse.runtime.management import Management as Management

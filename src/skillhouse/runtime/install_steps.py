@@ -23,7 +23,7 @@ class InstallError(SkillhouseError):
 
 
 class UnsignedError(SkillhouseError):
-    """A skill without a signature was not installed, as nobody agreed to that."""
+    """A skill without a signature was not installed: no person agreed to that."""
 
 
 @contextmanager

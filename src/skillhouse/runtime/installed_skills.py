@@ -1,73 +1,23 @@
-"""Holds installed skills against the lock: for a person who asks, and whenever one is loaded."""
+"""What a person does with skills that are installed: compare, remove, pin, accept their edits."""
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import dataclasses
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from skillhouse import registry
-from skillhouse import tools as toolbox
-from skillhouse.floor import (
-    MissingExtraError,
-    SkillError,
-    SkillhouseError,
-    StateError,
-    TreeError,
-    file_stamp,
-    read_tree,
+from skillhouse.audit.changes import recorded
+from skillhouse.floor import SkillError
+from skillhouse.registry import InstallPlace, LockEntry, PackageStore, PublisherCheck
+from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.installed_check import (
+    INSTALLS,
+    InstalledState,
+    compared_state,
+    install_locks,
 )
-from skillhouse.registry import (
-    InstallPlace,
-    LockEntry,
-    PackageStore,
-    Publisher,
-    PublisherCheck,
-    TreeChanges,
-)
-from skillhouse.runtime.config.config_files import project_of
-
-if TYPE_CHECKING:
-    from skillhouse.runtime.config import Config
-    from skillhouse.runtime.house import Skillhouse
-    from skillhouse.skill import Skill
-
-INSTALLS = "installs"
-"""The directory of the state with the journal and the packages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstalledState:
-    """An installed skill, compared with the lock."""
-
-    name: str
-    entry: LockEntry
-    place: InstallPlace
-    state: str
-    """ok, accepted, edited, missing, unreadable or refused."""
-    problem: str = ""
-    digest: str = ""
-    """Of the files as they are; empty where they cannot be read."""
-    changes: TreeChanges | None = None
-    """None where what was installed is not known file by file any more."""
-    difference: tuple[str, ...] = ()
-
-    @property
-    def is_well(self) -> bool:
-        return self.state in ("ok", "accepted")
-
-
-def install_locks(config: Config) -> dict[str, tuple[Path, Path]]:
-    """Return for each scope the lock, and the directory that its paths are relative to."""
-    places = config.places
-    project = project_of(places.start)
-    return {
-        "user": (places.user_file.parent / registry.LOCK_FILE, places.home),
-        "project": (project / registry.LOCK_FILE, project),
-    }
 
 
 def install_places(house: Skillhouse) -> dict[str, InstallPlace]:
@@ -83,131 +33,91 @@ def install_places(house: Skillhouse) -> dict[str, InstallPlace]:
     return found
 
 
-def compared_state(
-    store: PackageStore,
-    check: PublisherCheck,
-    name: str,
-    entry: LockEntry,
-    place: InstallPlace,
-) -> InstalledState:
-    """Compare an installed skill with the lock."""
-    target = place.target(name)
-    made = functools.partial(InstalledState, name=name, entry=entry, place=place)
-    if not target.is_dir() or target.is_symlink():
-        return made(state="missing", problem=f"no directory `{target}`")
-    try:
-        tree, members = registry.directory_members(target)
-    except SkillhouseError as error:
-        return made(state="unreadable", problem=str(error))
-    if tree.digest not in entry.expected:
-        before = store.get(entry.tree_digest)
-        if before is None:
-            return made(state="edited", problem="its files are others", digest=tree.digest)
-        changes = registry.compare_trees(registry.member_tree(before), tree)
-        return made(
-            state="edited",
-            problem=f"its files are others: {changes.summary}",
-            digest=tree.digest,
-            changes=changes,
-            difference=tuple(registry.text_changes(changes, before, members)),
-        )
-    try:
-        publisher = check.publisher_of(target, tree)
-    except registry.PublisherError as error:
-        return made(state="refused", problem=str(error), digest=tree.digest)
-    if problem := _other_publisher(entry, publisher):
-        return made(state="refused", problem=problem, digest=tree.digest)
-    return made(state="accepted" if entry.accepted else "ok", digest=tree.digest)
+class InstalledSkills:
+    """The installed skills of one configuration."""
 
+    def __init__(self, house: Skillhouse) -> None:
+        self._house = house
+        directory = house.config.state_directory / INSTALLS
+        self.installs = registry.Installs(directory)
+        self.store = PackageStore(directory / "packages")
+        self.publishers = PublisherCheck(house.config.state_directory)
+        self._places = install_places(house)
 
-class InstalledCheck:
-    """Refuses installed skills whose files are not those that were installed."""
+    def place(self, scope: str) -> InstallPlace:
+        """Return where skills of a scope are installed; SkillError if the profile has none."""
+        if scope not in self._places:
+            message = f"the profile has no place for skills of scope {scope}"
+            raise SkillError("no-place", self._house.config.places.start, message)
+        return self._places[scope]
 
-    def __init__(
-        self,
-        state_directory: Path,
-        locks: Mapping[str, tuple[Path, Path]],
-        *,
-        require_signature: bool = False,
-    ) -> None:
-        """Take for each scope the lock and the directory that its paths are relative to.
+    def entries(self) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
+        """Yield what is installed, the project's first; StateError if a lock cannot be used."""
+        self.installs.recover()
+        for scope in ("project", "user"):
+            if scope in self._places:
+                place = self._places[scope]
+                skills = registry.read_lock(place.lock).skills
+                yield from ((place, name, skills[name]) for name in sorted(skills))
 
-        Args:
-            require_signature: Refuse what is unsigned, installed or not.
+    def find(self, name: str, *, scope: str = "") -> tuple[InstallPlace, LockEntry]:
+        """Return an installed skill; SkillError if there is none of that name."""
+        for place, known, entry in self.entries():
+            if known == name and scope in ("", place.scope):
+                return place, entry
+        lock = self._places["user"].lock if "user" in self._places else Path(registry.LOCK_FILE)
+        raise SkillError("not-installed", lock, f"no installed skill `{name}`")
+
+    def state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
+        """Compare an installed skill with the lock; nothing is fetched."""
+        return compared_state(self.store, self.publishers, name, entry, place)
+
+    def uninstall(self, name: str, *, scope: str = "", force: bool = False) -> InstallPlace:
+        """Take a skill out of force and out of the lock; its files go to the trash.
+
+        Raises:
+            SkillError: it is not installed; LocalEditsError: its files are others, without force.
         """
-        self._require_signature = require_signature
-        self._installs = registry.Installs(state_directory / INSTALLS)
-        self._publishers = PublisherCheck(state_directory)
-        self._locks = locks
-        self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
+        place, entry = self.find(name, scope=scope)
+        if force and self.state(name, entry, place).state == "edited":
+            # Before anything is removed: the trash may be full by then.
+            tree, members = registry.directory_members(place.target(name))
+            self.store.put(members, tree.digest)
+        with recorded(self._house.audit_log, "uninstall", {"name": name, "path": entry.path}):
+            moved = self.installs.remove(place, name, force=force)
+            if moved is not None:
+                try:
+                    # From the directory that it was in, so that an undo puts it there.
+                    trash = self._house.management.trash
+                    trash.put(moved, f"{place.scope}:{name}", enabled=True, path=place.target(name))
+                finally:
+                    shutil.rmtree(moved.parent)
+        return place
 
-    def fault(self, skill: Skill) -> str:
-        """Return why a skill is not to be loaded; empty where nothing speaks against it."""
-        return self._unsigned(skill) or self._changed(skill)
+    def pin(
+        self, name: str, *, scope: str = "", pinned: bool = True, reason: str = ""
+    ) -> LockEntry:
+        """Keep a skill at its version, or let it be updated again."""
+        place, entry = self.find(name, scope=scope)
+        changed = dataclasses.replace(entry, pinned=pinned, pin_reason=reason)
+        with recorded(self._house.audit_log, "pin" if pinned else "unpin", {"name": name}):
+            self.installs.amend(place, name, changed)
+        return changed
 
-    def _unsigned(self, skill: Skill) -> str:
-        """Return why a skill has no signature that counts, where one is required."""
-        if not self._require_signature or skill.scope == "builtin":
-            return ""
-        try:
-            found = self._publishers.publisher_of(skill.directory, read_tree(skill.directory))
-        except (registry.PublisherError, MissingExtraError, TreeError, SkillError) as error:
-            return str(error)
-        return "" if found else "it is unsigned, and `registry.require_signature` is set"
+    def accept(self, name: str, digest: str, *, scope: str = "") -> LockEntry:
+        """Take local edits for what is meant, as they are in the tree of that digest.
 
-    def _changed(self, skill: Skill) -> str:
-        """Return why an installed skill is not what was installed; empty for any other skill."""
-        if skill.scope not in self._locks:
-            return ""
-        lock, base = self._locks[skill.scope]
-        directory = skill.directory
-        try:
-            entries = self._entries(lock)
-        except StateError as error:
-            return str(error)
-        for real in {str(base), os.path.realpath(base)}:
-            if directory.is_relative_to(real):
-                entry = entries.get(directory.relative_to(real).as_posix())
-                if entry is not None:
-                    return self._compared(directory, entry)
-        return ""
-
-    def _entries(self, lock: Path) -> Mapping[str, LockEntry]:
-        stamp = file_stamp(lock)
-        known = self._read.get(lock)
-        if known is None or known[0] != stamp:
-            skills = registry.read_lock(lock).skills if stamp else {}
-            known = (stamp, {entry.path: entry for entry in skills.values()})
-            self._read[lock] = known
-        return known[1]
-
-    def _compared(self, directory: Path, entry: LockEntry) -> str:
-        try:
-            tree = read_tree(directory)
-        except (TreeError, OSError) as error:
-            return f"its files cannot be compared with those that were installed: {error}"
-        if tree.digest not in self._installs.expected(directory, entry):
-            return "its files are not those that were installed"
-        try:
-            publisher = self._publishers.publisher_of(directory, tree)
-        except (registry.PublisherError, MissingExtraError) as error:
-            return str(error)
-        return _other_publisher(entry, publisher)
-
-
-def _other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:
-    """Return what is wrong with who signed it, held against the lock; empty for nothing."""
-    if entry.signature is None:
-        return ""
-    if publisher is None:
-        return "its signature is gone"
-    if publisher.certificate != entry.signature.cert_sha256:
-        return f"it is signed by another certificate than when it was installed: {publisher.handle}"
-    return ""
-
-
-def refuse_changed(check: InstalledCheck, skill: Skill) -> None:
-    """Raise RefusedError for an installed skill whose files are others."""
-    if fault := check.fault(skill):
-        message = f"skill `{skill.name}` is not loaded: {fault}; `skillhouse verify` shows more"
-        raise toolbox.RefusedError(message, denied=True)
+        Raises:
+            SkillError: the files are not those any more.
+        """
+        place, entry = self.find(name, scope=scope)
+        target = place.target(name)
+        tree, members = registry.directory_members(target)
+        if tree.digest != digest:
+            raise SkillError("changed", target, "the files changed while they were shown")
+        accepted = "" if digest == entry.tree_digest else tree.digest
+        with recorded(self._house.audit_log, "accept", {"name": name, "tree_digest": digest}):
+            self.store.put(members, tree.digest)
+            changed = dataclasses.replace(entry, accepted=accepted)
+            self.installs.amend(place, name, changed)
+        return changed

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
@@ -17,19 +19,13 @@ from skillhouse.registry import (
     InstallPlace,
     LockedSignature,
     LockEntry,
-    PackageStore,
     SourceError,
     TreeChanges,
 )
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.install_report import InstallReport, skill_effects
 from skillhouse.runtime.install_steps import InstallError, UnsignedError, install_step
-from skillhouse.runtime.installed_skills import (
-    INSTALLS,
-    InstalledState,
-    compared_state,
-    install_places,
-)
+from skillhouse.runtime.installed_skills import InstalledSkills
 from skillhouse.runtime.skill_sources import OpenSource, Report, SkillSources
 from skillhouse.skill import ArchiveMember, write_members
 
@@ -47,50 +43,40 @@ class StagedSkill:
         return self.report.facts.name
 
 
+OPEN_MAX = 8
+"""Sources that stay open, so that many skills of one repository are fetched once."""
+
+
 class Installer:
-    """The installs of one configuration."""
+    """The installs of one configuration; at its end the skills are looked for again."""
 
     def __init__(self, house: Skillhouse, *, report: Report = lambda _: None) -> None:
         self._house = house
-        directory = house.config.state_directory / INSTALLS
-        self._installs = registry.Installs(directory)
-        self._store = PackageStore(directory / "packages")
-        self._publishers = registry.PublisherCheck(house.config.state_directory)
-        self._places = install_places(house)
+        self.installed = InstalledSkills(house)
+        """What is installed already."""
+        self._installs = self.installed.installs
+        self._store = self.installed.store
+        self._open: OrderedDict[tuple[str, str], tuple[ExitStack, OpenSource]] = OrderedDict()
         self.sources = SkillSources(house.config, house.services.network, report=report)
 
-    def place(self, scope: str) -> InstallPlace:
-        """Return where skills of a scope are installed; SkillError if the profile has none."""
-        if scope not in self._places:
-            message = f"the profile has no place for skills of scope {scope}"
-            raise SkillError("no-place", self._house.config.places.start, message)
-        return self._places[scope]
+    def __enter__(self) -> Self:
+        return self
 
-    def entries(self) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
-        """Yield what is installed, the project's first; StateError if a lock cannot be used."""
-        self._installs.recover()
-        for scope in ("project", "user"):
-            if scope in self._places:
-                place = self._places[scope]
-                skills = registry.read_lock(place.lock).skills
-                yield from ((place, name, skills[name]) for name in sorted(skills))
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            self._open.popitem()[1][0].close()
+        self._house.refresh()
 
-    def find(self, name: str, *, scope: str = "") -> tuple[InstallPlace, LockEntry]:
-        """Return an installed skill; SkillError if there is none of that name."""
-        for place, known, entry in self.entries():
-            if known == name and scope in ("", place.scope):
-                return place, entry
-        lock = self._places["user"].lock if "user" in self._places else Path(registry.LOCK_FILE)
-        raise SkillError("not-installed", lock, f"no installed skill `{name}`")
-
-    @contextmanager
-    def opened(self, text: str, *, expected: str = "") -> Iterator[OpenSource]:
-        """Give what a source holds.
+    def opened(self, text: str, *, expected: str = "") -> OpenSource:
+        """Return what a source holds; it stays open until the end, or for the next `OPEN_MAX`.
 
         Raises:
             InstallError: it cannot be had (`source`), or is another archive (`digest`).
             OSError: a file cannot be read.
         """
+        known = self._open.get((text, expected))
+        if known is not None:
+            return known[1]
         with ExitStack() as stack:
             with (
                 install_step("source"),
@@ -98,7 +84,10 @@ class Installer:
             ):
                 source = self.sources.parse(text)
                 found = stack.enter_context(self.sources.open(source, expected=expected))
-            yield found
+            self._open[text, expected] = stack.pop_all(), found
+        if len(self._open) > OPEN_MAX:
+            self._open.popitem(last=False)[1][0].close()
+        return found
 
     @contextmanager
     def staged(
@@ -148,8 +137,7 @@ class Installer:
     ) -> InstallReport:
         tree = read_tree(directory)
         facts = registry.read_facts(directory, folder)
-        with install_step("signature"):
-            publisher = self._publishers.publisher_of(directory, tree, facts=facts)
+        publisher = self.installed.publishers.publisher_of(directory, tree, facts=facts)
         installed = registry.read_lock(place.lock).skills.get(facts.name)
         entry = dataclasses.replace(
             resolved,
@@ -200,7 +188,7 @@ class Installer:
             force: Also over local edits, which the store keeps.
 
         Raises:
-            InstallError: `policy`: nobody signed it, and it is not allowed unsigned, or the name
+            InstallError: `policy`: it is unsigned, and that is not allowed, or the name
                 is locked to another repository; `place`: as of `Installs.install`.
         """
         report = staged.report
@@ -225,7 +213,6 @@ class Installer:
         with install_step("place"), recorded(self._house.audit_log, "install", arguments):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(report.place, staged.name, staged.directory, entry, force=force)
-        self._house.refresh()
         return entry
 
     def restore(self, staged: StagedSkill, entry: LockEntry, *, force: bool = False) -> None:
@@ -240,7 +227,6 @@ class Installer:
         with install_step("place"), recorded(self._house.audit_log, "install", arguments):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(place, staged.name, staged.directory, entry, force=force)
-        self._house.refresh()
 
     def _before(self, report: InstallReport, *, force: bool) -> dict[str, object] | None:
         """Return the entry for a rollback, and keep edited files that are about to go."""
@@ -264,25 +250,6 @@ class Installer:
         except TreeError:
             return None
 
-    def uninstall(self, name: str, *, scope: str = "", force: bool = False) -> InstallPlace:
-        """Take a skill out of force and out of the lock; its files go to the trash.
-
-        Raises:
-            SkillError: it is not installed; LocalEditsError: its files are others, without force.
-        """
-        place, entry = self.find(name, scope=scope)
-        with recorded(self._house.audit_log, "uninstall", {"name": name, "path": entry.path}):
-            moved = self._installs.remove(place, name, force=force)
-            if moved is not None:
-                try:
-                    # From the directory that it was in, so that an undo puts it there.
-                    trash = self._house.management.trash
-                    trash.put(moved, f"{place.scope}:{name}", enabled=True, path=place.target(name))
-                finally:
-                    shutil.rmtree(moved.parent)
-        self._house.refresh()
-        return place
-
     @contextmanager
     def newest(self, name: str, entry: LockEntry, place: InstallPlace) -> Iterator[StagedSkill]:
         """Give what the source of an installed skill has now, staged.
@@ -290,13 +257,13 @@ class Installer:
         Raises:
             SourceError: it is not there any more, or has another name; others as of `staged`.
         """
-        with self.opened(entry.requested) as found:
-            with install_step("source"):
-                candidate = chosen_by_path(found, entry.inside)
-            with self.staged(found, candidate, place, requested=entry.requested) as staged:
-                if staged.name != name:
-                    raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
-                yield staged
+        found = self.opened(entry.requested)
+        with install_step("source"):
+            candidate = chosen_by_path(found, entry.inside)
+        with self.staged(found, candidate, place, requested=entry.requested) as staged:
+            if staged.name != name:
+                raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
+            yield staged
 
     @contextmanager
     def earlier(self, name: str, *, scope: str = "") -> Iterator[StagedSkill]:
@@ -305,7 +272,7 @@ class Installer:
         Raises:
             SkillError: there is none, or its files are not kept any more.
         """
-        place, entry = self.find(name, scope=scope)
+        place, entry = self.installed.find(name, scope=scope)
         if entry.previous is None:
             message = f"no earlier version of `{name}` is known"
             raise SkillError("no-previous", place.target(name), message)
@@ -331,50 +298,18 @@ class Installer:
             with self._staged(kept, name, place, entry) as staged:
                 yield staged
             return
-        with self.opened(entry.resolved, expected=entry.digest) as found:
-            with install_step("source"):
-                candidate = chosen_by_path(found, entry.inside)
-                members = found.members(candidate)
-            with self._staged(members, candidate.folder, place, entry) as staged:
-                if staged.report.tree.digest != entry.tree_digest or staged.name != name:
-                    message = (
-                        f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
-                        f"got {staged.report.tree.digest}: nothing was installed"
-                    )
-                    raise InstallError("digest", SourceError(message))
-                yield staged
-
-    def pin(
-        self, name: str, *, scope: str = "", pinned: bool = True, reason: str = ""
-    ) -> LockEntry:
-        """Keep a skill at its version, or let it be updated again."""
-        place, entry = self.find(name, scope=scope)
-        changed = dataclasses.replace(entry, pinned=pinned, pin_reason=reason)
-        with recorded(self._house.audit_log, "pin" if pinned else "unpin", {"name": name}):
-            self._installs.amend(place, name, changed)
-        return changed
-
-    def accept(self, name: str, digest: str, *, scope: str = "") -> LockEntry:
-        """Take local edits for what is meant, as they are in the tree of that digest.
-
-        Raises:
-            SkillError: the files are not those any more.
-        """
-        place, entry = self.find(name, scope=scope)
-        target = place.target(name)
-        tree, members = registry.directory_members(target)
-        if tree.digest != digest:
-            raise SkillError("changed", target, "the files changed while they were shown")
-        accepted = "" if digest == entry.tree_digest else tree.digest
-        with recorded(self._house.audit_log, "accept", {"name": name, "tree_digest": digest}):
-            self._store.put(members, tree.digest)
-            changed = dataclasses.replace(entry, accepted=accepted)
-            self._installs.amend(place, name, changed)
-        return changed
-
-    def state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
-        """Compare an installed skill with the lock; nothing is fetched."""
-        return compared_state(self._store, self._publishers, name, entry, place)
+        found = self.opened(entry.resolved, expected=entry.digest)
+        with install_step("source"):
+            candidate = chosen_by_path(found, entry.inside)
+            members = found.members(candidate)
+        with self._staged(members, candidate.folder, place, entry) as staged:
+            if staged.report.tree.digest != entry.tree_digest or staged.name != name:
+                message = (
+                    f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
+                    f"got {staged.report.tree.digest}: nothing was installed"
+                )
+                raise InstallError("digest", SourceError(message))
+            yield staged
 
 
 _NOTHING = LockEntry(tree_digest="", repository="", resolved="")

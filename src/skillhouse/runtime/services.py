@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
     from skillhouse.runtime.gates import GateFactory, SandboxProvider
-    from skillhouse.runtime.installed_skills import InstalledCheck
+    from skillhouse.runtime.installed_check import InstalledCheck
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
@@ -273,12 +273,13 @@ class Services:
             noted,
             seen=toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY),
             verify=self._verify,
+            verify_code=self._verify_code,
         )
 
     @once
     def installed_check(self) -> InstalledCheck:
         """Compares installed skills with the locks of this user and this project."""
-        from skillhouse.runtime.installed_skills import InstalledCheck, install_locks
+        from skillhouse.runtime.installed_check import InstalledCheck, install_locks
 
         config = self.config
         return InstalledCheck(
@@ -288,10 +289,15 @@ class Services:
         )
 
     def _verify(self, skill: Skill) -> None:
-        from skillhouse.runtime.installed_skills import refuse_changed
+        from skillhouse.runtime.installed_check import refuse_changed
 
         refuse_unsynced(self.config.remote_directory, skill)
-        refuse_changed(self.installed_check, skill)
+        refuse_changed(self.installed_check, skill.directory, skill.scope)
+
+    def _verify_code(self, directory: Path, scope: str) -> None:
+        from skillhouse.runtime.installed_check import refuse_changed
+
+        refuse_changed(self.installed_check, directory, scope)
 
     def expected_sandbox(self) -> SandboxStatus:
         """Return the sandbox that this machine should offer, without a self-test."""

@@ -174,6 +174,7 @@ class SkillCodeTool(Tool):
         return self._workshop.python(self.skill)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        session.verify_code(self.skill.directory, self.skill.scope)
         try:
             digest = tree_digest(self.skill.directory)
             # Before anything is asked or installed: no answer would make it run.

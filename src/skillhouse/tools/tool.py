@@ -72,6 +72,8 @@ class Session:
     checks: Sequence[SkillCheck] = ()
     verify: Callable[[Skill], None] = lambda _: None
     """Raises RefusedError for a skill whose files are not those that they should be."""
+    verify_code: Callable[[Path, str], None] = lambda _, __: None
+    """Likewise for the directory and the scope of a skill whose code is about to run."""
     seen: SeenSkills | None = None
     """What skills held that were asked about; None keeps nothing."""
     remote_skills: RemoteSkillProvider | None = None
@@ -125,9 +127,11 @@ class Sessions:
         noted: Callable[[Activation], None] | None = None,
         *,
         verify: Callable[[Skill], None] = lambda _: None,
+        verify_code: Callable[[Path, str], None] = lambda _, __: None,
         seen: SeenSkills | None = None,
     ) -> None:
         self._verify = verify
+        self._verify_code = verify_code
         self._seen = seen
         self._elsewhere = remote_skills
         self._noted = noted
@@ -175,6 +179,7 @@ class Sessions:
                     skill_need=self._skill_need,
                     checks=self._checks,
                     verify=self._verify,
+                    verify_code=self._verify_code,
                     seen=self._seen,
                     activations=Activations(self._noted),
                 )

@@ -6,7 +6,6 @@ CI makes those environments, and so does `SKILLHOUSE_ADAPTERS=1`; else they are 
 from __future__ import annotations
 
 import pytest
-
 from tests.own_environments import ROOT, own_python, run_there
 
 MAKES = "SKILLHOUSE_ADAPTERS"

@@ -36,8 +36,8 @@ _INSTALL_EXAMPLES = """examples:
   skillhouse install ./my-skill --project
   skillhouse install --frozen --project                all of skills.lock, exactly
 
-Everything about a skill is shown before it is in force. One that nobody signed needs a person
-who types `unsigned`, or --yes --allow-unsigned.
+Everything about a skill is shown before it is in force. An unsigned one needs a person who
+types `unsigned`, or --yes --allow-unsigned.
 """
 
 
@@ -63,7 +63,7 @@ def _install(options: argparse.Namespace, terminal: Terminal) -> int:
     if not is_look and not options.frozen:
         refuse_agents("install")
     with installing(options, terminal) as (house, installer):
-        place = installer.place(scope_of(options))
+        place = installer.installed.place(scope_of(options))
         if options.frozen:
             if options.source:
                 raise UsageError("--frozen takes everything from the lock, and no source")
@@ -71,18 +71,18 @@ def _install(options: argparse.Namespace, terminal: Terminal) -> int:
         if not options.source:
             message = "expected a source, or --frozen to install what the lock has"
             raise UsageError(f"{message}; see `skillhouse install --help`")
-        with installer.opened(options.source, expected=options.digest) as found:
-            for problem in found.problems:
-                terminal.error(problem)
-            if options.list:
-                return _list(found, options, terminal)
-            done = InstallAnswers(options, terminal, house)
-            for candidate in _chosen(found, options, terminal):
-                with done.each(candidate.path or candidate.folder):
-                    staged = done.enter(
-                        installer.staged(found, candidate, place, requested=options.source)
-                    )
-                    done.take(installer, staged)
+        found = installer.opened(options.source, expected=options.digest)
+        for problem in found.problems:
+            terminal.error(problem)
+        if options.list:
+            return _list(found, options, terminal)
+        done = InstallAnswers(options, terminal, house)
+        for candidate in _chosen(found, options, terminal):
+            with done.each(candidate.path or candidate.folder):
+                staged = done.enter(
+                    installer.staged(found, candidate, place, requested=options.source)
+                )
+                done.take(installer, staged)
         return done.end()
 
 
@@ -149,7 +149,7 @@ def _frozen(
     """Install exactly what the lock has; what is here already stays."""
     values: list[dict[str, Any]] = []
     failed = False
-    for at, name, entry in installer.entries():
+    for at, name, entry in installer.installed.entries():
         if at.scope != place.scope:
             continue
         value = installed_value(name, at.scope, entry)
@@ -174,7 +174,7 @@ def _thaw(
     entry: LockEntry,
     place: InstallPlace,
 ) -> str:
-    state = installer.state(name, entry, place)
+    state = installer.installed.state(name, entry, place)
     if state.is_well:
         return "as locked"
     if state.state != "missing" and not options.force:
@@ -184,7 +184,7 @@ def _thaw(
         if options.dry_run:
             return "would be installed"
         if staged.report.publisher is None and not options.allow_unsigned:
-            raise UnsignedError("nobody signed it: use --allow-unsigned")
+            raise UnsignedError("it is unsigned: use --allow-unsigned")
         installer.restore(staged, entry, force=options.force)
     return "installed"
 

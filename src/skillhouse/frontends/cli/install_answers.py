@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse.clients import ExportRequest, export
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.person import typed
-from skillhouse.frontends.presentation.install_report import print_report, report_value
+from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Installer, Skillhouse, export_source
 
@@ -44,8 +45,11 @@ def scope_of(options: argparse.Namespace) -> Literal["user", "project"]:
 def installing(
     options: argparse.Namespace, terminal: Terminal
 ) -> Iterator[tuple[Skillhouse, Installer]]:
-    with house_of(options) as house:
-        yield house, Installer(house, report=lambda line: terminal.note(shown(line)))
+    with (
+        house_of(options) as house,
+        Installer(house, report=lambda line: terminal.note(shown(line))) as installer,
+    ):
+        yield house, installer
 
 
 class InstallAnswers:
@@ -107,7 +111,7 @@ class InstallAnswers:
             return True
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             flags = "--yes --allow-unsigned" if is_unsigned else "--yes"
-            kind = "nobody signed it" if is_unsigned else "a person must agree"
+            kind = "it is unsigned" if is_unsigned else "a person must agree"
             raise UsageError(f"{kind}, and there is no terminal to ask at: use {flags}")
         return typed("unsigned" if is_unsigned else "yes", self._terminal)
 
@@ -121,6 +125,7 @@ class InstallAnswers:
         return 1 if self._failed else 0
 
     def _export(self, clients: tuple[str, ...]) -> None:
+        self._house.refresh()
         request = ExportRequest(
             references=tuple(self._ids), clients=clients, where=scope_of(self._options)
         )

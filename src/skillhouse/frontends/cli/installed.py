@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import write_atomically
 from skillhouse.frontends.cli.install_answers import installing
+from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.skill_signatures import verify_directory
-from skillhouse.frontends.presentation.install_report import (
-    installed_value,
-    print_difference,
-    print_pair,
-    state_value,
-)
+from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.registry import pack
 
@@ -40,7 +36,7 @@ def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
 
 def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
     with installing(options, terminal) as (_, installer):
-        place = installer.uninstall(options.skill, force=options.force)
+        place = installer.installed.uninstall(options.skill, force=options.force)
     path = str(place.target(options.skill))
     text = f"{shown(options.skill)} is no longer at {shown(path)}"
     value = {"name": options.skill, "scope": place.scope, "path": path}
@@ -65,7 +61,7 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
     with installing(options, terminal) as (_, installer):
         if options.skill is None:
             return terminal.listing(
-                list(installer.entries()),
+                list(installer.installed.entries()),
                 lambda found: installed_value(found[1], found[0].scope, found[2]),
                 lambda found: (
                     f"{found[0].scope}:{shown(found[1])}  {shown(found[2].version or '-')}  "
@@ -74,8 +70,8 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
                 as_json=options.json,
                 nothing="nothing was installed here",
             )
-        place, entry = installer.find(options.skill)
-        state = installer.state(options.skill, entry, place)
+        place, entry = installer.installed.find(options.skill)
+        state = installer.installed.state(options.skill, entry, place)
     if options.json:
         terminal.json(state_value(state))
     else:
@@ -130,8 +126,10 @@ def _pin(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.off and options.reason:
         raise UsageError("--reason is for a pin, and --off ends one")
     with installing(options, terminal) as (_, installer):
-        entry = installer.pin(options.skill, pinned=not options.off, reason=options.reason)
-        place, _ = installer.find(options.skill)
+        entry = installer.installed.pin(
+            options.skill, pinned=not options.off, reason=options.reason
+        )
+        place, _ = installer.installed.find(options.skill)
     text = "may be updated again" if options.off else f"stays at {entry.tree_digest}"
     terminal.answer(
         installed_value(options.skill, place.scope, entry),
@@ -176,13 +174,13 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
             raise UsageError("--accept is about one skill")
     states: list[InstalledState] = []
     with installing(options, terminal) as (_, installer):
-        found = [(*installer.find(name), name) for name in options.skills]
-        every = [(place, entry, name) for place, name, entry in installer.entries()]
+        found = [(*installer.installed.find(name), name) for name in options.skills]
+        every = [(place, entry, name) for place, name, entry in installer.installed.entries()]
         for place, entry, name in found or every:
-            states.append(installer.state(name, entry, place))
+            states.append(installer.installed.state(name, entry, place))
         if options.accept and states[0].state == "edited":
-            accepted = installer.accept(states[0].name, states[0].digest)
-            states = [installer.state(states[0].name, accepted, states[0].place)]
+            accepted = installer.installed.accept(states[0].name, states[0].digest)
+            states = [installer.installed.state(states[0].name, accepted, states[0].place)]
     if options.json:
         terminal.json([state_value(state) for state in states])
     else:

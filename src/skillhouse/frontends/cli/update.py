@@ -56,14 +56,14 @@ def _updatable(
     installer: Installer, names: Sequence[str], terminal: Terminal
 ) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
     for name in names:
-        place, entry = installer.find(name)
+        place, entry = installer.installed.find(name)
         if entry.pinned:
             reason = f": {one_line(entry.pin_reason)}" if entry.pin_reason else ""
             raise UsageError(f"`{name}` is pinned{reason}; `skillhouse pin {name} --off` first")
         yield place, name, entry
     if names:
         return
-    for place, name, entry in installer.entries():
+    for place, name, entry in installer.installed.entries():
         if entry.pinned:
             terminal.note(f"{shown(name)}: pinned {one_line(entry.pin_reason)}".rstrip())
         else:
@@ -75,7 +75,7 @@ def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
     values: list[dict[str, Any]] = []
     failed = False
     with installing(options, terminal) as (_, installer):
-        for place, name, entry in installer.entries():
+        for place, name, entry in installer.installed.entries():
             value = installed_value(name, place.scope, entry)
             try:
                 with installer.newest(name, entry, place) as staged:

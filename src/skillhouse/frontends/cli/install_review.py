@@ -1,0 +1,128 @@
+"""Shows a person what a skill is and would do, before it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import InstallReport
+
+LABEL = 13
+FILES_SHOWN = 30
+DIFF_SHOWN = 60
+"""Files and lines of a diff that are shown without --full."""
+
+
+def print_report(report: InstallReport, terminal: Terminal, *, full: bool) -> None:
+    """Write everything that is known of a skill that is to be installed."""
+    facts = report.facts
+    version = f" {shown(facts.version)}" if facts.version else ""
+    terminal.heading(f"{shown(facts.name)}{version}")
+    terminal.indented(one_line(facts.description), 2)
+    for label, value in _pairs(report):
+        print_pair(label, value, terminal)
+    _print_effects(report, terminal)
+    if report.installed is not None:
+        _print_changes(report, terminal, full=full)
+
+
+def print_pair(label: str, value: str, terminal: Terminal) -> None:
+    """Write a label with its value; one word stays whole, so that it can be copied."""
+    if " " in value:
+        terminal.pair(f"  {label}", value, label_width=LABEL)
+    else:
+        terminal.line(terminal.style(f"  {label}".ljust(LABEL), "dim") + value)
+
+
+def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
+    facts, entry = report.facts, report.entry
+    inside = f" in {shown(report.inside)}" if report.inside else ""
+    yield "source", f"{shown(entry.resolved)}{inside}"
+    yield "publisher", publisher_text(report)
+    if entry.digest:
+        yield "archive", entry.digest
+    yield "digest", entry.tree_digest
+    yield "licence", one_line(facts.license) or "none given"
+    tree = report.tree
+    yield "size", f"{tree.size} bytes in {counted(len(tree.files), 'file')}"
+    files = [shown(one.path) for one in tree.files]
+    more = f" and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
+    yield "files", ", ".join(files[:FILES_SHOWN]) + more
+    if report.effects.executables:
+        yield "executable", ", ".join(map(shown, report.effects.executables))
+    if facts.allowed_tools:
+        yield "asks for", f"{one_line(', '.join(facts.allowed_tools))} (this grants nothing)"
+    for tool in facts.tools:
+        yield "own tool", f"{shown(tool.name)}, level {tool.level}"
+    if facts.env:
+        yield "variables", one_line(", ".join(facts.env))
+    if facts.dependencies:
+        yield "needs", one_line(", ".join(facts.dependencies))
+    for name, hidden in report.effects.hidden:
+        yield "hidden", f"{shown(name)}: {shown(hidden)}"
+    for found in facts.diagnostics:
+        yield found.severity.value, f"{shown(found.message)} [{found.code}]"
+    yield "goes to", shown(str(report.place.target(facts.name)))
+
+
+def publisher_text(report: InstallReport) -> str:
+    publisher = report.publisher
+    if publisher is None:
+        return "unknown: it is unsigned"
+    return f"{one_line(publisher.handle)}, by certificate {publisher.certificate[:16]}"
+
+
+def _print_effects(report: InstallReport, terminal: Terminal) -> None:
+    effects = report.effects
+    if effects.mentions:
+        terminal.line("  commands and tools that it mentions")
+    for verdict in effects.mentions:
+        effect = terminal.effect(verdict.effect) + " " * (6 - len(verdict.effect))
+        terminal.indented(one_line(verdict.mention.text), 10, f"    {effect}")
+        terminal.line(" " * 10 + terminal.style(shown(verdict.reason), "dim"))
+    places = ", ".join(
+        f"{one_line(one.label) or 'no language'} at line {one.line}" for one in effects.unjudged
+    )
+    if places:
+        blocks = counted(len(effects.unjudged), "block")
+        terminal.indented(f"{blocks} not judged, or not wholly: {places}", 4)
+    if effects.hosts:
+        terminal.line("  hosts that its files mention")
+    for host in effects.hosts:
+        effect = terminal.effect(host.effect) + " " * (6 - len(host.effect))
+        terminal.indented(
+            f"{shown(host.origin)} in {shown(', '.join(host.files))}", 10, f"    {effect}"
+        )
+    if effects.hosts_omitted:
+        terminal.line(f"    and {counted(effects.hosts_omitted, 'host')} more")
+
+
+def _print_changes(report: InstallReport, terminal: Terminal, *, full: bool) -> None:
+    installed = report.installed
+    if installed is None:
+        return
+    if report.is_same:
+        terminal.pair("  installed", "just these files", label_width=LABEL)
+        return
+    said = "another version, whose files are not kept here"
+    if report.changes is not None:
+        said = report.changes.summary
+    version = f" {shown(installed.version)}" if installed.version else ""
+    terminal.pair("  changes", f"from the installed{version}: {said}", label_width=LABEL)
+    print_difference(report.difference, terminal, full=full)
+
+
+def print_difference(lines: Sequence[str], terminal: Terminal, *, full: bool) -> None:
+    """Write lines of a diff."""
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    kept = lines if full else lines[:DIFF_SHOWN]
+    for line in kept:
+        text = "    " + shown(line)
+        colour = colours.get(line[:1])
+        terminal.line(terminal.style(text, colour) if colour else text)
+    if len(kept) < len(lines):
+        terminal.line(f"    … {len(lines) - len(kept)} more lines: --full")
