@@ -1,7 +1,7 @@
 """What it costs to check the signature of a skill.
 
-`./x bench registry [--files N] [--rounds N]` signs a skill of N files and checks it again and again:
-with the reading of its files, as an install does, and without. The page cache is warm.
+`./x bench registry [--files N] [--rounds N]` signs a skill of N files and checks it often, with the
+reading of its files, as an install does, and without. The page cache is warm.
 """
 
 from __future__ import annotations

@@ -35,9 +35,10 @@ def accepts(program: Path, world: World, *options: str) -> bool:
     root = world.directory.parent / "root.crt"
     root.write_bytes(pem_of([world.root.certificate]))
     signature = world.directory / "skill.sig"
+    command = [str(program), "verify", "certificate", str(world.directory)]
+    command += ["--signature", str(signature), "--certificate_chain", str(root), *options]
     done = subprocess.run(
-        [program, "verify", "certificate", world.directory, "--signature", signature]
-        + ["--certificate_chain", root, *options],
+        command,
         capture_output=True,
         text=True,
         check=False,

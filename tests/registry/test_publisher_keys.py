@@ -36,7 +36,7 @@ def test_a_key_comes_back_with_its_password_only(keys: PublisherKeys, tmp_path: 
     private = keys.add(made(), PASSWORD)
     (key,) = keys.all()
     assert keys.open(key, PASSWORD).private_numbers() == private.private_numbers()
-    with pytest.raises(PublisherError, match="^key: does not open: another password"):
+    with pytest.raises(PublisherError, match=r"^key: does not open: another password"):
         keys.open(key, b"wrong horse")
     for path in (tmp_path / "keys").iterdir():
         assert path.stat().st_mode & 0o077 == 0
@@ -63,7 +63,7 @@ def test_what_is_no_encrypted_key_of_ours_is_refused() -> None:
     other = rsa.generate_private_key(65_537, 2_048).private_bytes(PEM, PKCS8, sealed)
     small = ec.generate_private_key(ec.SECP224R1()).private_bytes(PEM, PKCS8, sealed)
     for pem in (b"", plain, other, small, seal_key(key, PASSWORD)[:-60], b"x" * 10_000):
-        with pytest.raises(PublisherError, match="^key: "):
+        with pytest.raises(PublisherError, match=r"^key: "):
             open_key(pem, PASSWORD)
 
 
@@ -88,10 +88,10 @@ def test_a_key_that_others_can_read_or_write_is_not_used(
     keys.add(key, PASSWORD)
     path = tmp_path / "keys" / "acme.key"
     path.chmod(0o644)
-    with pytest.raises(PublisherError, match="^key: is not used: "):
+    with pytest.raises(PublisherError, match=r"^key: is not used: "):
         keys.open(key, PASSWORD)
     path.unlink()
-    with pytest.raises(PublisherError, match="^key: the file of the key is missing"):
+    with pytest.raises(PublisherError, match=r"^key: the file of the key is missing"):
         keys.open(key, PASSWORD)
 
 
@@ -112,7 +112,7 @@ def test_facts_that_are_damaged_are_refused(
     path = tmp_path / "keys" / "acme.json"
     value = json.loads(path.read_text())
     path.write_text("{" if change is None else json.dumps(value | change))
-    with pytest.raises(PublisherError, match="^key: is damaged"):
+    with pytest.raises(PublisherError, match=r"^key: is damaged"):
         keys.all()
 
 

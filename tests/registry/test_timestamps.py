@@ -20,7 +20,7 @@ from skillhouse.registry import (
     write_bundle,
 )
 from skillhouse.registry.revocations import read_list
-from skillhouse.registry.timestamps import TIMESTAMP_MAX, check_timestamp
+from skillhouse.registry.timestamps import TIMESTAMP_MAX, check_timestamp, confirmed_time
 from tests.registry.pki import (
     IDENTITY,
     TimestampAuthority,
@@ -155,7 +155,7 @@ def test_a_time_to_come_is_refused(world: World, authority: TimestampAuthority) 
 
 @pytest.mark.parametrize("data", [b"", b"0", b"0\x82\xff\xff", b"x" * (TIMESTAMP_MAX + 1)])
 def test_what_is_no_timestamp_is_refused(authority: TimestampAuthority, data: bytes) -> None:
-    with pytest.raises(PublisherError, match="^timestamp: "):
+    with pytest.raises(PublisherError, match=r"^timestamp: "):
         check_timestamp(data, b"signature", [authority.root.certificate])
 
 
@@ -166,10 +166,5 @@ def test_any_byte_of_a_timestamp_counts(world: World, authority: TimestampAuthor
     moment = check_timestamp(answer, bundle.signature, roots)
     for position in range(0, len(answer), 31):
         changed = answer[:position] + bytes([answer[position] ^ 1]) + answer[position + 1 :]
-        try:
-            found = check_timestamp(changed, bundle.signature, roots)
-        except PublisherError as error:
-            assert error.step == "timestamp"
-        else:
-            # Certificates that nothing needs, and white space of the outer form, are not signed.
-            assert found == moment
+        # Certificates that nothing needs are not signed; whatever is accepted says the same.
+        assert confirmed_time([changed], bundle.signature, roots).moment in (None, moment)

@@ -74,7 +74,7 @@ def test_a_root_in_a_token_issues_certificates() -> None:
     with pytest.raises(PublisherError, match="has an object `root` already"):
         make_token_key(key, PIN)
     for attempt in (
-        lambda: private.private_numbers(),
+        private.private_numbers,
         lambda: private.private_bytes(
             serialization.Encoding.DER,
             serialization.PrivateFormat.PKCS8,
@@ -83,18 +83,18 @@ def test_a_root_in_a_token_issues_certificates() -> None:
         lambda: private.exchange(ec.ECDH(), developer.public_key()),
         lambda: private.sign(b"x", ec.ECDSA(hashes.SHA256())),
     ):
-        with pytest.raises(PublisherError, match="^token: "):
+        with pytest.raises(PublisherError, match=r"^token: "):
             attempt()
 
 
 @with_token
 @pytest.mark.usefixtures("token")
 def test_what_the_token_refuses_is_said_without_the_pin() -> None:
-    with pytest.raises(PublisherError, match="^token: `acme` answers ") as caught:
+    with pytest.raises(PublisherError, match=r"^token: `acme` answers ") as caught:
         open_token_key(key_of(), b"98765")
     assert "98765" not in str(caught.value)
     for uri in (URI.replace("acme", "other"), URI.replace("object=root", "object=none")):
-        with pytest.raises(PublisherError, match="^token: "):
+        with pytest.raises(PublisherError, match=r"^token: "):
             open_token_key(key_of(uri), PIN)
 
 
@@ -103,7 +103,7 @@ def test_a_module_that_is_none_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"no module")
     for path in (file, tmp_path / "missing.so"):
         uri = f"pkcs11:token=acme;object=root?module-path={path}"
-        with pytest.raises(PublisherError, match="^token: "):
+        with pytest.raises(PublisherError, match=r"^token: "):
             open_token_key(key_of(uri), PIN)
 
 
@@ -119,6 +119,6 @@ def test_a_module_that_is_none_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_uri_names_token_object_and_module_and_no_pin(uri: str) -> None:
-    with pytest.raises(PublisherError, match="^token: ") as caught:
+    with pytest.raises(PublisherError, match=r"^token: ") as caught:
         token_parts(uri)
     assert "1234" not in str(caught.value)

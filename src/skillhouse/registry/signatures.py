@@ -11,7 +11,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from skillhouse.floor import Tree
-from skillhouse.registry.certificate_chain import CertificateChain, check_chain, parse_chain
+from skillhouse.registry.certificate_chain import (
+    CHAIN_MAX,
+    CertificateChain,
+    check_chain,
+    parse_chain,
+)
 from skillhouse.registry.certificates import elliptic_key, fingerprint
 from skillhouse.registry.changes import compare_trees
 from skillhouse.registry.revocations import CLOCK_SKEW, IssuedList, check_revocations, time_text
@@ -64,6 +69,8 @@ def sign_tree(
     """
     if chain[0].public_key() != key.public_key():
         raise PublisherError("certificate", "does not belong to the key")
+    if len(chain) > CHAIN_MAX:
+        raise PublisherError("certificate", f"expected at most {CHAIN_MAX} without the root")
     payload = write_statement(SignedStatement(identity=identity, tree=tree, signed_at=now))
     certificates = [one.public_bytes(Encoding.DER) for one in chain]
     return sign_payload(payload, PAYLOAD_TYPE, key=key, certificates=certificates)
@@ -112,9 +119,9 @@ def verify_signature(
 def _chain(
     bundle: SignatureBundle, anchors: TrustAnchors, confirmed: ConfirmedTime, now: datetime
 ) -> CertificateChain:
-    given = parse_chain(bundle.certificates)
     if confirmed.moment is not None and confirmed.moment > now + CLOCK_SKEW:
         raise PublisherError("timestamp", "confirms a time to come: check the clock")
+    given = parse_chain(bundle.certificates)
     try:
         return check_chain(given, anchors.roots, moment=confirmed.moment or now)
     except PublisherError as error:
