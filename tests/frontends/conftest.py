@@ -59,7 +59,8 @@ def typing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int
             with contextlib.suppress(OSError):
                 while read := os.read(ours, 65_536):
                     said.extend(read)
-                    if b"Type `" in said and not is_typed:
+                    is_asked = b"Type `" in said or b"Which ones?" in said
+                    if is_asked and not is_typed:
                         is_typed = os.write(ours, word.encode() + b"\n") > 0
 
         at_it = threading.Thread(target=person)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -13,8 +14,34 @@ from tests.frontends.conftest import Run
 from tests.loopback_http import served
 from tests.registry.sources import commit, git, make_repository, make_skill, pages
 from tests.remote.servers import SCHEMA, digest_of
+from tests.runtime.coded import best_sandbox
 
 AGREED = ("--yes", "--allow-unsigned")
+CODE_RUNS = """
+[skill_code]
+enabled = true
+
+[[rules]]
+effect = "allow"
+action = "skill_tool"
+pattern = "notes:hello"
+"""
+PYTHON_SKILL = """
+[project]
+name = "notes"
+version = "0.1.0"
+description = "Says hello"
+
+[tool.skillhouse]
+entry = "main.py"
+
+[[tool.skillhouse.tools]]
+name = "hello"
+description = "Says hello"
+security = { level = "read" }
+[tool.skillhouse.tools.parameters]
+type = "object"
+"""
 
 
 def installed(place: Path, name: str = "notes") -> Path:
@@ -349,3 +376,65 @@ def test_two_packs_of_equal_files_are_equal_bytes(run: Run, place: Path) -> None
     first, second = ((place / f"project/{name}.tar.gz").read_bytes() for name in ("one", "two"))
     assert (code, first) == (0, second)
     assert json.loads(out)["digest"] == digest_of(first)
+
+
+def test_several_skills_are_ticked_at_a_terminal(typing, place: Path) -> None:
+    for name in ("one", "two", "three"):
+        make_skill(place / "many" / name)
+    code, _, said = typing("1 3", "install", str(place / "many"), "--dry-run", "--json")
+    assert code == 0
+    assert "   2  three" in said
+    code, out, _ = typing("1 9", "install", str(place / "many"), "--dry-run", "--json")
+    assert (code, out) == (2, "")
+
+
+def test_what_is_installed_already_is_not_asked_about_again(run: Run, place: Path) -> None:
+    source = make_skill(place / "notes")
+    assert run("install", str(source), *AGREED)[0] == 0
+    written = (place / "home/.config/skillhouse/skills.lock").read_bytes()
+    code, out, err = run("install", str(source))
+    assert (code, out) == (0, "")
+    assert err == "notes: just these files are installed already\n"
+    assert (place / "home/.config/skillhouse/skills.lock").read_bytes() == written
+
+
+@pytest.mark.req("S002-102")
+def test_under_the_second_design_a_package_goes_into_its_workspace(run: Run, place: Path) -> None:
+    examples = Path(__file__).parents[2] / "examples/workspace/skills"
+    shutil.copytree(examples / "crypto-price", place / "origin/skills/crypto-price")
+    (place / "origin/package.json").write_text('{"name": "all", "private": true}')
+    origin = make_repository(place / "origin")
+    url = f"git+{origin.as_uri()}"
+    design = ("--project", "--profile", "owliabot-js")
+    code, out, _ = run("install", url, *design, "--dry-run")
+    assert code == 0
+    assert "own tool   " in out
+    assert "level read" in out
+    assert run("install", url, *AGREED, *design)[0] == 0
+    assert (place / "project/workspace/skills/crypto-price").is_dir()
+    assert run("verify", "--profile", "owliabot-js")[0] == 0
+    assert run("trust", "--yes")[0] == 0
+    assert "crypto-price:" in run("tools", "list", "--profile", "owliabot-js")[1]
+
+
+def test_changed_code_of_an_installed_skill_does_not_run(run: Run, place: Path, need) -> None:
+    best_sandbox(need)
+    skill = place / "notes"
+    skill.mkdir()
+    (skill / "pyproject.toml").write_text(PYTHON_SKILL)
+    (skill / "main.py").write_text("tools = {'hello': lambda args, context: {'said': 'hello'}}\n")
+    assert run("install", str(skill), *AGREED, "--project")[0] == 0
+    (place / "home/.config/skillhouse").mkdir(parents=True)
+    (place / "home/.config/skillhouse/config.toml").write_text(CODE_RUNS)
+    installed_code = place / "project/.agents/skills/notes/main.py"
+    call = ("call", "notes:hello", "--args", "{}")
+    assert run("trust", "--yes")[0] == 0
+    code, out, _ = run(*call)
+    assert (code, "hello" in out) == (0, True)
+    installed_code.write_text("tools = {'hello': lambda args, context: {'said': 'owned'}}\n")
+    # Trust in the project is not what an install is compared with.
+    assert run("trust", "--yes")[0] == 0
+    code, out, err = run(*call)
+    assert code == 1
+    assert "its files are not those that were installed" in out + err
+    assert "owned" not in out

@@ -7,12 +7,21 @@ from dataclasses import dataclass, replace
 
 from skillhouse.floor import PathError
 from skillhouse.registry.source import SourceError
-from skillhouse.skill import SKILL_FILE, ArchiveMember, clash, package_path
+from skillhouse.skill import (
+    MANIFEST_MARKS,
+    MANIFEST_MAX,
+    SKILL_FILE,
+    ArchiveMember,
+    clash,
+    package_path,
+)
 
 SEARCHED_DEPTH = 6
 """Directories down to which skills are looked for (DESIGN, scopes)."""
 CANDIDATES_MAX = 2_000
 """Skills of one source that are listed."""
+MANIFESTS_MAX = 500
+"""Files of one source that are read to see whether they make a skill."""
 FILES_MAX = 1_000
 BYTES_MAX = 50_000_000
 """Of one skill (DESIGN, bounds: package)."""
@@ -63,11 +72,7 @@ def find_candidates(
         ]
         if not every:
             raise SourceError(f"no directory `{below}` in the source")
-    tops = sorted(
-        one.path.removesuffix(SKILL_FILE).rstrip("/")
-        for one in every
-        if one.path.rpartition("/")[2] == SKILL_FILE and one.path.count("/") <= SEARCHED_DEPTH
-    )
+    tops = _tops(every)
     # Sorted, so that a directory comes before those inside it.
     outer: list[str] = []
     known: set[str] = set()
@@ -89,6 +94,36 @@ def find_candidates(
     return tuple(
         _candidate("/".join(filter(None, (below, top))), folder, grouped[top]) for top in outer
     )
+
+
+def _tops(files: list[SourceFile]) -> list[str]:
+    """Return the directories that hold a skill, sorted.
+
+    One that has a manifest and no SKILL.md counts unless a SKILL.md is below it: repositories of
+    skills have a package.json of their own.
+    """
+    near = [one for one in files if one.path.count("/") <= SEARCHED_DEPTH]
+    texts = {_above(one.path) for one in near if one.path.rpartition("/")[2] == SKILL_FILE}
+    places = {"/".join(top.split("/")[:count]) for top in texts for count in range(len(top) + 1)}
+    coded: set[str] = set()
+    looked_at = 0
+    for one in near:
+        if one.path.rpartition("/")[2] in MANIFEST_MARKS and _above(one.path) not in places:
+            looked_at += 1
+            if looked_at <= MANIFESTS_MAX and _is_manifest(one):
+                coded.add(_above(one.path))
+    return sorted(texts | coded)
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _is_manifest(file: SourceFile) -> bool:
+    if file.member is None or file.member.size > MANIFEST_MAX:
+        return False
+    mark = MANIFEST_MARKS[file.path.rpartition("/")[2]]
+    return mark in b"".join(file.member.read())
 
 
 def _candidate(path: str, folder: str, files: list[SourceFile]) -> Candidate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
     HiddenText,
+    SkillManifest,
     ToolSpec,
     hidden_text,
     parse,
@@ -49,6 +51,11 @@ def read_facts(directory: Path, folder: str) -> SkillFacts:
         SkillError: it is no skill that could be loaded, or its name is no name for a directory.
     """
     file = directory / SKILL_FILE
+    declared = read_manifest(directory)
+    manifest = declared.manifest
+    if manifest is not None and not os.path.lexists(file):
+        # A skill of code alone needs no SKILL.md.
+        return _checked(_of_manifest(manifest, declared.diagnostics), directory)
     try:
         data = read_beneath(directory, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
     except PathError as error:
@@ -58,17 +65,11 @@ def read_facts(directory: Path, folder: str) -> SkillFacts:
     if skill is None:
         refused = next(one for one in result.diagnostics if one.severity is Severity.ERROR)
         raise SkillError(refused.code, file, refused.message)
-    # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
-    if findings := validate_name(skill.name, directory=skill.name):
-        raise SkillError(findings[0].code, file, findings[0].message)
-    declared = read_manifest(directory)
-    manifest = declared.manifest
     said = skill.frontmatter
-    version = said.version or ""
-    return SkillFacts(
+    facts = SkillFacts(
         name=skill.name,
         description=skill.description,
-        version=_version(version or (manifest.version if manifest else "")),
+        version=_version(said.version or (manifest.version if manifest else "")),
         license=said.license or (manifest.license if manifest else ""),
         allowed_tools=said.allowed_tools,
         tools=manifest.tools if manifest else (),
@@ -78,6 +79,27 @@ def read_facts(directory: Path, folder: str) -> SkillFacts:
         hidden=hidden_text(result.text),
         diagnostics=(*result.diagnostics, *declared.diagnostics),
     )
+    return _checked(facts, file)
+
+
+def _of_manifest(manifest: SkillManifest, diagnostics: tuple[Diagnostic, ...]) -> SkillFacts:
+    return SkillFacts(
+        name=manifest.name,
+        description=manifest.description,
+        version=_version(manifest.version),
+        license=manifest.license,
+        tools=manifest.tools,
+        env=manifest.env,
+        dependencies=manifest.dependencies,
+        diagnostics=diagnostics,
+    )
+
+
+def _checked(facts: SkillFacts, path: Path) -> SkillFacts:
+    # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
+    if findings := validate_name(facts.name, directory=facts.name):
+        raise SkillError(findings[0].code, path, findings[0].message)
+    return facts
 
 
 def _version(text: str) -> str:

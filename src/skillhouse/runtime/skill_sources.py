@@ -18,7 +18,14 @@ from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.runtime.network import Network
-from skillhouse.skill import ARCHIVE_MAX, ArchiveError, ArchiveMember, read_archive
+from skillhouse.skill import (
+    ARCHIVE_MAX,
+    SKILL_FILE,
+    ArchiveError,
+    ArchiveMember,
+    has_manifest,
+    read_archive,
+)
 
 Report = Callable[[str], None]
 """Receives a line for each step."""
@@ -161,7 +168,7 @@ class SkillSources:
 def _directory(source: Source) -> Iterator[OpenSource]:
     """Give a directory that is a skill, or the skills that are below it."""
     top = Path(source.location)
-    places = [top] if (top / "SKILL.md").exists() else sorted(_below(top))
+    places = [top] if _is_skill(top) else sorted(_below(top))
     found: list[Candidate] = []
     for place in places:
         path = "" if place == top else place.relative_to(top).as_posix()
@@ -174,11 +181,15 @@ def _directory(source: Source) -> Iterator[OpenSource]:
     yield OpenSource(source=source, resolved=source.location, candidates=tuple(found))
 
 
+def _is_skill(place: Path) -> bool:
+    return (place / SKILL_FILE).is_file() or has_manifest(place)
+
+
 def _below(top: Path, depth: int = 0) -> Iterator[Path]:
     for place in sorted(top.iterdir()):
         if place.is_symlink() or not place.is_dir() or place.name == ".git":
             continue
-        if (place / "SKILL.md").is_file():
+        if _is_skill(place):
             yield place
         elif depth < 5:
             yield from _below(place, depth + 1)

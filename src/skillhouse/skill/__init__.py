@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from skillhouse.skill.invocation import read_invocation as read_invocation
     from skillhouse.skill.invocation import relative_file as relative_file
     from skillhouse.skill.manifest import JAVASCRIPT_FILE as JAVASCRIPT_FILE
+    from skillhouse.skill.manifest import MANIFEST_MARKS as MANIFEST_MARKS
+    from skillhouse.skill.manifest import MANIFEST_MAX as MANIFEST_MAX
     from skillhouse.skill.manifest import PYTHON_FILE as PYTHON_FILE
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest

@@ -35,7 +35,8 @@ _READERS: Mapping[str, Callable[[str], RawManifest | None]] = {
     JAVASCRIPT_FILE: read_javascript,
     PYTHON_FILE: read_python,
 }
-_MARKS = {JAVASCRIPT_FILE: b"owliabot", PYTHON_FILE: b"skillhouse"}
+MANIFEST_MARKS: Mapping[str, bytes] = {JAVASCRIPT_FILE: b"owliabot", PYTHON_FILE: b"skillhouse"}
+"""What a manifest holds somewhere, by the file's name."""
 _CLAIMS = {JAVASCRIPT_FILE: "a field `owliabot`", PYTHON_FILE: "a table `[tool.skillhouse]`"}
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
@@ -48,7 +49,7 @@ def has_manifest(directory: Path) -> bool:
 
     A manifest that spells its field by escapes is not seen, so its tools are not offered.
     """
-    for file, mark in _MARKS.items():
+    for file, mark in MANIFEST_MARKS.items():
         try:
             if mark in read_beneath(directory, file, max_bytes=MANIFEST_MAX):
                 return True

@@ -84,6 +84,11 @@ class InstallAnswers:
         options, terminal, report = self._options, self._terminal, staged.report
         value = report_value(report)
         self._values.append(value)
+        if _is_there(installer, staged):
+            value["status"] = "unchanged"
+            self._ids.append(f"{report.place.scope}:{staged.name}")
+            terminal.note(f"{shown(staged.name)}: just these files are installed already")
+            return
         if not options.json:
             print_report(report, terminal, full=options.full)
         value["status"] = "shown"
@@ -133,3 +138,12 @@ class InstallAnswers:
             word = item.state.value if item.is_well else item.reason
             self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
             self._failed = self._failed or not item.is_well
+
+
+def _is_there(installer: Installer, staged: StagedSkill) -> bool:
+    """Whether the staged files are in force already, from the same repository and as installed."""
+    report = staged.report
+    before = report.installed
+    if before is None or not report.is_same or before.repository != report.entry.repository:
+        return False
+    return installer.installed.state(staged.name, before, report.place).state == "ok"

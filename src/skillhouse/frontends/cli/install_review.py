@@ -42,6 +42,8 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     facts, entry = report.facts, report.entry
     inside = f" in {shown(report.inside)}" if report.inside else ""
     yield "source", f"{shown(entry.resolved)}{inside}"
+    if entry.resolved.startswith(("http://", "git+http://")):
+        yield "connection", "not encrypted: others on the way could have changed it"
     yield "publisher", publisher_text(report)
     if entry.digest:
         yield "archive", entry.digest
