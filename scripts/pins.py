@@ -35,6 +35,8 @@ PINS = (
         (f"adapter-{name}", ["requirements/adapter.in", "pyproject.toml", "--extra", name])
         for name in ("claude-agent", "google-adk")
     ),
+    # What checks our signatures besides us; it is no verifier to rely on (decision 0275).
+    ("model-signing", ["requirements/model-signing.in"]),
 )
 """Name of each file and what it is compiled from; a later one agrees with the earlier ones."""
 

@@ -9,6 +9,21 @@ if TYPE_CHECKING:
     from skillhouse.registry.candidates import Candidate as Candidate
     from skillhouse.registry.candidates import SourceFile as SourceFile
     from skillhouse.registry.candidates import find_candidates as find_candidates
+    from skillhouse.registry.certificate_issue import issue as issue
+    from skillhouse.registry.certificate_issue import issuer_name as issuer_name
+    from skillhouse.registry.certificate_issue import new_request as new_request
+    from skillhouse.registry.certificate_issue import new_root as new_root
+    from skillhouse.registry.certificate_issue import read_request as read_request
+    from skillhouse.registry.certificate_issue import request_pem as request_pem
+    from skillhouse.registry.certificates import PublisherName as PublisherName
+    from skillhouse.registry.certificates import Role as Role
+    from skillhouse.registry.certificates import check_role as check_role
+    from skillhouse.registry.certificates import check_time as check_time
+    from skillhouse.registry.certificates import fingerprint as fingerprint
+    from skillhouse.registry.certificates import load_certificates as load_certificates
+    from skillhouse.registry.certificates import named_uri as named_uri
+    from skillhouse.registry.certificates import pem_of as pem_of
+    from skillhouse.registry.certificates import publisher_name as publisher_name
     from skillhouse.registry.changes import TreeChanges as TreeChanges
     from skillhouse.registry.changes import compare_trees as compare_trees
     from skillhouse.registry.changes import text_changes as text_changes
@@ -32,12 +47,41 @@ if TYPE_CHECKING:
     from skillhouse.registry.package import pack as pack
     from skillhouse.registry.package import write_archive as write_archive
     from skillhouse.registry.package_store import PackageStore as PackageStore
+    from skillhouse.registry.publisher_keys import PublisherKey as PublisherKey
+    from skillhouse.registry.publisher_keys import PublisherKeys as PublisherKeys
+    from skillhouse.registry.publisher_keys import new_publisher_key as new_publisher_key
+    from skillhouse.registry.revocations import IssuedList as IssuedList
+    from skillhouse.registry.revocations import Revocation as Revocation
+    from skillhouse.registry.revocations import RevocationList as RevocationList
+    from skillhouse.registry.revocations import crl_of as crl_of
+    from skillhouse.registry.revocations import next_list as next_list
+    from skillhouse.registry.revocations import revoked_certificate as revoked_certificate
+    from skillhouse.registry.revocations import sign_list as sign_list
+    from skillhouse.registry.signature_bundle import SignatureBundle as SignatureBundle
+    from skillhouse.registry.signature_bundle import read_bundle as read_bundle
+    from skillhouse.registry.signature_bundle import write_bundle as write_bundle
+    from skillhouse.registry.signatures import TrustAnchors as TrustAnchors
+    from skillhouse.registry.signatures import sign_tree as sign_tree
+    from skillhouse.registry.signatures import verify_signature as verify_signature
+    from skillhouse.registry.signed_directory import PublisherCheck as PublisherCheck
+    from skillhouse.registry.signed_directory import SignedSkill as SignedSkill
+    from skillhouse.registry.signed_directory import read_signature as read_signature
+    from skillhouse.registry.signed_directory import signed_skill as signed_skill
     from skillhouse.registry.source import Source as Source
     from skillhouse.registry.source import SourceError as SourceError
     from skillhouse.registry.source import parse_source as parse_source
+    from skillhouse.registry.timestamps import check_timestamp as check_timestamp
+    from skillhouse.registry.timestamps import read_timestamp as read_timestamp
+    from skillhouse.registry.timestamps import timestamp_request as timestamp_request
+    from skillhouse.registry.token_keys import make_token_key as make_token_key
+    from skillhouse.registry.token_keys import open_token_key as open_token_key
+    from skillhouse.registry.trust import KEYS_DIRECTORY as KEYS_DIRECTORY
+    from skillhouse.registry.trust import SIGNATURE_MAX as SIGNATURE_MAX
+    from skillhouse.registry.trust import TRUSTED_DIRECTORY as TRUSTED_DIRECTORY
     from skillhouse.registry.trust import Publisher as Publisher
     from skillhouse.registry.trust import PublisherError as PublisherError
-    from skillhouse.registry.trust import publisher_of as publisher_of
+    from skillhouse.registry.trust import SkillIdentity as SkillIdentity
+    from skillhouse.registry.trust_anchors import AnchorStore as AnchorStore
 else:
     from skillhouse.lazy_exports import lazy_exports
 

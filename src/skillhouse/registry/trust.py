@@ -1,11 +1,15 @@
-"""Says who published a skill; everything that installs asks here, and nowhere else."""
+"""Who published a skill, and which skill it is said to be."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from skillhouse.floor import SkillhouseError, dataclass
 
-from skillhouse.floor import SIGNATURE_FILE, SkillhouseError, Tree, dataclass
+KEYS_DIRECTORY = "publishers/keys"
+"""Where the keys of publishers are in the directory of the state."""
+TRUSTED_DIRECTORY = "publishers/trusted"
+"""Where the roots, timestamp authorities and revocation lists are that are trusted."""
+SIGNATURE_MAX = 2 * 1_024 * 1_024
+"""Bytes of a signature: one over 1,000 files with long names has about 600 KiB."""
 
 
 class PublisherError(SkillhouseError):
@@ -26,20 +30,19 @@ class Publisher:
     """SHA-256 of the certificate, 64 hex digits."""
     signed_at: str = ""
     """ISO 8601."""
+    registry: str = ""
+    """Whose root certificate vouches for the publisher."""
+    is_time_trusted: bool = False
+    """A timestamp authority confirms `signed_at`; otherwise it is the signer's word."""
+    warnings: tuple[str, ...] = ()
 
 
-def publisher_of(directory: Path, tree: Tree) -> Publisher | None:
-    """Return who signed the skill in `directory`, or None for an unsigned one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillIdentity:
+    """Which skill a signature is about."""
 
-    Args:
-        tree: The files that were read there, without the signature.
-
-    Raises:
-        PublisherError: there is a signature, and it is not accepted.
-    """
-    signature = directory / SIGNATURE_FILE
-    if not os.path.lexists(signature):
-        return None
-    # INVARIANT: a signature that is not checked never passes for one that is, nor for none.
-    message = f"a signature cannot be checked yet, over {len(tree.files)} files"
-    raise PublisherError("signature", message)
+    name: str
+    version: str = ""
+    """Empty for a skill that names none."""
+    repository: str = ""
+    """The registry that it is published in."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from skillhouse import registry
 from skillhouse import tools as toolbox
 from skillhouse.floor import (
+    MissingExtraError,
+    SkillError,
     SkillhouseError,
     StateError,
     TreeError,
@@ -19,7 +21,14 @@ from skillhouse.floor import (
     file_stamp,
     read_tree,
 )
-from skillhouse.registry import InstallPlace, LockEntry, PackageStore, TreeChanges
+from skillhouse.registry import (
+    InstallPlace,
+    LockEntry,
+    PackageStore,
+    Publisher,
+    PublisherCheck,
+    TreeChanges,
+)
 from skillhouse.runtime.config.config_files import project_of
 
 if TYPE_CHECKING:
@@ -61,9 +70,13 @@ def install_locks(config: Config) -> dict[str, tuple[Path, Path]]:
 
 
 def compared_state(
-    store: PackageStore, name: str, entry: LockEntry, place: InstallPlace
+    store: PackageStore,
+    check: PublisherCheck,
+    name: str,
+    entry: LockEntry,
+    place: InstallPlace,
 ) -> InstalledState:
-    """Compare an installed skill with the lock."""
+    """Compare an installed skill with the lock, and its signature with what is trusted."""
     target = place.target(name)
     made = functools.partial(InstalledState, name=name, entry=entry, place=place)
     if not target.is_dir() or target.is_symlink():
@@ -85,25 +98,51 @@ def compared_state(
             difference=tuple(registry.text_changes(changes, before, members)),
         )
     try:
-        publisher = registry.publisher_of(target, tree)
+        publisher = check.publisher_of(target, tree)
     except registry.PublisherError as error:
         return made(state="refused", problem=str(error), digest=tree.digest)
-    if entry.signature is not None and publisher is None:
-        return made(state="refused", problem="its signature is gone", digest=tree.digest)
+    if problem := _other_publisher(entry, publisher):
+        return made(state="refused", problem=problem, digest=tree.digest)
     return made(state="accepted" if entry.accepted else "ok", digest=tree.digest)
 
 
 class InstalledCheck:
     """Refuses installed skills whose files are not those that were installed."""
 
-    def __init__(self, state_directory: Path, locks: Mapping[str, tuple[Path, Path]]) -> None:
-        """Take for each scope the lock and the directory that its paths are relative to."""
+    def __init__(
+        self,
+        state_directory: Path,
+        locks: Mapping[str, tuple[Path, Path]],
+        *,
+        require_signature: bool = False,
+    ) -> None:
+        """Take for each scope the lock and the directory that its paths are relative to.
+
+        Args:
+            require_signature: Refuse what is unsigned, installed or not.
+        """
+        self._require_signature = require_signature
+        self._publishers = PublisherCheck(state_directory)
         self._installs = registry.Installs(state_directory / INSTALLS)
         self._locks = locks
         self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
 
     def fault(self, directory: Path, scope: str) -> str:
-        """Return why a skill is not to be used; empty for one that was not installed.
+        """Return why a skill is not to be used; empty where nothing is wrong with it."""
+        return self._unsigned(directory, scope) or self._changed(directory, scope)
+
+    def _unsigned(self, directory: Path, scope: str) -> str:
+        """Return why a skill has no signature that counts, where one is required."""
+        if not self._require_signature or scope == "builtin":
+            return ""
+        try:
+            found = self._publishers.publisher_of(directory, read_tree(directory))
+        except (registry.PublisherError, MissingExtraError, TreeError, SkillError) as error:
+            return str(error)
+        return "" if found else "it is unsigned, and `registry.require_signature` is set"
+
+    def _changed(self, directory: Path, scope: str) -> str:
+        """Return why a skill is not what was installed; empty for one that was not.
 
         Each lock is asked, as one directory can be of another scope elsewhere.
         """
@@ -139,11 +178,21 @@ class InstalledCheck:
         if tree.digest not in self._installs.expected(directory, entry):
             return "its files are not those that were installed"
         try:
-            publisher = registry.publisher_of(directory, tree)
-        except registry.PublisherError as error:
+            publisher = self._publishers.publisher_of(directory, tree)
+        except (registry.PublisherError, MissingExtraError) as error:
             return str(error)
-        is_gone = entry.signature is not None and publisher is None
-        return "its signature is gone" if is_gone else ""
+        return _other_publisher(entry, publisher)
+
+
+def _other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:
+    """Return what is wrong with who signed it, held against the lock; empty for nothing."""
+    if entry.signature is None:
+        return ""
+    if publisher is None:
+        return "its signature is gone"
+    if publisher.certificate != entry.signature.cert_sha256:
+        return f"it is signed by another certificate than when it was installed: {publisher.handle}"
+    return ""
 
 
 def refuse_changed(check: InstalledCheck, directory: Path, scope: str) -> None:

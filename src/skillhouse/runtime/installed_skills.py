@@ -10,7 +10,7 @@ from pathlib import Path
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
 from skillhouse.floor import SkillError
-from skillhouse.registry import InstallPlace, LockEntry, PackageStore
+from skillhouse.registry import InstallPlace, LockEntry, PackageStore, PublisherCheck
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.installed_check import (
     INSTALLS,
@@ -41,6 +41,7 @@ class InstalledSkills:
         directory = house.config.state_directory / INSTALLS
         self.installs = registry.Installs(directory)
         self.store = PackageStore(directory / "packages")
+        self.publishers = PublisherCheck(house.config.state_directory)
         self._places = install_places(house)
 
     def place(self, scope: str) -> InstallPlace:
@@ -69,7 +70,7 @@ class InstalledSkills:
 
     def state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
         """Compare an installed skill with the lock; nothing is fetched."""
-        return compared_state(self.store, name, entry, place)
+        return compared_state(self.store, self.publishers, name, entry, place)
 
     def uninstall(self, name: str, *, scope: str = "", force: bool = False) -> InstallPlace:
         """Take a skill out of force and out of the lock; its files go to the trash.

@@ -138,8 +138,8 @@ class Installer:
         self, directory: Path, folder: str, place: InstallPlace, resolved: LockEntry
     ) -> InstallReport:
         tree = read_tree(directory)
-        publisher = registry.publisher_of(directory, tree)
         facts = registry.read_facts(directory, folder)
+        publisher = self.installed.publishers.publisher_of(directory, tree, facts=facts)
         installed = registry.read_lock(place.lock).skills.get(facts.name)
         entry = dataclasses.replace(
             resolved,
@@ -195,8 +195,10 @@ class Installer:
         """
         report = staged.report
         with install_step("policy"):
-            if report.publisher is None and not allow_unsigned:
-                raise UnsignedError(f"`{staged.name}` is unsigned: nothing was installed")
+            is_required = self._house.config.registry.require_signature
+            if report.publisher is None and (is_required or not allow_unsigned):
+                why = ", and `registry.require_signature` is set" if is_required else ""
+                raise UnsignedError(f"`{staged.name}` is unsigned{why}: nothing was installed")
             check_repository(staged.name, report.installed, report.entry)
         entry = dataclasses.replace(report.entry, previous=self._before(report, force=force))
         if report.installed is not None:

@@ -302,7 +302,12 @@ class Services:
         """Compares installed skills with the locks of this user and this project."""
         from skillhouse.runtime.installed_check import InstalledCheck, install_locks
 
-        return InstalledCheck(self.config.state_directory, install_locks(self.config))
+        config = self.config
+        return InstalledCheck(
+            config.state_directory,
+            install_locks(config),
+            require_signature=config.registry.require_signature,
+        )
 
     def _verify(self, skill: Skill) -> None:
         from skillhouse.runtime.installed_check import refuse_changed

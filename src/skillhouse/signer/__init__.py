@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from skillhouse.signer.transaction import build_transaction as build_transaction
     from skillhouse.signer.transaction import decode_transaction as decode_transaction
     from skillhouse.signer.transaction import raw_bytes as raw_bytes
+    from skillhouse.signer.unlock import ask_password as ask_password
+    from skillhouse.signer.unlock import check_new as check_new
+    from skillhouse.signer.unlock import keyring_secret as keyring_secret
+    from skillhouse.signer.unlock import new_password as new_password
+    from skillhouse.signer.unlock import read_descriptor as read_descriptor
+    from skillhouse.signer.unlock import system_keyring as system_keyring
     from skillhouse.store import STATE_FILE as STATE_FILE
 else:
     from skillhouse.lazy_exports import lazy_exports

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from tests.frontends.adapters.guide import CALLS, LAST, SKILL, example, install_line
 from tests.frontends.adapters.loopback import Call, Loopback, listening
-from tests.frontends.adapters.test_alone import BIN, MAKES, ROOT, SUFFIX, UV
+from tests.frontends.adapters.test_alone import MAKES
+from tests.own_environments import BIN, ROOT, SUFFIX, UV
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

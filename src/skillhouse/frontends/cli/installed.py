@@ -12,6 +12,7 @@ from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.skill_signatures import verify_directory
 from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.registry import pack
@@ -143,11 +144,19 @@ _VERIFY_EXAMPLES = """examples:
   skillhouse verify                  every installed skill, without the network
   skillhouse verify pdf --full       what differs from what was installed
   skillhouse verify pdf --accept     keep my edits: agents load it again
+  skillhouse verify ./pdf            who signed the skill in this directory
+
+A directory (with a `/`, `.` or `~` at its beginning) must be signed by a publisher whose root is
+trusted here (`skillhouse keys trust`), and no file may be changed, added, removed or renamed. The
+message of a refusal begins with the step that refused.
 """
 
 
 def _configure_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("skills", nargs="*", metavar="SKILL", help=_NAME)
+    parser.add_argument("skills", nargs="*", metavar="SKILL", help=f"{_NAME}, or ./DIR")
+    parser.add_argument(
+        "--repository", default="", metavar="NAME", help="the registry that ./DIR is signed for"
+    )
     parser.add_argument("--accept", action="store_true", help="take the edits for what is meant")
     parser.add_argument("--full", action="store_true", help="show all lines that differ")
     add_common(parser)
@@ -155,6 +164,11 @@ def _configure_verify(parser: argparse.ArgumentParser) -> None:
 
 def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
     """Compare installed skills with the lock; 1 when one is not as it should be."""
+    directories = [one for one in options.skills if one.startswith((".", "/", "~"))]
+    if directories:
+        if len(options.skills) != 1 or options.accept:
+            raise UsageError("a directory is verified alone, and has nothing to accept")
+        return verify_directory(options, directories[0], terminal)
     if options.accept:
         refuse_agents("verify --accept")
         if len(options.skills) != 1:
@@ -169,7 +183,7 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
             accepted = installer.installed.accept(states[0].name, states[0].digest)
             states = [installer.installed.state(states[0].name, accepted, states[0].place)]
     if options.json:
-        terminal.json([state_value(state) for state in states])
+        terminal.json_list("skills", [state_value(state) for state in states])
     else:
         for state in states:
             terminal.line(f"{state.place.scope}:{shown(state.name)}  {_said(state)}")

@@ -15,6 +15,13 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.publisher_verbs import (
+    add_publisher_options,
+    add_publisher_verbs,
+    publisher_line,
+    publisher_values,
+    run_publisher_verb,
+)
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.signer import (
     KEYSTORE_FILE,
@@ -41,11 +48,21 @@ _EXAMPLES = """examples:
   skillhouse keys session revoke --all
   skillhouse keys log
 
+Publishers of skills (docs/guides/sign-skills.md):
+  skillhouse keys new root --for root --registry skills.example.com
+  skillhouse keys new acme --for skills
+  skillhouse keys request acme
+  skillhouse keys issue acme.csr --by root
+  skillhouse keys trust root.crt
+  skillhouse keys revoke developer-acme.crt --by root --reason "key lost"
+
 A limit is CURRENCY=EACH/DAY: the most at once and in 24 hours, fees included. The currency is
 `eip155:CHAIN` for a chain's own coin, `eip155:CHAIN/erc20:0xADDRESS` for a token (in base units),
 or `message`. The password is asked at the terminal; `--password fd:3`, `env:NAME` or `keyring`
 says where it is instead. It is never an argument.
 """
+
+_PUBLISHER_VERBS = ("request", "issue", "certify", "revoke", "trust")
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 TTL_DEFAULT = "24h"
@@ -59,6 +76,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     new = _verb(verbs, "new", "make a key", is_locked=True)
     _add_kind(new, KeyKind.ED25519)
     _add_terms(new)
+    add_publisher_options(new)
+    add_publisher_verbs(_verb, verbs)
     imported = _verb(verbs, "import", "import a private key", is_locked=True)
     _add_kind(imported, KeyKind.SECP256K1)
     imported.add_argument(
@@ -82,13 +101,15 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         state = house.config.state_directory
         verb = options.verb if options.verb != "session" else f"session {options.session}"
         if verb == "list":
-            return _list(state, options, terminal)
+            return _list(state, publisher_values(house), options, terminal)
         if verb == "log":
             return _log(state, options, terminal)
         if verb == "session list":
             return _list_sessions(state, options, terminal)
         if verb == "session revoke":
             return _revoke(house, options, terminal)
+        if verb in _PUBLISHER_VERBS or getattr(options, "use", "transactions") != "transactions":
+            return run_publisher_verb(verb, house, options, terminal)
         if verb == "remove" and not options.yes:
             raise UsageError("`keys remove` forgets the key for good; add --yes if that is meant")
         return _change(verb, house, options, terminal)
@@ -207,14 +228,19 @@ async def _work(verb: str, signer: SignerProcess, options: argparse.Namespace) -
     return None
 
 
-def _list(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
+def _list(
+    state: Path,
+    publishers: list[dict[str, Any]],
+    options: argparse.Namespace,
+    terminal: Terminal,
+) -> int:
     keys = read_vault(state / KEYSTORE_FILE).keys
     states = {session.key_id: session.state for session in _sessions(state).all()}
     if options.json:
         found = [_value(key) | {"session": states.get(key.id, "")} for key in keys]
-        terminal.json_list("keys", found)
+        terminal.json_list("keys", [*found, *publishers])
         return 0
-    if not keys:
+    if not keys and not publishers:
         terminal.note("no keys yet; `skillhouse keys new NAME` makes one")
     for key in keys:
         what = str(key.kind)
@@ -225,6 +251,11 @@ def _list(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(f"    {shown(key.id)}")
         for limit in key.terms.limits:
             terminal.rows([("", f"at most {limit_text(limit)}")], indent=4)
+    for one in publishers:
+        terminal.rows([(shown(one["name"]), shown(publisher_line(one)))])
+        for certificate in one["certificates"]:
+            terminal.line(f"    {shown(certificate['names'])}")
+            terminal.line(f"    {certificate['certificate']}")
     return 0
 
 

@@ -175,6 +175,15 @@ class SignerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    """The table `[registry]`."""
+
+    require_signature: bool = False
+    """Whether skills must be signed by a publisher that is trusted here: unsigned ones are neither
+    installed nor loaded, wherever they are from, but for those of skillhouse itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class McpServerSettings:
     """One `[[mcp_servers]]` table of a configuration file."""
 
@@ -252,6 +261,8 @@ class Settings:
     """Servers whose skills are synced; likewise."""
     signer: SignerSettings | None = None
     """Where the password of the keys comes from."""
+    registry: RegistrySettings | None = None
+    """Whether skills must be signed; no project says so."""
     assignees: tuple[str, ...] | None = None
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
@@ -327,6 +338,8 @@ class Config:
     """Where they are synced to; never below a place that is scanned for other skills."""
     signer: SignerSettings = field(default_factory=SignerSettings)
     """Where the password of the keys comes from."""
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
+    """Whether skills must be signed."""
     assignees: frozenset[str] = frozenset({OWNER})
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         MemorySettings,
         NetSettings,
         ProtectionSettings,
+        RegistrySettings,
         SignerSettings,
         SkillCodeSettings,
     )
@@ -58,6 +59,7 @@ class _PlainFields(TypedDict, total=False):
     remotes: tuple[RemoteSource, ...]
     remote_directory: Path
     signer: SignerSettings
+    registry: RegistrySettings
     assignees: frozenset[str]
     audit_checkpoints: Path | None
     problems: tuple[Diagnostic, ...]

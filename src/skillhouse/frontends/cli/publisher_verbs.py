@@ -1,0 +1,379 @@
+"""The verbs of `skillhouse keys` about publishers: their keys, certificates and revocations."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse import registry
+from skillhouse.approval import OWNER
+from skillhouse.floor import needs_extra, write_atomically
+from skillhouse.frontends.cli.options import UsageError, positive
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
+from skillhouse.frontends.presentation.text import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cryptography.x509 import Certificate
+
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+
+ROLES = {"skills": "developer", "root": "root", "intermediate": "intermediate"}
+"""What `keys new --for` makes, and the kind of its certificate."""
+LOCAL = "local"
+"""The registry of a root that is made without naming one, for use on machines of one's own."""
+_FILE_MAX = 2 * 1_024 * 1_024
+
+
+def add_publisher_options(new: argparse.ArgumentParser) -> None:
+    """Add to `keys new` what makes a publisher's key."""
+    group = new.add_argument_group("keys of publishers")
+    group.add_argument(
+        "--for",
+        dest="use",
+        choices=["transactions", *ROLES],
+        default="transactions",
+        help="what it signs (transactions); skills, or certificates as root or intermediate",
+    )
+    group.add_argument("--registry", metavar="NAME", help="whose root it is (local)")
+    group.add_argument("--token", metavar="URI", help="make it in a hardware token (PKCS #11)")
+    group.add_argument("--days", type=positive, default=0, help="validity of a root (3650)")
+    group.add_argument("--output", metavar="FILE", help="the root certificate (root.crt)")
+
+
+def add_publisher_verbs(verb: Callable[..., argparse.ArgumentParser], verbs: Any) -> None:
+    """Add the verbs that only publishers need."""
+    request = verb(verbs, "request", "ask for a certificate of a key", is_locked=True)
+    request.add_argument("name", metavar="NAME", help="a key made with --for skills")
+    request.add_argument("--publisher", metavar="HANDLE", help="the name to certify (NAME)")
+    request.add_argument("--output", metavar="FILE", help="the request (NAME.csr)")
+    issue = verb(verbs, "issue", "issue a certificate for a request", is_locked=True)
+    issue.add_argument("request", metavar="FILE", help="a request of `keys request`")
+    issue.add_argument("--by", required=True, metavar="NAME", help="the key of the issuer")
+    issue.add_argument("--publisher", metavar="HANDLE", help="the name to certify (as requested)")
+    issue.add_argument("--intermediate", action="store_true", help="one that issues others")
+    issue.add_argument("--days", type=positive, default=0, help="its validity (365)")
+    issue.add_argument("--output", metavar="FILE", help="it (developer-HANDLE.crt)")
+    accept = verb(verbs, "certify", "keep the certificate that was issued for a key")
+    accept.add_argument("certificate", metavar="FILE", help="such as developer-acme.crt")
+    revoke = verb(verbs, "revoke", "take back a certificate or a release", is_locked=True)
+    revoke.add_argument("certificate", nargs="?", metavar="FILE", help="a certificate; none renews")
+    revoke.add_argument("--by", required=True, metavar="NAME", help="the key of the issuer")
+    revoke.add_argument("--release", metavar="NAME@VERSION", help="a release instead")
+    revoke.add_argument("--digest", metavar="skilltree1:…", help="files instead")
+    revoke.add_argument("--from", dest="since", metavar="DATE", type=_date, help=_SINCE)
+    revoke.add_argument("--reason", default="", metavar="TEXT", help="shown to who is refused")
+    revoke.add_argument("--output", default="revocations.json", metavar="FILE", help="the list")
+    trust = verb(verbs, "trust", "trust a root certificate or take over a revocation list")
+    trust.add_argument("file", nargs="?", metavar="FILE", help="without one, list what is trusted")
+    trust.add_argument(
+        "--for", dest="use", choices=["skills", "timestamps"], default="skills", help="of a root"
+    )
+    trust.add_argument("--remove", metavar="FINGERPRINT", help="trust it no more")
+
+
+_SINCE = "signatures confirmed to be older stay valid"
+
+
+def _date(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        message = f"expected a date such as 2026-01-31, got `{text}`"
+        raise argparse.ArgumentTypeError(message) from None
+
+
+def run_publisher_verb(
+    verb: str, house: Skillhouse, options: argparse.Namespace, terminal: Terminal
+) -> int:
+    """Do one of them; whatever changes something is for a person, and is recorded."""
+    with needs_extra("registry"):
+        import cryptography  # noqa: F401 - all that follows needs it
+    if verb == "trust" and options.file is None and options.remove is None:
+        return _list_trusted(house, options, terminal)
+    refuse_agents(f"keys {verb}")
+    work = {
+        "new": _new,
+        "request": _request,
+        "issue": _issue,
+        "certify": _certify,
+        "revoke": _revoke,
+        "trust": _trust,
+    }[verb]
+    value, text = work(house, options)
+    house.services.enforcement.noted("key", user=OWNER, reason=f"publisher {verb}: {text}")
+    terminal.answer(value, shown(text), as_json=options.json)
+    return 0
+
+
+def publisher_values(house: Skillhouse) -> list[dict[str, Any]]:
+    """Return the keys of publishers, for a listing."""
+    directory = house.config.state_directory / registry.KEYS_DIRECTORY
+    if not directory.is_dir():
+        return []
+    with needs_extra("registry"):
+        store = registry.PublisherKeys(directory)
+    return [
+        {
+            "name": key.name,
+            "for": next(use for use, role in ROLES.items() if role == key.role),
+            "kind": "p256" if key.role == "developer" else "p384",
+            "lock": key.lock,
+            "registry": key.registry,
+            "certificates": [_certificate_value(one) for one in store.certificates(key.name)[:1]],
+        }
+        for key in store.all()
+    ]
+
+
+def publisher_line(value: dict[str, Any]) -> str:
+    """Return one of them as a line."""
+    found = value["certificates"]
+    if not found:
+        return f"signs {value['for']}, no certificate yet"
+    what = "signs skills" if value["for"] == "skills" else f"{value['for']} certificate"
+    return f"{what}, until {found[0]['valid_until'][:10]}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+    keys, role = _keys(house), ROLES[options.use]
+    if options.use == "skills" and (options.registry or options.output or options.days):
+        raise UsageError("a key for skills gets registry and validity with its certificate")
+    key = registry.new_publisher_key(
+        options.name,
+        role,
+        registry=(options.registry or LOCAL) if role == "root" else "",
+        lock="pkcs11" if options.token else options.password.kind,
+        token=options.token or "",
+    )
+    password = password_for(key, options.password, is_new=True)
+    if options.token:
+        private = registry.make_token_key(key, password)
+        keys.add_token(key)
+    else:
+        private = keys.add(key, password)
+    value: dict[str, Any] = {"name": key.name, "for": options.use}
+    if role != "root":
+        return (
+            value,
+            f"made {key.name}; `skillhouse keys request {key.name}` asks for a certificate",
+        )
+    root = registry.new_root(private, key.registry, _now(), days=options.days)
+    keys.keep_certificates(key.name, [root])
+    _anchors(house).add_root(root)
+    path = _write(options.output or "root.crt", registry.pem_of([root]))
+    value |= {"file": str(path), "certificate": registry.fingerprint(root)}
+    return value, f"made {key.name}; its certificate is `{path}`, and is trusted here"
+
+
+def _request(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+    keys = _keys(house)
+    key = keys.get(options.name)
+    if key.role == "root":
+        raise UsageError("a root has its certificate already")
+    handle = (options.publisher or key.name) if key.role == "developer" else ""
+    name = registry.publisher_name(LOCAL, handle)
+    request = registry.new_request(open_private(keys, key, options.password), name)
+    keys.keep_request(key.name, registry.request_pem(request))
+    path = _write(options.output or f"{key.name}.csr", registry.request_pem(request))
+    text = f"wrote `{path}`; who has a root issues the certificate with `skillhouse keys issue`"
+    return {"file": str(path), "publisher": handle}, text
+
+
+def _issue(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+    keys = _keys(house)
+    key, chain = _issuer(keys, options.by)
+    request, asked = registry.read_request(_read(options.request))
+    if options.intermediate and (asked.handle or options.publisher):
+        raise UsageError("an intermediate has no publisher's name: request it with such a key")
+    handle = options.publisher or asked.handle
+    if not options.intermediate and not handle:
+        raise UsageError("the request is for an intermediate; add --intermediate if that is meant")
+    name = registry.publisher_name(registry.issuer_name(chain[0]).registry, handle)
+    made = registry.issue(
+        request,
+        name,
+        issuer=chain,
+        key=open_private(keys, key, options.password),
+        now=_now(),
+        days=options.days,
+    )
+    stem = f"developer-{handle}" if handle else f"intermediate-{Path(options.request).stem}"
+    path = _write(options.output or f"{stem}.crt", registry.pem_of(made))
+    owner = keys.of_certificate(made[0])
+    if owner:
+        keys.keep_certificates(owner, made)
+    kept = f", and kept it for the key `{owner}`" if owner else ""
+    end = f"{made[0].not_valid_after_utc:%Y-%m-%d}"
+    text = f"wrote `{path}` for {name.uri}, valid until {end}{kept}"
+    return {"file": str(path), "key": owner, **_certificate_value(made[0])}, text
+
+
+def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+    keys = _keys(house)
+    chain = registry.load_certificates(_read(options.certificate))
+    owner = keys.of_certificate(chain[0]) if chain else ""
+    if not owner:
+        message = f"no key here has requested it: `{options.certificate}`"
+        raise registry.PublisherError("certificate", message)
+    role = registry.Role(keys.get(owner).role)
+    name = registry.check_role(chain[0], role)
+    keys.keep_certificates(owner, chain)
+    text = f"kept the certificate of `{owner}`: {name.uri}"
+    return {"key": owner, **_certificate_value(chain[0])}, text
+
+
+def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+    keys, anchors = _keys(house), _anchors(house)
+    key, chain = _issuer(keys, options.by)
+    entry = _revocation(options, chain[0])
+    own = registry.fingerprint(chain[0])
+    known = [one for one in anchors.read(_now()).revocations if one.issuer == own]
+    before = known[0].content if known else None
+    content = registry.next_list(before, [entry] if entry else [], _now())
+    private = open_private(keys, key, options.password)
+    data = registry.sign_list(content, key=private, issuer=chain)
+    anchors.add_list(data, _now())
+    path = _write(options.output, data)
+    crl = registry.crl_of(content, key=private, issuer=chain[0])
+    other = _write(str(Path(options.output).with_suffix(".crl")), crl)
+    what = "renewed the list" if entry is None else f"revoked {entry.what}"
+    text = f"{what}; publish `{path}` (and `{other}` for other tools), valid until "
+    value = {"file": str(path), "crl": str(other), "number": content.number}
+    return value, text + content.expires_at[:10]
+
+
+def _revocation(options: argparse.Namespace, issuer: Certificate) -> registry.Revocation | None:
+    given = [options.certificate, options.release, options.digest]
+    if sum(one is not None for one in given) > 1:
+        raise UsageError("expected one of: a certificate, --release, --digest")
+    if options.certificate is not None:
+        (certificate, *_) = registry.load_certificates(_read(options.certificate))
+        return registry.revoked_certificate(
+            certificate, issuer, reason=options.reason, since=options.since
+        )
+    if options.since is not None:
+        raise UsageError("--from is about a certificate")
+    if options.release is None and options.digest is None:
+        return None
+    return registry.Revocation(
+        release=options.release or "", tree_digest=options.digest or "", reason=options.reason
+    )
+
+
+def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+    anchors = _anchors(house)
+    if options.remove is not None:
+        count = anchors.forget(options.remove)
+        if not count:
+            raise registry.PublisherError(
+                "trust", f"nothing trusted begins with {options.remove!r}"
+            )
+        return {"removed": count}, f"no longer trusted: {options.remove}"
+    data = _read(options.file)
+    if b"-----BEGIN CERTIFICATE-----" not in data:
+        given = anchors.add_list(data, _now())
+        count = len(given.content.entries)
+        text = f"took over revocation list {given.content.number} with {count} entries"
+        return {"number": given.content.number, "entries": count}, text
+    certificates = registry.load_certificates(data)
+    if len(certificates) != 1:
+        raise UsageError(f"expected one root certificate in `{options.file}`")
+    digest = registry.fingerprint(certificates[0])
+    if options.use == "timestamps":
+        anchors.add_authority(certificates[0])
+        return {"certificate": digest}, f"trusted for timestamps: {digest}"
+    name = anchors.add_root(certificates[0])
+    return {"certificate": digest, "registry": name}, f"trusted for `{name}`: {digest}"
+
+
+def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    found = _anchors(house).read(_now())
+    value = {
+        "roots": [_certificate_value(one) for one in found.roots],
+        "timestamps": [
+            {"certificate": registry.fingerprint(one), "subject": one.subject.rfc4514_string()}
+            for one in found.timestamp_roots
+        ],
+        "revocations": [
+            {
+                "issuer": one.issuer,
+                "number": one.content.number,
+                "issued_at": one.content.issued_at,
+                "expires_at": one.content.expires_at,
+                "entries": len(one.content.entries),
+            }
+            for one in found.revocations
+        ],
+    }
+    if options.json:
+        terminal.json(value)
+        return 0
+    for one in value["roots"]:
+        terminal.rows([(f"root {one['names']}", f"until {one['valid_until'][:10]}")], most=60)
+        # Never cut: people compare it character by character.
+        terminal.line(f"    {one['certificate']}")
+    for one in value["timestamps"]:
+        terminal.rows([("timestamps", shown(one["subject"]))])
+        terminal.line(f"    {one['certificate']}")
+    for one in value["revocations"]:
+        count = f"{one['entries']} entries, until {one['expires_at'][:10]}"
+        terminal.rows([(f"revocation list {one['number']}", count)])
+        terminal.line(f"    {one['issuer']}")
+    if not any(value.values()):
+        terminal.note("nothing is trusted yet; `skillhouse keys trust root.crt` trusts a root")
+    return 0
+
+
+def _certificate_value(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "certificate": registry.fingerprint(certificate),
+        "serial": f"{certificate.serial_number:x}",
+        "names": registry.named_uri(certificate),
+        "valid_from": f"{certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}",
+        "valid_until": f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+
+def _issuer(
+    keys: registry.PublisherKeys, name: str
+) -> tuple[registry.PublisherKey, Sequence[Certificate]]:
+    key = keys.get(name)
+    chain = keys.certificates(name)
+    if key.role == "developer" or not chain:
+        raise UsageError(f"expected a root or an intermediate with its certificate, got `{name}`")
+    return key, chain
+
+
+def _keys(house: Skillhouse) -> registry.PublisherKeys:
+    return registry.PublisherKeys(house.config.state_directory / registry.KEYS_DIRECTORY)
+
+
+def _anchors(house: Skillhouse) -> registry.AnchorStore:
+    return registry.AnchorStore(house.config.state_directory / registry.TRUSTED_DIRECTORY)
+
+
+def _read(name: str) -> bytes:
+    with open(name, "rb") as file:
+        data = file.read(_FILE_MAX + 1)
+    if len(data) > _FILE_MAX:
+        raise UsageError(f"expected a file of at most {_FILE_MAX} bytes: `{name}`")
+    return data
+
+
+def _write(name: str, data: bytes) -> Path:
+    """Write a file that others are to get, in place of an older one."""
+    path = Path(os.path.abspath(name))
+    with write_atomically(path, mode=0o644, durable=True) as file:
+        file.write(data)
+    return path

@@ -1,0 +1,204 @@
+"""`skillhouse sign`, and `skillhouse verify` of a directory."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from skillhouse import registry
+from skillhouse.approval import OWNER
+from skillhouse.floor import SIGNATURE_FILE, needs_extra, write_atomically
+from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.publisher_secrets import open_private
+from skillhouse.frontends.presentation.text import shown
+from skillhouse.net import fetch, parse_url
+from skillhouse.signer import PasswordSource
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+
+_SIGN_EXAMPLES = """examples:
+  skillhouse sign ./pdf --key acme
+  skillhouse sign ./pdf --timestamp https://timestamps.example.com/tsr
+
+Writes skill.sig into the skill: who signed it, for which registry, and every file with its mode.
+A timestamp lets the signature outlive the certificate.
+"""
+
+
+def _configure_sign(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="the directory of the skill")
+    parser.add_argument("--key", metavar="NAME", help="whose key (the only one for skills)")
+    parser.add_argument("--timestamp", metavar="URL", help="a timestamp authority (RFC 3161)")
+    parser.add_argument(
+        "--replace", action="store_true", help="in place of the signature of another publisher"
+    )
+    parser.add_argument(
+        "--password",
+        type=PasswordSource.parse,
+        default=PasswordSource(),
+        metavar="PLACE",
+        help="terminal, keyring, fd:NUMBER or env:NAME",
+    )
+    add_json(parser)
+    parser.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
+    parser.set_defaults(roots=None, profile=None, no_cache=False)
+
+
+def _directory(options: argparse.Namespace, given: str) -> Path:
+    place = Path(os.path.abspath(Path(options.start or ".", Path(given).expanduser())))
+    if not place.is_dir():
+        raise UsageError(f"expected the directory of a skill, got `{given}`")
+    return place.resolve()
+
+
+def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
+    refuse_agents("sign")
+    with needs_extra("registry"):
+        import cryptography  # noqa: F401 - all that follows needs it
+    directory, now = _directory(options, options.directory), datetime.now(UTC)
+    with house_of(options) as house:
+        keys = registry.PublisherKeys(house.config.state_directory / registry.KEYS_DIRECTORY)
+        key = _signing_key(keys, options.key)
+        chain = keys.certificates(key.name)
+        if not chain:
+            message = (
+                f"the key `{key.name}` has no certificate; `skillhouse keys request` asks for one"
+            )
+            raise registry.PublisherError("certificate", message)
+        name = registry.check_role(chain[0], registry.Role.DEVELOPER)
+        registry.check_time(chain[0], registry.Role.DEVELOPER, now)
+        package = registry.pack(directory)
+        _refuse_other(directory, registry.fingerprint(chain[0]), options, house, package)
+        identity = registry.SkillIdentity(
+            name=package.facts.name, version=package.facts.version, repository=name.registry
+        )
+        private = open_private(keys, key, options.password)
+        bundle = registry.sign_tree(package.tree, identity, key=private, chain=chain, now=now)
+        if options.timestamp:
+            stamp = anyio.run(_timestamp, options.timestamp, bundle.signature, house)
+            bundle = dataclasses.replace(bundle, timestamps=(stamp,))
+        path = directory / SIGNATURE_FILE
+        with write_atomically(path, mode=0o644, durable=True) as file:
+            file.write(registry.write_bundle(bundle))
+        house.services.enforcement.noted(
+            "skill-signed",
+            user=OWNER,
+            reason=package.tree.digest,
+            key=registry.fingerprint(chain[0]),
+        )
+    version = f" {identity.version}" if identity.version else ""
+    value = {
+        "name": identity.name,
+        "version": identity.version,
+        "publisher": name.handle,
+        "registry": name.registry,
+        "tree_digest": package.tree.digest,
+        "file": str(path),
+    }
+    text = f"signed {identity.name}{version} as {name.handle} of {name.registry}: `{path}`"
+    terminal.answer(value, shown(text), as_json=options.json)
+    return 0
+
+
+def _signing_key(keys: registry.PublisherKeys, name: str | None) -> registry.PublisherKey:
+    if name is not None:
+        key = keys.get(name)
+        if key.role != "developer":
+            raise UsageError(f"`{name}` issues certificates; skills are signed with another key")
+        return key
+    found = [key for key in keys.all() if key.role == "developer"]
+    if len(found) != 1:
+        names = ", ".join(f"`{key.name}`" for key in found)
+        hint = (
+            f"name one with --key: {names}" if found else "`keys new NAME --for skills` makes one"
+        )
+        raise UsageError(f"there are {len(found)} keys that sign skills; {hint}")
+    return found[0]
+
+
+def _refuse_other(
+    directory: Path,
+    own: str,
+    options: argparse.Namespace,
+    house: Skillhouse,
+    package: registry.Package,
+) -> None:
+    """Refuse to write over the valid signature of another publisher without --replace."""
+    if options.replace:
+        return
+    try:
+        check = registry.PublisherCheck(house.config.state_directory)
+        publisher = check.publisher_of(directory, package.tree)
+    except registry.PublisherError:
+        # It is worth nothing here: an old one of ours over other files, most often.
+        return
+    if publisher is not None and publisher.certificate != own:
+        message = f"it is signed by {publisher.handle}; add --replace if yours is to take its place"
+        raise registry.PublisherError("signature", message)
+
+
+async def _timestamp(url: str, signature: bytes, house: Skillhouse) -> bytes:
+    """Return the answer of a timestamp authority about a signature, if it can be read.
+
+    Whether the authority is trusted is for who verifies: here it may well not be.
+    """
+    policy = house.services.network.policy.granted(parse_url(url), "POST")
+    response = await fetch(
+        url,
+        policy=policy,
+        method="POST",
+        headers={"Content-Type": "application/timestamp-query"},
+        body=registry.timestamp_request(signature),
+        route=house.services.network.route,
+    )
+    if response.status != 200:
+        message = f"expected the answer 200 of the authority, got {response.status}"
+        raise registry.PublisherError("timestamp", message)
+    registry.read_timestamp(response.body, signature)
+    return response.body
+
+
+def verify_directory(options: argparse.Namespace, given: str, terminal: Terminal) -> int:
+    """Say who signed the skill in a directory; 1 when it is unsigned or refused."""
+    directory = _directory(options, given)
+    with house_of(options) as house:
+        check = registry.PublisherCheck(house.config.state_directory)
+    try:
+        found = registry.signed_skill(directory, check, repository=options.repository)
+    except registry.PublisherError as error:
+        if not options.json:
+            raise
+        terminal.json({"verified": False, "step": error.step, "message": str(error)})
+        return 1
+    publisher, facts = found.publisher, found.facts
+    value = {
+        "verified": True,
+        "name": facts.name,
+        "version": facts.version,
+        "tree_digest": found.tree.digest,
+        **dataclasses.asdict(publisher),
+    }
+    version = f" {facts.version}" if facts.version else ""
+    when = "" if publisher.is_time_trusted else " by the signer's clock"
+    text = (
+        f"{facts.name}{version}: signed by {publisher.handle} of {publisher.registry} "
+        f"at {publisher.signed_at}{when}, {len(found.tree.files)} files as signed"
+    )
+    terminal.answer(value, shown(text), as_json=options.json)
+    for warning in publisher.warnings:
+        terminal.note(f"{terminal.style('warning:', 'yellow', errors=True)} {shown(warning)}")
+    return 0
+
+
+VERBS = {
+    "sign": Verb(_SIGN_EXAMPLES, _configure_sign, _sign),
+}

@@ -1,0 +1,187 @@
+"""The keys of this user that sign skills and issue certificates: encrypted files, or a token."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from skillhouse.floor import (
+    DecodeError,
+    dataclass,
+    file_problem,
+    make_private,
+    shaped,
+    sync_directory,
+    write_atomically,
+)
+from skillhouse.registry.certificates import (
+    Role,
+    load_certificates,
+    pem_of,
+)
+from skillhouse.registry.key_seal import KEY_MAX, new_private_key, open_key, seal_key
+from skillhouse.registry.trust import PublisherError
+
+VERSION = 1
+KEYS_MAX = 256
+"""Keys of one user."""
+CURVE_OF = {
+    Role.ROOT: ec.SECP384R1,
+    Role.INTERMEDIATE: ec.SECP384R1,
+    Role.DEVELOPER: ec.SECP256R1,
+}
+"""Those that live longer are larger (reference/registry.md, L1)."""
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_FACTS_MAX = 8_192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherKey:
+    """What is known of a key without its password."""
+
+    name: str
+    role: str
+    registry: str
+    """Whose certificates it issues, or is certified by."""
+    lock: str
+    """What opens it: password, keyring or pkcs11."""
+    token: str = ""
+    """Of a key in a hardware token: its PKCS #11 URI (RFC 7512)."""
+    id: str = ""
+    """Of this key among all of its name that ever were; what the keyring knows it by."""
+    version: int = VERSION
+
+
+def new_publisher_key(
+    name: str, role: str, *, registry: str, lock: str, token: str = ""
+) -> PublisherKey:
+    """Return what will be known of a key that is to be made.
+
+    Args:
+        lock: What opens it: keyring, pkcs11, or anything else for a password.
+    """
+    return PublisherKey(
+        name=name,
+        role=str(Role(role)),
+        registry=registry,
+        lock=lock if lock in ("keyring", "pkcs11") else "password",
+        token=token,
+        id=f"publisher-{secrets.token_hex(8)}",
+    )
+
+
+class PublisherKeys:
+    """The directory of a user's publisher keys."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def all(self) -> tuple[PublisherKey, ...]:
+        """Return every key, by name; PublisherError `key` for one that is damaged."""
+        if not self._directory.is_dir():
+            return ()
+        found = sorted(self._directory.glob("*.json"))
+        return tuple(self.get(path.stem) for path in found[:KEYS_MAX])
+
+    def get(self, name: str) -> PublisherKey:
+        """Return the key of a name; PublisherError `key` if there is none or it is damaged."""
+        path = self._path(name, "json")
+        data = self._read(path, _FACTS_MAX)
+        if data is None:
+            names = ", ".join(f"`{one.stem}`" for one in sorted(self._directory.glob("*.json"))[:5])
+            hint = f"there are {names}" if names else "`skillhouse keys new NAME --for skills`"
+            raise PublisherError("key", f"no publisher key `{name}`; {hint}")
+        try:
+            key = shaped(json.loads(data), PublisherKey)
+            if key.version != VERSION or key.name != name or key.role not in set(Role):
+                raise DecodeError("another version, name or role")
+        except (ValueError, RecursionError, DecodeError) as error:
+            raise PublisherError("key", f"is damaged: `{path}`: {str(error)[:120]}") from error
+        return key
+
+    def add(
+        self, key: PublisherKey, password: bytes, *, curve: type[ec.EllipticCurve] | None = None
+    ) -> ec.EllipticCurvePrivateKey:
+        """Make a key, keep it encrypted, and return it; PublisherError where the name is taken."""
+        private = new_private_key(curve or CURVE_OF[Role(key.role)])
+        self._refuse_taken(key.name)
+        # First the secret: a name without one would look like a key.
+        self._write(self._path(key.name, "key"), seal_key(private, password))
+        self._write_facts(key)
+        return private
+
+    def add_token(self, key: PublisherKey) -> None:
+        """Keep where a key in a token is."""
+        self._refuse_taken(key.name)
+        self._write_facts(key)
+
+    def open(self, key: PublisherKey, password: bytes) -> ec.EllipticCurvePrivateKey:
+        """Return the private key of one in a file; PublisherError `key` where it does not open."""
+        path = self._path(key.name, "key")
+        data = self._read(path, KEY_MAX)
+        if data is None:
+            raise PublisherError("key", f"the file of the key is missing: `{path}`")
+        return open_key(data, password)
+
+    def certificates(self, name: str) -> tuple[x509.Certificate, ...]:
+        """Return the certificate of a key, then the intermediate; empty before the issue."""
+        path = self._path(name, "crt")
+        data = self._read(path, KEY_MAX * 8)
+        return () if data is None else load_certificates(data)
+
+    def keep_certificates(self, name: str, chain: Sequence[x509.Certificate]) -> None:
+        """Keep the certificate of a key."""
+        self._write(self._path(name, "crt"), pem_of(chain))
+
+    def of_certificate(self, certificate: x509.Certificate) -> str:
+        """Return the name of the key that a request was made with and is certified; else nothing.
+
+        A key in a file cannot be compared without its password, so its request is kept.
+        """
+        for key in self.all():
+            data = self._read(self._path(key.name, "csr"), KEY_MAX)
+            if data and x509.load_pem_x509_csr(data).public_key() == certificate.public_key():
+                return key.name
+        return ""
+
+    def keep_request(self, name: str, request: bytes) -> None:
+        """Keep the last request of a key, by which its certificate will be known."""
+        self._write(self._path(name, "csr"), request)
+
+    def _refuse_taken(self, name: str) -> None:
+        if self._path(name, "json").exists():
+            raise PublisherError("key", f"there is a publisher key `{name}` already")
+        make_private(self._directory)
+
+    def _path(self, name: str, suffix: str) -> Path:
+        # INVARIANT: a name becomes that of a file.
+        if not _NAME.fullmatch(name):
+            raise PublisherError("key", f"expected a name of a-z, 0-9 and `-`, got {name[:80]!r}")
+        return self._directory / f"{name}.{suffix}"
+
+    def _read(self, path: Path, most: int) -> bytes | None:
+        if problem := file_problem(path, secret=True):
+            raise PublisherError("key", f"is not used: {problem}: `{path}`")
+        try:
+            with path.open("rb") as file:
+                data = file.read(most + 1)
+        except FileNotFoundError:
+            return None
+        if len(data) > most:
+            raise PublisherError("key", f"expected at most {most} bytes: `{path}`")
+        return data
+
+    def _write_facts(self, key: PublisherKey) -> None:
+        self._write(self._path(key.name, "json"), json.dumps(asdict(key), indent=1).encode())
+        sync_directory(self._directory)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with write_atomically(path, durable=True) as file:
+            file.write(data)

@@ -1,0 +1,170 @@
+"""Signs the files of a skill, and checks such a signature step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from skillhouse.floor import Tree, dataclass
+from skillhouse.registry.certificate_chain import (
+    CHAIN_MAX,
+    CertificateChain,
+    check_chain,
+    parse_chain,
+)
+from skillhouse.registry.certificates import elliptic_key, fingerprint
+from skillhouse.registry.changes import compare_trees
+from skillhouse.registry.revocations import CLOCK_SKEW, IssuedList, check_revocations, time_text
+from skillhouse.registry.signature_bundle import (
+    SignatureBundle,
+    check_signature,
+    read_bundle,
+    sign_payload,
+)
+from skillhouse.registry.signed_statement import (
+    PAYLOAD_TYPE,
+    SignedStatement,
+    read_statement,
+    write_statement,
+)
+from skillhouse.registry.timestamps import ConfirmedTime, confirmed_time
+from skillhouse.registry.trust import Publisher, PublisherError, SkillIdentity
+
+STEPS = (
+    "size bundle timestamp certificate chain validity algorithm purpose signature statement "
+    "identity files revocation"
+).split()
+"""The steps of verification, in their order; a refusal names one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustAnchors:
+    """What signatures are checked against on this machine."""
+
+    roots: tuple[x509.Certificate, ...] = ()
+    timestamp_roots: tuple[x509.Certificate, ...] = ()
+    revocations: tuple[IssuedList, ...] = ()
+
+
+def sign_tree(
+    tree: Tree,
+    identity: SkillIdentity,
+    *,
+    key: ec.EllipticCurvePrivateKey,
+    chain: Sequence[x509.Certificate],
+    now: datetime,
+) -> SignatureBundle:
+    """Return a signature over the files of a skill.
+
+    Args:
+        chain: The developer's certificate, and the intermediate that issued it, if any.
+
+    Raises:
+        PublisherError: the certificate does not belong to the key, or is not for signing skills.
+    """
+    if chain[0].public_key() != key.public_key():
+        raise PublisherError("certificate", "does not belong to the key")
+    if len(chain) > CHAIN_MAX:
+        raise PublisherError("certificate", f"expected at most {CHAIN_MAX} without the root")
+    payload = write_statement(SignedStatement(identity=identity, tree=tree, signed_at=now))
+    certificates = [one.public_bytes(Encoding.DER) for one in chain]
+    return sign_payload(payload, PAYLOAD_TYPE, key=key, certificates=certificates)
+
+
+def verify_signature(
+    tree: Tree,
+    signature: bytes,
+    expected: SkillIdentity,
+    *,
+    anchors: TrustAnchors,
+    now: datetime,
+) -> Publisher:
+    """Return who signed the files of a skill, after every step of verification.
+
+    Args:
+        tree: The files as they are on the disk.
+        signature: The content of `skill.sig`.
+        expected: What is being installed or checked; an empty version or repository is not
+            compared.
+
+    Raises:
+        PublisherError: `step` is the one that refuses (`STEPS`).
+    """
+    bundle = read_bundle(signature, PAYLOAD_TYPE)
+    confirmed = confirmed_time(bundle.timestamps, bundle.signature, anchors.timestamp_roots)
+    chain = _chain(bundle, anchors, confirmed, now)
+    check_signature(bundle, elliptic_key(chain.leaf))
+    # INVARIANT: nothing of the payload is read before its signature was checked.
+    statement = read_statement(bundle.payload)
+    _check_identity(statement, expected, chain, now)
+    _check_files(statement, tree)
+    warnings = check_revocations(
+        anchors.revocations, chain, statement, confirmed=confirmed.moment, now=now
+    )
+    return Publisher(
+        handle=chain.name.handle,
+        certificate=fingerprint(chain.leaf),
+        signed_at=time_text(confirmed.moment or statement.signed_at),
+        registry=chain.name.registry,
+        is_time_trusted=confirmed.moment is not None,
+        warnings=(*confirmed.problems, *warnings),
+    )
+
+
+def _chain(
+    bundle: SignatureBundle, anchors: TrustAnchors, confirmed: ConfirmedTime, now: datetime
+) -> CertificateChain:
+    if confirmed.moment is not None and confirmed.moment > now + CLOCK_SKEW:
+        raise PublisherError("timestamp", "confirms a time to come: check the clock")
+    given = parse_chain(bundle.certificates)
+    try:
+        return check_chain(given, anchors.roots, moment=confirmed.moment or now)
+    except PublisherError as error:
+        if error.step != "validity" or not confirmed.problems:
+            raise
+        reason = str(error).removeprefix("validity: ")
+        raise PublisherError("validity", f"{reason} ({confirmed.problems[0]})") from error
+
+
+def _check_identity(
+    statement: SignedStatement, expected: SkillIdentity, chain: CertificateChain, now: datetime
+) -> None:
+    """Refuse, with `identity`, a signature of another skill, version or repository."""
+    identity = statement.identity
+    for what, wanted, found in (
+        ("skill", expected.name, identity.name),
+        ("version", expected.version, identity.version),
+        ("repository", expected.repository, identity.repository),
+    ):
+        if wanted and wanted != found:
+            message = f"expected the {what} `{wanted}`, it signs `{found[:120]}`"
+            raise PublisherError("identity", message)
+    if identity.repository != chain.name.registry:
+        message = f"signs for `{identity.repository[:120]}`, the key is of `{chain.name.registry}`"
+        raise PublisherError("identity", message)
+    if statement.signed_at > now + CLOCK_SKEW:
+        message = f"was made at {time_text(statement.signed_at)}, which is to come: check the clock"
+        raise PublisherError("identity", message)
+
+
+def _check_files(statement: SignedStatement, tree: Tree) -> None:
+    """Refuse, with `files`, other files than those signed, in either direction."""
+    if changes := compare_trees(statement.tree, tree):
+        parts = {
+            "changed": changes.changed,
+            "not signed": changes.added,
+            "missing": changes.removed,
+            "with another mode": changes.modes,
+        }
+        named = "; ".join(
+            f"{word}: {', '.join(paths[:3])}{' …' if len(paths) > 3 else ''}"
+            for word, paths in parts.items()
+            if paths
+        )
+        raise PublisherError("files", named)
+    if statement.tree != tree:
+        raise PublisherError("files", "the sizes of files differ")

@@ -1,0 +1,97 @@
+"""Says who published the skill in a directory; everything that installs asks here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from skillhouse.floor import SIGNATURE_FILE, PathError, Tree, dataclass, needs_extra, read_beneath
+from skillhouse.registry.facts import SkillFacts, read_facts
+from skillhouse.registry.members import directory_members
+from skillhouse.registry.trust import (
+    SIGNATURE_MAX,
+    TRUSTED_DIRECTORY,
+    Publisher,
+    PublisherError,
+    SkillIdentity,
+)
+
+
+def read_signature(directory: Path) -> bytes | None:
+    """Return the signature in a directory, None for none; PublisherError `bundle`."""
+    if not os.path.lexists(directory / SIGNATURE_FILE):
+        return None
+    try:
+        return read_beneath(directory, SIGNATURE_FILE, max_bytes=SIGNATURE_MAX)
+    except PathError as error:
+        raise PublisherError("bundle", f"`{SIGNATURE_FILE}` is not read: {error.code}") from error
+
+
+class PublisherCheck:
+    """Says who published the skill in a directory, by what this user trusts."""
+
+    def __init__(self, state_directory: Path, clock: Callable[[], datetime] | None = None) -> None:
+        self._anchors = state_directory / TRUSTED_DIRECTORY
+        self._clock = clock or _utc_now
+
+    def publisher_of(
+        self, directory: Path, tree: Tree, *, facts: SkillFacts | None = None, repository: str = ""
+    ) -> Publisher | None:
+        """Return who signed the skill in `directory`, or None for an unsigned one.
+
+        Args:
+            tree: The files that were read there, without the signature.
+            facts: What its files say, where that was read already.
+            repository: The registry that it must be signed for; empty for any that is trusted.
+
+        Raises:
+            PublisherError: there is a signature, and it is not accepted.
+            MissingExtraError: there is one, and what checks it is not installed.
+        """
+        # INVARIANT: a signature that is not accepted never passes for one that is, nor for none.
+        signature = read_signature(directory)
+        if signature is None:
+            return None
+        facts = facts or read_facts(directory, directory.name)
+        identity = SkillIdentity(name=facts.name, version=facts.version, repository=repository)
+        with needs_extra("registry"):
+            # cryptography is an optional part, and unsigned skills need none of it.
+            from skillhouse.registry.signatures import verify_signature  # noqa: PLC0415
+            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+        now = self._clock()
+        found = AnchorStore(self._anchors).read(now)
+        return verify_signature(tree, signature, identity, anchors=found, now=now)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedSkill:
+    """A skill whose signature was accepted."""
+
+    publisher: Publisher
+    facts: SkillFacts
+    tree: Tree
+
+
+def signed_skill(directory: Path, check: PublisherCheck, *, repository: str = "") -> SignedSkill:
+    """Return the skill in a directory, which must be signed, for `repository` if one is given.
+
+    Raises:
+        PublisherError: `unsigned`, or the step that refuses the signature.
+        TreeError, ArchiveError: the directory holds what no package may hold.
+        SkillError: it is no skill, or its name is not that of the directory.
+    """
+    tree, _ = directory_members(directory)
+    facts = read_facts(directory, directory.name)
+    if facts.name != directory.name:
+        message = f"expected a directory named `{facts.name}`, got `{directory.name}`"
+        raise PublisherError("identity", message)
+    publisher = check.publisher_of(directory, tree, facts=facts, repository=repository)
+    if publisher is None:
+        raise PublisherError("unsigned", f"there is no `{SIGNATURE_FILE}` in `{directory}`")
+    return SignedSkill(publisher=publisher, facts=facts, tree=tree)

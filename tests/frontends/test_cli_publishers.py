@@ -1,0 +1,346 @@
+"""Tests of publishers at the command line: from a key to a skill that others install."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from skillhouse.floor import make_private
+from tests.loopback_http import served
+from tests.registry.pki import TimestampAuthority, make_skill
+
+Run = Callable[..., tuple[int, str, str]]
+PASSWORD = "correct horse"
+LOCKED = ("--password", "env:PUBLISHER_TEST")
+REGISTRY = "skills.example.com"
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUBLISHER_TEST", PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place for what `publisher` makes, since passwords are slow to try on purpose."""
+    return tmp_path_factory.mktemp("publisher") / "made"
+
+
+@pytest.fixture
+def publisher(run: Run, place: Path, template: Path) -> None:
+    """Make a root, a developer's key with its certificate, and the skill `pdf`, all unsigned."""
+    make_skill(Path())
+    state = place / "home" / ".local" / "state" / "skillhouse" / "publishers"
+    if template.exists():
+        make_private(state.parent)
+        shutil.copytree(template / "publishers", state)
+        for file in template.glob("*.c*"):
+            shutil.copy(file, file.name)
+        return
+    assert run("keys", "new", "root", "--for", "root", "--registry", REGISTRY, *LOCKED)[0] == 0
+    assert run("keys", "new", "acme", "--for", "skills", *LOCKED)[0] == 0
+    assert run("keys", "request", "acme", *LOCKED)[0] == 0
+    assert run("keys", "issue", "acme.csr", "--by", "root", *LOCKED)[0] == 0
+    shutil.copytree(state, template / "publishers")
+    for file in Path().glob("*.c*"):
+        shutil.copy(file, template)
+
+
+@pytest.fixture
+def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Go on as another user, who has nothing of the first."""
+
+    def move() -> None:
+        (place / "elsewhere").mkdir(exist_ok=True)
+        monkeypatch.setenv("HOME", str(place / "elsewhere"))
+
+    return move
+
+
+def step(run: Run, *arguments: str) -> str:
+    """Return the step that refuses a command, which must fail."""
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    return err.removeprefix("skillhouse: ").strip()
+
+
+@pytest.mark.usefixtures("publisher")
+@pytest.mark.req("S002-111", "S002-113")
+def test_another_user_verifies_installs_and_loads_what_was_signed(
+    run: Run, elsewhere: Callable[[], None]
+) -> None:
+    code, out, err = run("sign", "pdf", *LOCKED)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"signed pdf 1.2.0 as acme of {REGISTRY}: ")
+    # The names that the design publishes.
+    for name in ("root.crt", "developer-acme.crt", "pdf/skill.sig"):
+        assert Path(name).is_file()
+    assert run("pack", "pdf")[0] == 0
+
+    elsewhere()
+    archive = "./pdf-1.2.0.tar.gz"
+    assert "chain: no root certificate is trusted here" in run("install", archive, "--yes")[2]
+    code, out, _ = run("keys", "trust", "root.crt")
+    assert (code, out.startswith(f"trusted for `{REGISTRY}`: ")) == (0, True)
+    code, out, err = run("verify", "./pdf")
+    assert code == 0
+    assert out.startswith(f"pdf 1.2.0: signed by acme of {REGISTRY} at ")
+    assert "no revocation list" in err
+    code, out, err = run("install", archive, "--yes")
+    assert (code, err) == (0, "")
+    assert "publisher  acme" in out
+    assert "publisher  acme" in run("info", "pdf")[1]
+    assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+@pytest.mark.req("S002-112")
+def test_what_was_changed_or_signed_by_others_is_refused(
+    run: Run, elsewhere: Callable[[], None]
+) -> None:
+    assert run("sign", "pdf", *LOCKED)[0] == 0
+    shutil.copytree("pdf", "changed/pdf")
+    Path("changed/pdf/SKILL.md").write_text(Path("pdf/SKILL.md").read_text() + "And more.\n")
+    assert step(run, "verify", "./changed/pdf") == "files: changed: SKILL.md"
+    assert step(run, "install", "./changed/pdf", "--yes").endswith("files: changed: SKILL.md")
+    shutil.copytree("pdf", "csv")
+    assert step(run, "verify", "./csv") == "identity: expected a directory named `pdf`, got `csv`"
+    code, out, err = run("verify", "./changed/pdf", "--json")
+    assert (code, err) == (1, "")
+    assert json.loads(out) == {
+        "verified": False,
+        "step": "files",
+        "message": "files: changed: SKILL.md",
+    }
+    message = step(run, "verify", "./pdf", "--repository", "other.example.com")
+    assert message.startswith("identity: expected the repository `other.example.com`")
+    elsewhere()
+    other = ("keys", "new", "root", "--for", "root", "--registry", REGISTRY, *LOCKED)
+    assert run(*other, "--output", "other.crt")[0] == 0
+    assert step(run, "verify", "./pdf").startswith("chain: ")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+@pytest.mark.req("S002-112")
+def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
+    run: Run, elsewhere: Callable[[], None]
+) -> None:
+    assert run("sign", "pdf", *LOCKED)[0] == 0
+    elsewhere()
+    run("keys", "trust", "root.crt")
+    assert run("install", "./pdf", "--yes")[0] == 0
+    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(Path.home().parent / "home"))
+        revoke = ("keys", "revoke", "developer-acme.crt", "--by", "root", "--reason", "key lost")
+        code, out, _ = run(*revoke, *LOCKED)
+        assert (code, out.startswith("revoked ")) == (0, True)
+        assert step(run, "verify", "./pdf").startswith("revocation: ")
+    assert run("verify")[0] == 0
+
+    code, out, _ = run("keys", "trust", "revocations.json")
+    assert (code, out) == (0, "took over revocation list 1 with 1 entries\n")
+    why = "revocation: the certificate was revoked (key lost)"
+    assert run("verify")[:2] == (1, f"user:pdf  refused: {why}\n")
+    code, _, err = run("call", "skill", "--args", '{"name":"pdf"}')
+    assert (code, why in err) == (1, True)
+    assert why in run("install", "./pdf", "--yes")[2]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+@pytest.mark.req("S002-114")
+def test_where_signatures_are_required_nothing_unsigned_is_installed_or_loaded(
+    run: Run, place: Path
+) -> None:
+    make_skill(Path("own").absolute(), "csv")
+    shutil.copytree("own/csv", place / "home" / ".agents" / "skills" / "csv")
+    assert run("call", "skill", "--args", '{"name":"csv"}')[0] == 0
+    config = place / "home" / ".config" / "skillhouse" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("[registry]\nrequire_signature = true\n")
+    message = "is unsigned, and `registry.require_signature` is set"
+    code, _, err = run("install", "./pdf", "--yes", "--allow-unsigned")
+    assert (code, message in err) == (1, True)
+    code, _, err = run("call", "skill", "--args", '{"name":"csv"}')
+    assert (code, message in err) == (1, True)
+    assert run("sign", "pdf", *LOCKED)[0] == 0
+    assert run("install", "./pdf", "--yes")[0] == 0
+    assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_an_intermediate_issues_in_place_of_the_root(run: Run) -> None:
+    assert run("keys", "new", "ca", "--for", "intermediate", *LOCKED)[0] == 0
+    assert run("keys", "request", "ca", *LOCKED)[0] == 0
+    code, _, err = run("keys", "issue", "ca.csr", "--by", "root", *LOCKED)
+    assert (code, "add --intermediate" in err) == (2, True)
+    code, out, _ = run("keys", "issue", "ca.csr", "--by", "root", "--intermediate", *LOCKED)
+    assert (code, "intermediate-ca.crt" in out) == (0, True)
+    # A developer's request never becomes one that issues.
+    code, _, err = run("keys", "issue", "acme.csr", "--by", "root", "--intermediate", *LOCKED)
+    assert code == 2
+    assert run("keys", "issue", "acme.csr", "--by", "ca", *LOCKED)[0] == 0
+    assert run("sign", "pdf", *LOCKED)[0] == 0
+    code, out, _ = run("verify", "./pdf", "--json")
+    assert (code, json.loads(out)["handle"]) == (0, "acme")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_a_certificate_from_elsewhere_is_kept_for_its_key(
+    run: Run, elsewhere: Callable[[], None]
+) -> None:
+    elsewhere()
+    assert run("keys", "new", "globex", "--for", "skills", *LOCKED)[0] == 0
+    assert run("keys", "request", "globex", *LOCKED)[0] == 0
+    message = step(run, "sign", "pdf", *LOCKED)
+    assert message.startswith("certificate: the key `globex` has no certificate")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(Path.home().parent / "home"))
+        assert run("keys", "issue", "globex.csr", "--by", "root", *LOCKED)[0] == 0
+    code, out, _ = run("keys", "certify", "developer-globex.crt")
+    assert (code, out.startswith("kept the certificate of `globex`: ")) == (0, True)
+    assert step(run, "keys", "certify", "developer-acme.crt").startswith("certificate: no key here")
+    assert run("sign", "pdf", *LOCKED)[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_the_signature_of_another_is_replaced_only_on_demand(run: Run) -> None:
+    assert run("keys", "new", "globex", "--for", "skills", *LOCKED)[0] == 0
+    assert run("keys", "request", "globex", *LOCKED)[0] == 0
+    assert run("keys", "issue", "globex.csr", "--by", "root", *LOCKED)[0] == 0
+    code, _, err = run("sign", "pdf", *LOCKED)
+    assert (code, "name one with --key: `acme`, `globex`" in err) == (2, True)
+    assert run("sign", "pdf", "--key", "acme", *LOCKED)[0] == 0
+    assert run("sign", "pdf", "--key", "acme", *LOCKED)[0] == 0
+    message = step(run, "sign", "pdf", "--key", "globex", *LOCKED)
+    assert message.startswith("signature: it is signed by acme")
+    assert run("sign", "pdf", "--key", "globex", "--replace", *LOCKED)[0] == 0
+    code, _, err = run("sign", "pdf", "--key", "root", *LOCKED)
+    assert (code, "issues certificates" in err) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
+def test_a_timestamp_is_asked_for_and_trusted(run: Run, place: Path) -> None:
+    authority = TimestampAuthority(place / "authority")
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = authority.answer(body) if self.path == "/tsr" else b"no timestamp"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    config = place / "home" / ".config" / "skillhouse" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('[net]\nprivate = ["127.0.0.1/32"]\n')
+    with served(Answer) as url:
+        assert step(run, "sign", "pdf", "--timestamp", f"{url}/no", *LOCKED).startswith("timestamp")
+        assert not Path("pdf/skill.sig").exists()
+        assert run("sign", "pdf", "--timestamp", f"{url}/tsr", *LOCKED)[0] == 0
+    value = json.loads(run("verify", "./pdf", "--json")[1])
+    assert value["is_time_trusted"] is False
+    assert "no timestamp authority is trusted here" in value["warnings"][0]
+    code, _, err = run("keys", "trust", "root.crt", "--for", "timestamps")
+    assert code == 1  # A root of skills stamps nothing.
+    assert "a root of publishers confirms no times" in err
+    root = place / "authority" / "root.pem"
+    assert run("keys", "trust", str(root), "--for", "timestamps")[0] == 0
+    value = json.loads(run("verify", "./pdf", "--json")[1])
+    assert value["is_time_trusted"] is True
+    gone = f"{url}/tsr"  # Its server is closed.
+    before = Path("pdf/skill.sig").read_bytes()
+    assert run("sign", "pdf", "--timestamp", gone, *LOCKED)[0] == 1
+    assert Path("pdf/skill.sig").read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_keys_and_what_is_trusted_are_listed(run: Run) -> None:
+    code, out, err = run("keys", "list")
+    assert (code, err) == (0, "")
+    certificate = x509.load_pem_x509_certificate(Path("root.crt").read_bytes())
+    until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+    assert f"root  root certificate, until {until}" in out
+    assert f"skill://{REGISTRY}/publisher/acme" in out
+    found = json.loads(run("keys", "list", "--json")[1])
+    assert [(one["name"], one["for"], one["kind"]) for one in found] == [
+        ("acme", "skills", "p256"),
+        ("root", "root", "p384"),
+    ]
+    (root,) = json.loads(run("keys", "trust", "--json")[1])["roots"]
+    assert root["certificate"] == found[1]["certificates"][0]["certificate"]
+    code, out, _ = run("keys", "trust")
+    assert root["certificate"] in out
+    assert run("keys", "trust", "--remove", root["certificate"][:12])[0] == 0
+    assert run("keys", "trust")[2].startswith("nothing is trusted yet")
+    assert step(run, "keys", "trust", "--remove", "00000000").startswith("trust: nothing trusted")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_a_coding_agent_signs_and_trusts_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    for words in (
+        ("sign", "pdf"),
+        ("keys", "new", "more", "--for", "skills"),
+        ("keys", "request", "acme"),
+        ("keys", "issue", "acme.csr", "--by", "root"),
+        ("keys", "certify", "developer-acme.crt"),
+        ("keys", "revoke", "developer-acme.crt", "--by", "root"),
+        ("keys", "trust", "root.crt"),
+        ("keys", "trust", "--remove", "00000000"),
+    ):
+        assert "is for a person" in run(*words)[2]
+    assert run("keys", "trust")[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_what_cannot_be_is_said_in_a_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, code, message in (
+        (("verify", "./nothing"), 2, "expected the directory of a skill"),
+        (("verify", "./pdf"), 1, "unsigned: there is no `skill.sig`"),
+        (("verify", "./pdf", "csv"), 2, "a directory is verified alone"),
+        (("keys", "request", "root", *LOCKED), 2, "a root has its certificate already"),
+        (("keys", "request", "none", *LOCKED), 1, "no publisher key `none`"),
+        (("keys", "issue", "root.crt", "--by", "root", *LOCKED), 1, "request: expected a request"),
+        (("keys", "issue", "acme.csr", "--by", "acme", *LOCKED), 2, "expected a root or an"),
+        (("keys", "new", "acme", "--for", "skills", *LOCKED), 1, "is a publisher key `acme`"),
+        (("keys", "new", "b", "--for", "skills", "--days", "3", *LOCKED), 2, "with its certific"),
+        (("keys", "trust", "developer-acme.crt"), 1, "purpose: the root certificate must"),
+        (("keys", "trust", "acme.csr"), 1, "bundle: is no JSON"),
+        (("keys", "revoke", "--by", "root", "--from", "2026-01-01", *LOCKED), 2, "--from is about"),
+        (
+            ("keys", "issue", "acme.csr", "--by", "root", "--days", "500", *LOCKED),
+            1,
+            "a developer certificate is valid for 1 to 397 days, not 500",
+        ),
+    ):
+        found = run(*words)
+        assert (found[0], message in found[2]) == (code, True), found
+    monkeypatch.setenv("PUBLISHER_TEST", "wrong horse")
+    assert "key: does not open: another password" in run("sign", "pdf", *LOCKED)[2]
+    monkeypatch.setenv("PUBLISHER_TEST", "short")
+    assert "8 characters" in run("keys", "new", "b", "--for", "skills", *LOCKED)[2]
+    monkeypatch.setenv("PUBLISHER_TEST", "")
+    assert "is empty" in run("sign", "pdf", *LOCKED)[2]
