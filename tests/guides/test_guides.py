@@ -22,7 +22,6 @@ from tests.guides.pages import (
     Block,
     Names,
     blocks,
-    commands,
     steps,
 )
 from tests.guides.standins import STANDINS
@@ -142,7 +141,7 @@ class Walk:
             assert self.names.match(shown, output), f"{block}\n$ {command}\n{output}\n--- {shown}"
 
 
-@pytest.mark.parametrize("page", [name for name in NAMES if commands(name)])
+@pytest.mark.parametrize("page", [name for name in NAMES if blocks(name)])
 def test_each_command_of_the_page_works_as_printed(
     page: str,
     terminal: Terminal,
@@ -156,6 +155,8 @@ def test_each_command_of_the_page_works_as_printed(
         walk = Walk(terminal, instead)
         for block in blocks(page):
             walk.take(block)
+        checked = terminal.run("skillhouse config check")
+        assert checked.status == 0, checked.output
 
 
 @pytest.mark.parametrize("page", NAMES)
