@@ -114,6 +114,8 @@ class Done:
 
     output: str
     status: int
+    raw: str = ""
+    """The same with the escapes for colours."""
 
 
 @dataclass
@@ -175,7 +177,7 @@ class Terminal:
 
         Args:
             script: The lines; they do not stop at an error unless they say so.
-            answer: Gives the answer to a question, from the line so far; `word_of` if left out.
+            answer: Gives the answer to a question, which is the line so far; else `word_of` does.
         """
         raw = bytearray()
         process, reader = self._start(script, answer or word_of, raw.extend)
@@ -185,7 +187,8 @@ class Terminal:
             so_far = self.seen(raw.decode(errors="replace"))
             raise RuntimeError(f"it does not end:\n{script}\n{so_far}") from None
         reader.join()
-        return Done(self.seen(raw.decode(errors="replace")), status)
+        text = raw.decode(errors="replace")
+        return Done(self.seen(text), status, text.replace(str(self.home), SHOWN_HOME))
 
     def begin(self, script: str, until: str, answer: Callable[[str], str] | None = None) -> Done:
         """Start a program that goes on, and return what it printed when `until` was among it."""

@@ -9,6 +9,7 @@ import pty
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,20 @@ def test_a_question_is_answered_once(run: Run, typing: Typing) -> None:
     code, out, said = run("approvals", "deny", found)
     assert (code, out) == (1, "")
     assert "was answered already" in said
+
+
+def test_the_beginning_of_an_id_unpairs_one_device(run: Run, typing: Typing) -> None:
+    # Two of seventeen begin with the same hex digit.
+    ids = [
+        json.loads(typing("pair", "approvals", "pair", f"phone-{number}", "--json")[1])["id"]
+        for number in range(17)
+    ]
+    first = Counter(one[0] for one in ids).most_common(1)[0][0]
+    assert "two devices begin with" in run("approvals", "unpair", first)[2]
+    assert "no device ``" in run("approvals", "unpair", "")[2]
+    assert run("approvals", "unpair", ids[0][:12])[1].startswith(f"unpaired: {ids[0]};")
+    left = [device["id"] for device in json.loads(run("approvals", "devices", "--json")[1])]
+    assert left == ids[1:]
 
 
 def test_devices_are_paired_listed_and_unpaired(run: Run, typing: Typing) -> None:

@@ -1,11 +1,11 @@
 """The blocks of a guide, and the one rule by which a test runs them.
 
 A fence names its language. `bash` is run as it is; each of its commands must succeed. `console` has
-`$ ` before a command (`> ` before its further lines), then what it prints. `python` is a program.
-All others are text; a path in a line before the block that ends with `:`, or in a comment on the
-block's first line, is a file with that content. Other `toml` belongs to the user's configuration,
-which grows by each block, unless it is of a pyproject.toml. The blocks of a page are one walk: an
-empty home, in `~/work`; `/home/me` is the home.
+`$ ` before a command (`> ` before its further lines) and then what it prints. `python` is a
+program. All others are text; a path in a line before the block that ends with `:`, or in a comment
+on the block's first line, is a file with that content. Other `toml` belongs to the user's
+configuration, which grows by each block and has no fault, unless it is of a pyproject.toml. The
+blocks of a page are one walk: an empty home, in `~/work`; `/home/me` is the home.
 
 In what is shown `…` is anything within a line, and on a line of its own any lines. An id such as
 `5c1f…` is what the command printed there; `5c1f` in a later command or output is that id.
@@ -93,11 +93,6 @@ def blocks(page: str) -> list[Block]:
             )
         )
     return found
-
-
-def commands(page: str) -> list[Block]:
-    """Return the blocks of a page that someone would type or run."""
-    return [one for one in blocks(page) if one.language in COMMANDS and one.file is None]
 
 
 def steps(text: str) -> list[tuple[str, str]]:

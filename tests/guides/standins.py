@@ -146,7 +146,9 @@ def claude_code(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[st
 @contextmanager
 def registries(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
     """One package for Python and one for npm; `uv lock` gives a lock that was made before."""
-    need(shutil.which("npm"), "no npm")
+    npm = shutil.which("npm")
+    need(npm, "no npm")
+    assert npm is not None
     sha = wheel(place / "wheels", "humanize", "4.0.0", HUMANIZE)
     settings = place / "uv.toml"
     settings.write_text(f'no-index = true\noffline = true\nfind-links = ["{place}/wheels"]\n')
@@ -155,7 +157,7 @@ def registries(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str
     program(place / "bin", "uv", lock)
     package = npm_package("semver", "7.0.0", SEMVER)
     with npm_registry({("semver", "7.0.0"): package}) as (address, asked):
-        terminal.path = (place / "bin",)
+        terminal.path = (place / "bin", Path(npm).parent)
         terminal.more = {
             "UV_CONFIG_FILE": str(settings),
             "UV_CACHE_DIR": str(place / "uv-cache"),

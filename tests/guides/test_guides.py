@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from scripts.terminal import Terminal, install, short_home, word_of
+from scripts.terminal import Terminal, short_home, word_of
 
 from tests.guides.pages import (
     COMMANDS,
@@ -22,11 +22,9 @@ from tests.guides.pages import (
     Block,
     Names,
     blocks,
-    commands,
     steps,
 )
 from tests.guides.standins import STANDINS
-from tests.runtime.coded import best_sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -50,19 +48,10 @@ ALONE = (
 )
 """Pages for a newcomer, who has nothing but what is on the page: no set-up there."""
 
-FOR_ALL = (Path("/etc/codex/skills"), Path("/etc/claude-code"), Path("/etc/skillhouse"))
-"""A newcomer's machine has none of these; the reports of the pages would name them."""
-
 FENCE = re.compile(r"^ *```", re.MULTILINE)
 EXTRA = re.compile(r"'\.\[([a-z,-]+)\]'|extra `([a-z-]+)`")
 WORDS_A_MINUTE, SIGNS_A_MINUTE = 180, 200
 """How fast a person reads, and types; docs/guides/first-hour.md says so."""
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the programs of an installed wheel are."""
-    return install(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture
@@ -152,22 +141,22 @@ class Walk:
             assert self.names.match(shown, output), f"{block}\n$ {command}\n{output}\n--- {shown}"
 
 
-@pytest.mark.parametrize("page", [name for name in NAMES if commands(name)])
+@pytest.mark.parametrize("page", [name for name in NAMES if blocks(name)])
 def test_each_command_of_the_page_works_as_printed(
     page: str,
     terminal: Terminal,
     tmp_path: Path,
+    newcomer: None,
     need: Callable[[object, str], None],
 ) -> None:
-    best_sandbox(need)
-    common = [path for path in FOR_ALL if path.exists()]
-    need(not common, f"clients' skills for all users of this machine: {common}")
     with ExitStack() as stack:
         standin = STANDINS.get(page)
         instead = stack.enter_context(standin(terminal, tmp_path, need)) if standin else {}
         walk = Walk(terminal, instead)
         for block in blocks(page):
             walk.take(block)
+        checked = terminal.run("skillhouse config check")
+        assert checked.status == 0, checked.output
 
 
 @pytest.mark.parametrize("page", NAMES)

@@ -311,7 +311,8 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
             terminal.note("the secret is not shown again")
         return 0
     if options.verb == "unpair":
-        found = [one.id for one in devices.all() if one.id.startswith(options.id)]
+        begun = options.id or "-"  # Nothing is the beginning of no id.
+        found = [one.id for one in devices.all() if one.id.startswith(begun)]
         ended = devices.unpair(found[0]) if len(found) == 1 else None
         if ended is None:
             which = "two devices begin with" if len(found) > 1 else "no device"
