@@ -134,8 +134,8 @@ class _Recipe:
         """Return what the standard decorator makes when it is asked for `parts` only."""
         asked = {"init": False, "repr": False, "eq": False, "match_args": False} | parts
         cls = self._cls
-        # With a docstring, or `dataclasses` would make one from the signature.
-        body = {"__annotations__": cls.__annotations__, "__doc__": "", **self._values}
+        # With a docstring, or `dataclasses` would make one from the signature, in 2 ms.
+        body = {"__annotations__": cls.__annotations__, "__doc__": "twin", **self._values}
         body |= {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
         twin = type(cls.__name__, (), body)
         return vars(dataclasses.dataclass(kw_only=self._kw_only, **asked)(twin))[attribute]

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable
 
 from skillhouse.floor.light_dataclass import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES, path_pattern
 
 
@@ -168,7 +169,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
 )
 """The first group that has a path decides."""
 
-_EMPTY = re.compile(r"/(?:\.?/)+")
+_EMPTY = regex(r"/(?:\.?/)+")
 
 DEPENDENCIES = frozenset(
     {"node_modules", "site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", ".yarn"}

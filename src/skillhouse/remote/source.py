@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
@@ -13,6 +12,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import skillhouse.skill as skill_package
 from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts, dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.skill import SKILL_FILE
 
 DEPTH_MAX = 16
@@ -70,7 +70,7 @@ SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 """The `$schema` of the discovery RFC whose documents we read."""
 
 _NOWHERE = Path("skill")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = regex(r"sha256:[0-9a-f]{64}")
 
 Kind = Literal["well-known", "opencode"]
 

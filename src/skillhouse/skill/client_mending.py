@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.model import LOADING_POLICY
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import FileRefusedError, validate_name
 from skillhouse.skill.yaml_text import read_mapping, repaired
 
-_FENCED = re.compile(r"---\n(?P<block>.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
-_NO_TEXT = re.compile(
+_FENCED = regex(r"---\n(?P<block>.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
+_NO_TEXT = regex(
     r"(?m)^(?P<key>name|description):[ \t]+"
     r"(?P<value>[-+]?[0-9][0-9_.:xo-]*|true|false|null|~)[ \t]*$"
 )

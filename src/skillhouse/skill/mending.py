@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from skillhouse.floor import Diagnostic
+from skillhouse.floor.regex import regex
 from skillhouse.skill.model import ParsePolicy, Skill
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import FileRefusedError, normalise, split_head, validate_name
@@ -14,8 +14,8 @@ from skillhouse.skill.yaml_text import key_lines, repaired
 MENDED = ("bom", "line-endings", "yaml-repaired", "name-missing", "allowed-tools-form")
 """Codes of the findings that are mended; for every other one a person has to choose."""
 
-_OPENING = re.compile(r"---[ \t]*\n")
-_LIST_LINE = re.compile(r"(?P<head>allowed-tools[ \t]*:[ \t]*)(?P<value>[^\s#].*)")
+_OPENING = regex(r"---[ \t]*\n")
+_LIST_LINE = regex(r"(?P<head>allowed-tools[ \t]*:[ \t]*)(?P<value>[^\s#].*)")
 
 
 class Mended(NamedTuple):

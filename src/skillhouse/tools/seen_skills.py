@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from skillhouse.floor import (
     read_beneath,
     write_atomically,
 )
+from skillhouse.floor.regex import regex
 from skillhouse.skill import SKILL_FILE, list_resources
 from skillhouse.tools.difference import difference
 
@@ -30,7 +30,7 @@ FILES_MAX = 200
 FILE_TEXT_MAX, TEXTS_MAX = 65_536, 524_288
 """Files of a skill that are compared, and characters that are kept of one and of all."""
 NAMES_SHOWN = 10
-_SYNC = re.compile(r"/staging-[0-9a-f]{16}/")
+_SYNC = regex(r"/staging-[0-9a-f]{16}/")
 """The part of a cached skill's path that differs with each sync."""
 
 logger = logging.getLogger(__name__)
