@@ -203,11 +203,11 @@ def _survey_below(mounts: ProtectedMounts, below: CoveredPaths) -> None:
 
 def _drop_covered(mounts: ProtectedMounts) -> None:
     """Leave out paths in a hidden directory, and those in a read-only one."""
-    covers = mounts.covers
+    covers, top = mounts.covers, len(mounts.workspace)
     for path, cover in tuple(covers.items()):
-        above = path
-        while len(above := os.path.dirname(above)) >= len(mounts.workspace):
-            around = covers.get(above)
+        end = len(path)
+        while (end := path.rfind("/", 0, end)) >= top:
+            around = covers.get(path[:end])
             is_frozen = around is MountCover.READ_ONLY and cover in (
                 MountCover.READ_ONLY,
                 MountCover.PIN,
