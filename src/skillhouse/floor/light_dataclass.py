@@ -300,11 +300,15 @@ def _is_plain(cls: type) -> bool:
     own = vars(cls)
     if not _OWN.isdisjoint(own):
         return False
-    for kind in cls.__annotations__.values():
-        if not isinstance(kind, str) or any(word in kind for word in _MARKERS):
-            return False
-    if any(isinstance(value, Field) and value.kw_only is not MISSING for value in own.values()):
+    try:
+        kinds = " ".join(cls.__annotations__.values())
+    except TypeError:
         return False
+    if any(word in kinds for word in _MARKERS):
+        return False
+    for value in own.values():
+        if isinstance(value, Field) and value.kw_only is not MISSING:
+            return False
     bases = map(vars, cls.__mro__[1:-1])
     return not any("__dataclass_fields__" in base or base.get("__slots__") for base in bases)
 

@@ -1,4 +1,4 @@
-"""The options for bubblewrap around a command: its workspace, and what is mounted over its parts."""
+"""The options for bubblewrap around a command: the workspace, and what is mounted over it."""
 
 from __future__ import annotations
 
