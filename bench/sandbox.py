@@ -30,9 +30,9 @@ from skillhouse.sandbox import (
     detect,
     launcher_for,
 )
-from skillhouse.sandbox.bubblewrap import options
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.protected_mounts import shield
+from skillhouse.sandbox.run_options import options
 
 BARE = ("bwrap", "--unshare-all", "--ro-bind", "/", "/")
 TARGET_MS = 4.0

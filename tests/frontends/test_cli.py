@@ -280,6 +280,29 @@ def test_help_and_version_need_no_house(place: Path) -> None:
         assert out
 
 
+def test_a_stream_that_was_closed_before_the_start_is_no_fault() -> None:
+    closing = ("sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "skillhouse")
+    done = subprocess.run([*closing, "--version"], stdout=subprocess.PIPE, timeout=20, check=True)
+    assert done.stdout.startswith(b"skillhouse ")
+
+
+def test_what_is_registered_for_the_end_of_the_process_runs_before_it_leaves() -> None:
+    code = (
+        "import atexit, sys\n"
+        "from skillhouse.frontends import cli\n"
+        "class Seen:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "seen = Seen()\n"
+        "atexit.register(print, 'the end')\n"
+        "sys.argv = ['skillhouse', *sys.argv[1:]]\n"
+        "sys.exit(cli.main())"
+    )
+    for arguments, expected in ((("--version",), 0), (("nonsense",), 2)):
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert (done.returncode, done.stdout.endswith("the end\n")) == (expected, True)
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     code = (

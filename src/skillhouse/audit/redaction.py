@@ -179,12 +179,12 @@ _ASSIGNED = regex(
     re.IGNORECASE,
 )
 # Quotes may be escaped, in JSON within a shell's word, and then end as they began.
-_ASSIGNED_VALUE = re.compile(
+_ASSIGNED_VALUE = regex(
     r"(?:(?:Bearer|Basic|Token)\s{1,3})?"
     r"(?:(?P<quote>\\{0,7}['\"])(?:(?!(?<!\\)(?P=quote)).)*(?:(?P=quote))?|[^\s&;,'\"]+)",
     re.IGNORECASE | re.DOTALL,
 )
-_BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|[\[{]|[\]}]", re.DOTALL)
+_BRACKETS = regex(r"\"(?:[^\"\\]|\\.)*\"?|[\[{]|[\]}]", re.DOTALL)
 _NAME_MARKS = "key seed mnemonic secret passw passphrase token auth cookie credential".split()
 # Line separators and direction marks, which would let one record look like two in a viewer.
 _UNSEEN = regex("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")

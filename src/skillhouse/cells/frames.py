@@ -7,13 +7,13 @@ names a line of a file that the skill has. Nothing of it is a text that the skil
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from skillhouse.floor import PathError, dataclass, is_utf8, read_beneath
+from skillhouse.floor.regex import regex
 
 FRAMES_MAX = 16
 """Frames that are kept of one exception, the innermost: recursion has a thousand."""
@@ -22,7 +22,7 @@ CLAIMS_MAX = 64
 FILE_MAX = 1 << 20
 """Bytes of a file whose lines are counted; a longer one has no frames."""
 _PATH_MAX = 256
-_FUNCTION = re.compile(r"[\w.<>$#]+(?: [\w.<>$#]+){0,3}")
+_FUNCTION = regex(r"[\w.<>$#]+(?: [\w.<>$#]+){0,3}")
 _FUNCTION_MAX = 80
 
 

@@ -20,6 +20,7 @@ from skillhouse.cells.call_channel import CHUNK, CellOutput
 from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.rpc import Frames, RpcError, RpcRequest, framed, message, parse
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.profile import SandboxError
 
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"
@@ -39,7 +40,7 @@ NAMES_MAX = 256
 """Modules of the standard library that a cell imports for one skill."""
 SKILLS_MAX = 256
 """Skills whose imports are remembered."""
-_NAME = re.compile(r"[A-Za-z_]\w{0,63}(\.[A-Za-z_]\w{0,63}){0,5}", re.ASCII)
+_NAME = regex(r"[A-Za-z_]\w{0,63}(\.[A-Za-z_]\w{0,63}){0,5}", re.ASCII)
 
 
 def prepare_order(env: Mapping[str, str], *, loads: bool) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor.regex import regex
 
 FRAME_BYTES = 8 << 20
 """Longest message (DESIGN, bounds: RPC frame 8 MiB)."""
@@ -40,7 +41,7 @@ REFUSED = -32003
 UNAVAILABLE = -32005
 """No code can be run, or not at the moment."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRING = regex(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NO_ID = object()
 

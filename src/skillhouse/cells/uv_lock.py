@@ -8,7 +8,6 @@ through the grammar of `environment_locks` as any other requirements do.
 from __future__ import annotations
 
 import functools
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from skillhouse.cells.environment_locks import PACKAGES_MAX
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import SandboxError
 
@@ -30,10 +30,10 @@ MARKER_MAX = 4_000
 REQUIREMENTS = "uv export --no-emit-project --no-dev --format requirements.txt"
 
 _OWN = ("virtual", "editable", "directory")
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
-_VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,64}")
-_HASH = re.compile(r"sha(?:256|384|512):[0-9a-f]{64,128}")
-_ABI = re.compile(r"\.cpython-(\d{2,4}[a-z]{0,3})-")
+_NAME = regex(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+_VERSION = regex(r"[A-Za-z0-9.+!_-]{1,64}")
+_HASH = regex(r"sha(?:256|384|512):[0-9a-f]{64,128}")
+_ABI = regex(r"\.cpython-(\d{2,4}[a-z]{0,3})-")
 
 Table = Mapping[str, Any]
 

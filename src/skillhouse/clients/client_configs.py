@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,10 +37,11 @@ from skillhouse.clients.program import (
     own_program,
 )
 from skillhouse.floor import ConfigError, Locations
+from skillhouse.floor.regex import regex
 
 SERVER_NAME = "skills"
 """Default name of our server in a client (docs/guides/agents.md)."""
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = regex(r"[A-Za-z0-9_-]{1,64}")
 
 _KNOWN = {config.client: config for config in CLIENTS}
 _MODES = {"user": 0o600, "project": 0o644}

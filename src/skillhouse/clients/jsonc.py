@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"(?P<blank>[ \t\r\n]+)"
     r"|(?P<comment>//[^\n\r]*|/\*.*?\*/)"
     r'|(?P<text>"(?:[^"\\\x00-\x1f]|\\.)*")'

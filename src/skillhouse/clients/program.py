@@ -7,7 +7,6 @@ folder may choose or be the program, and Python must import nothing from there.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 import subprocess
@@ -16,16 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skillhouse.floor import ConfigError
+from skillhouse.floor.regex import regex
 
 PROBE_SECONDS = 30
 """How long a Python may take to say whether it finds us."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PROBE = "import importlib.util as u; s = u.find_spec('skillhouse'); print(s.origin if s else '')"
-_PYTHON = re.compile(r"python[0-9.]*(\.exe)?")
-_OURS = re.compile(r"skillhouse(\.exe)?(\[[\w,-]*\])?([=@~<>!][\w.*]*)?")
+_PYTHON = regex(r"python[0-9.]*(\.exe)?")
+_OURS = regex(r"skillhouse(\.exe)?(\[[\w,-]*\])?([=@~<>!][\w.*]*)?")
 """Our name, with what installers put behind it."""
-_FLAG = re.compile(r"-[BEIOPdqsu]+")
+_FLAG = regex(r"-[BEIOPdqsu]+")
 """Python's options that take no value."""
 _LAUNCHERS = frozenset(
     "uv uvx pipx env sh bash dash zsh fish poetry pdm hatch rye pixi conda mamba micromamba mise "
@@ -33,10 +33,10 @@ _LAUNCHERS = frozenset(
 )
 """Programs that start ours here; ssh and docker start one elsewhere, in another folder."""
 _ELSEWHERE = frozenset("docker podman nerdctl ssh wsl kubectl".split())
-_PLAIN = re.compile(r"[\w@%+=:,./-]+")
-_CACHE = re.compile(r"/uv/(archive|environments|builds)-v\d+/|/pipx/\.cache/|/\.cache/pipx/")
+_PLAIN = regex(r"[\w@%+=:,./-]+")
+_CACHE = regex(r"/uv/(archive|environments|builds)-v\d+/|/pipx/\.cache/|/\.cache/pipx/")
 """Where uvx and `pipx run` keep what they may remove at any time."""
-_EXEC = re.compile(rb"^'''exec' \"?(/[^\"\n ]+)")
+_EXEC = regex(rb"^'''exec' \"?(/[^\"\n ]+)")
 """The second line of a script whose interpreter has too long a path for the first."""
 
 

@@ -23,6 +23,7 @@ from skillhouse.discovery.catalog_styles import (
     style_of,
 )
 from skillhouse.floor import ConfigError, dataclass, nearest
+from skillhouse.floor.regex import regex
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
 
 READ_CHARS = 2_048
@@ -31,16 +32,16 @@ READ_CHARS = 2_048
 ELLIPSIS = "…"
 """Appended to a sentence that was cut; one character where `...` takes three."""
 
-_PARAGRAPH = re.compile(r"\n[ \t]*\n")
-_MARKUP = re.compile(r"^(?:#{1,6}|>|[-*+])\s+")
+_PARAGRAPH = regex(r"\n[ \t]*\n")
+_MARKUP = regex(r"^(?:#{1,6}|>|[-*+])\s+")
 """How Markdown begins a heading, a quotation or a list item."""
-_END = re.compile(r"[.!?]+[\"'”’»)\]*_`]*(?=\s|$)|[。！？｡][”’」』）]*")
+_END = regex(r"[.!?]+[\"'”’»)\]*_`]*(?=\s|$)|[。！？｡][”’」』）]*")
 _ABBREVIATIONS = frozenset(
     "al approx ca cf dr e.g eg esp excl fig i.e ie incl max min mr mrs ms no nr prof resp sec st "
     "viz vol vs".split()
 )
 """After these a full stop never ends a sentence."""
-_INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
+_INITIALS = regex(r"(?:[^\W\d_]\.)*[^\W\d_]")
 """`J`, `U.S`: letters that stand for words."""
 
 
@@ -209,7 +210,7 @@ def width(text: str) -> int:
     return len(text) + sum(_excess(match[0]) for match in _NOT_ASCII.finditer(text))
 
 
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_NOT_ASCII = regex(r"[^\x00-\x7f]")
 
 
 @lru_cache(maxsize=4_096)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import skillhouse.skill as skill_package
 from skillhouse.floor import SkillError, dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.skill import Profile, Skill
 
 DIRECT_CHARS = 1_000
@@ -28,7 +29,7 @@ _HIDDEN = (
 """What a model reads and a person does not see; a directory's name can contain it."""
 _UNPRINTABLE = f"[{_CONTROL}{_HIDDEN}]+"
 _UNPRINTABLE_IN_BODY = f"(?![\\n\\t])[{_CONTROL}{_HIDDEN}]"
-_LAYOUT = re.compile(r"(?im)^(?=[ ]{0,3}#{1,3}[ \t]+(?:Skill:|Available Skills))")
+_LAYOUT = regex(r"(?im)^(?=[ ]{0,3}#{1,3}[ \t]+(?:Skill:|Available Skills))")
 """Lines of a body that look like headings of the direct prompt."""
 _JOINER = "\u200d"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Container, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from skillhouse.floor.regex import regex
 
 if TYPE_CHECKING:
     from skillhouse.discovery.scan_snapshots import ScanEntry
@@ -22,7 +23,7 @@ ASIDE = frozenset(
 )
 """Directories that hold copies: what is used is elsewhere (a published collection keeps 228
 translations of its own skills below `docs`)."""
-_COPY = re.compile(r"(?:^|[-_. ~])(?:backups?|bak|orig|copy|old)(?:$|[-_. ~0-9])|~$")
+_COPY = regex(r"(?:^|[-_. ~])(?:backups?|bak|orig|copy|old)(?:$|[-_. ~0-9])|~$")
 """The name of a directory that is a copy of another one, such as `skills.bak` or `backup-2025`."""
 
 Rank = tuple[bool, bool, int, bool, str]

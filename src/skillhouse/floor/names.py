@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 from collections.abc import Iterable
 
 from skillhouse.floor.errors import WireNameError
+from skillhouse.floor.regex import regex
 
 WIRE_NAME_MAX = 64
 """Characters of a tool name that every large provider accepts (vectors/wire_names.jsonl)."""
 
 _PART_MAX = 20
 _HASH_DIGITS = 12
-_OUTSIDE = re.compile(r"[^a-zA-Z0-9_-]")
+_OUTSIDE = regex(r"[^a-zA-Z0-9_-]")
 
 
 def wire_name(skill: str, tool: str) -> str:

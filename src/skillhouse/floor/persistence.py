@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable
 
 from skillhouse.floor.light_dataclass import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES, path_pattern
 
 
@@ -169,7 +170,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
 )
 """The first group that has a path decides."""
 
-_EMPTY = re.compile(r"/(?:\.?/)+")
+_EMPTY = regex(r"/(?:\.?/)+")
 
 DEPENDENCIES = frozenset(
     {"node_modules", "site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", ".yarn"}
@@ -240,12 +241,12 @@ def name_filter(paths: PersistentPaths) -> Callable[[str], bool]:
     >>> [name_filter(PersistentPaths())(name) for name in ("AGENTS.md", "config.toml", "main.py")]
     [True, True, False]
     """
-    patterns = (p for group in PATH_GROUPS for p in group.patterns)
-    return _name_filter((*patterns, *paths.asked))
+    return _name_filter(paths.asked)
 
 
 @functools.cache
-def _name_filter(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+def _name_filter(asked: tuple[str, ...]) -> Callable[[str], bool]:
+    patterns = (*(p for group in PATH_GROUPS for p in group.patterns), *asked)
     ends = {pattern.rsplit("/", 1)[-1].casefold() for pattern in patterns}
     exact = frozenset(end for end in ends if "*" not in end)
     starts = tuple({start for end in ends - exact if (start := end.partition("*")[0])})

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 import ssrfguard
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.net.net_errors import METHODS, READING, NetError
 from skillhouse.net.secret import SecretBinding, leaked
 
@@ -20,7 +21,7 @@ URL_MAX = 2_048
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._?[]"
-_LAST_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.DOTALL)
+_LAST_NUMBER = regex(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.DOTALL)
 """WHATWG "ends in a number": resolvers read such a name as an address."""
 _NO_BLOCKS = ssrfguard.AddressTable(())
 """Refuses no address: those are judged where they are used."""
@@ -112,7 +113,7 @@ def _host(checked: ssrfguard.Target) -> str:
     return host
 
 
-_RULE = re.compile(
+_RULE = regex(
     r"(?:(?P<methods>\*|[A-Za-z]+(?:,[A-Za-z]+)*) )?(?:(?P<scheme>https?)://)?"
     r"(?P<wild>\*\.)?(?P<host>\*|\[[0-9a-fA-F:.]+\]|[^/\s:@*?#\[\]]+)(?::(?P<port>[0-9]{1,5}|\*))?/?"
 )

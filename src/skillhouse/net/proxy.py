@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +14,7 @@ from anyio.abc import ByteStream, SocketStream, TaskStatus
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+from skillhouse.floor.regex import regex
 from skillhouse.floor.threads import in_thread
 from skillhouse.net.connection import (
     CHUNK,
@@ -35,7 +35,7 @@ IDLE_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
 
-_AUTHORITY = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^/?#@\[\]:]+):[0-9]{1,5}")
+_AUTHORITY = regex(r"(?:\[[0-9a-fA-F:.]+\]|[^/?#@\[\]:]+):[0-9]{1,5}")
 _STATUS = {"resolve-failed": 502, "connect-failed": 502, "protocol-error": 502, "timeout": 504}
 """Status of the response to a client for each failure; a refusal is 403."""
 

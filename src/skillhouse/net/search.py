@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Protocol, TypeVar
@@ -12,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import HostRule, NetPolicy, parse_url
 from skillhouse.net.secret import SecretBinding
@@ -23,7 +23,7 @@ BRAVE_SECRET = "brave-search"  # noqa: S105 - its name.
 
 T = TypeVar("T")
 
-_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,100}>")
+_TAG = regex(r"</?[a-zA-Z][^<>]{0,100}>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,19 +17,20 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.net.net_errors import NetError
 
 SECRET_MIN = 8
 """Characters of a secret; a shorter one would be found in any text by chance."""
-_PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9_.-]{1,64})\}\}")
+_PLACEHOLDER = regex(r"\{\{secret:([A-Za-z0-9_.-]{1,64})\}\}")
 _LAYERS = 3
 """How often a text is decoded; it is searched after each time."""
-_ESCAPE = re.compile(
+_ESCAPE = regex(
     rb"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8}))"
 )
 _NAMED = {b"&lt;": b"<", b"&gt;": b">", b"&quot;": b'"', b"&apos;": b"'", b"&amp;": b"&"}
-_ENTITY = re.compile(rb"&#(?:[xX]0{0,8}([0-9a-fA-F]{1,6})|0{0,8}([0-9]{1,7}));?")
+_ENTITY = regex(rb"&#(?:[xX]0{0,8}([0-9a-fA-F]{1,6})|0{0,8}([0-9]{1,7}));?")
 _PACKED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 """The letters of Base64 and Base32."""
 

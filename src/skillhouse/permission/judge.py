@@ -6,13 +6,13 @@ a reason to ask was found, and the strictest verdict wins.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
@@ -30,7 +30,7 @@ from skillhouse.permission.simple import CommandJudge
 BYTES_MAX = 8_192
 """Bytes of a command line (issue "command judge")."""
 
-_ORDINARY = re.compile(r"[\n\t -~]*")
+_ORDINARY = regex(r"[\n\t -~]*")
 
 
 def judge_command(

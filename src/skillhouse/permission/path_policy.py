@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
 
@@ -139,9 +139,9 @@ def is_protected(path: str) -> bool:
     return PersistentPaths().is_never(path)
 
 
-_MAGIC = re.compile(r":(?:\([^)]*\)|[!^/]*)")
-_STAGE = re.compile(r"[0-3]:")
-_WILD = re.compile(r"[*?\[]")
+_MAGIC = regex(r":(?:\([^)]*\)|[!^/]*)")
+_STAGE = regex(r"[0-3]:")
+_WILD = regex(r"[*?\[]")
 _EXAMPLES = tuple(name.rpartition("/")[2].replace("*", "x") for name in SECRET_NAMES)
 
 

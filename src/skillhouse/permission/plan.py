@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 
-_QUOTED = re.compile(r"[\s'\"]")
+_QUOTED = regex(r"[\s'\"]")
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]
 

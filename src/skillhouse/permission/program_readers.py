@@ -43,7 +43,7 @@ _SED_PLAIN = regex(
 )
 _SED_TEXT = regex(r"[aic][ \t]*(?:\\\n)?(?:[^\\\n]|\\[^\n])+(?=\n|\Z)")
 _SED_SUBSTITUTIONS = {
-    sign: re.compile(
+    sign: regex(
         rf"s{re.escape(sign)}{_regex_body(sign)}{re.escape(sign)}"
         rf"(?:[^\\\n{re.escape(sign)}]|\\[^\n])*{re.escape(sign)}[gpiImM0-9]*[ \t]*(?=[;\n}}]|\Z)"
     )

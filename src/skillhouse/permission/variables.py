@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]+")
-_OWN = re.compile(
+from skillhouse.floor.regex import regex
+
+_PLAIN = regex(r"[A-Za-z0-9_./:@%+-]+")
+_OWN = regex(
     r"_|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|EUID|FUNCNAME|GROUPS|HIST.*|HOST(NAME|TYPE)|IFS|LINENO|"
     r"MACHTYPE|MAILCHECK|MAPFILE|OPT(ARG|ERR|IND)|OSTYPE|PIPESTATUS|POSIXLY_CORRECT|PPID|PS[0-4]|"
     r"RANDOM|READLINE_.*|REPLY|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID|COLUMNS|LINES"

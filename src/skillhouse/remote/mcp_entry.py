@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field
@@ -17,7 +16,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts, dataclass
-from skillhouse.remote.source import RemoteError
+from skillhouse.floor.regex import regex
+from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, RemoteError, clash, is_safe_name
 from skillhouse.skill import (
     DEPTH_MAX,
     PATH_MAX,
@@ -41,9 +41,9 @@ FRONTMATTER_MAX = 65_536
 DESCRIPTION_MAX = 1_024
 """Characters of a description (specification, `description`)."""
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}://(?=[^/])")
-_ADDRESS = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]+")
+_DIGEST = regex(r"sha256:[0-9a-f]{64}")
+_SCHEME = regex(r"[a-z][a-z0-9+.-]{0,31}://(?=[^/])")
+_ADDRESS = regex(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]+")
 """What an address is made of (RFC 3986): neither query nor fragment, nor anything unseen."""
 _NOWHERE = Path("skill")
 _OLD_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}

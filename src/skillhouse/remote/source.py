@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts, dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_name, validate_name
 
 SKILLS_MAX = 1_000
@@ -20,7 +20,7 @@ SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 """The `$schema` of the discovery RFC whose documents we read."""
 
 _NOWHERE = Path("skill")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = regex(r"sha256:[0-9a-f]{64}")
 
 Kind = Literal["well-known", "opencode"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
@@ -15,6 +14,7 @@ from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, dataclass
 from skillhouse.floor.lock import once
+from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.runtime.agent_search import AgentSearch
 from skillhouse.runtime.policy import Policy
@@ -255,7 +255,7 @@ class AgentView:
 
 ARGUMENTS_SHOWN = 16
 """Names of arguments that a menu has for one skill."""
-_ARGUMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ARGUMENT = regex(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Collection
 
 from skillhouse.floor import spelled
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.mountpoints import is_placeholder
 
 BARE = ("head", "objects", "refs")
@@ -26,8 +27,8 @@ DEPTH_MAX = 16
 """Nesting of submodules."""
 DEFAULT_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = {bare}\n"
 
-_SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)', re.DOTALL)
-_HARMLESS = re.compile(
+_SECTION = regex(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)', re.DOTALL)
+_HARMLESS = regex(
     # git-config(1): nothing of it names a program or another file of settings.
     r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks|eol"
     r"|precomposeunicode|autocrlf|safecrlf|sparsecheckout|sparsecheckoutcone|abbrev|quotepath)"

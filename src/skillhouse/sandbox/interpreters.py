@@ -12,7 +12,6 @@ import functools
 import importlib.machinery
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from skillhouse.floor import dataclass, directory_problem
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import python_fits
 
@@ -50,11 +50,11 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _COVERED = ("/tmp", "/dev", "/proc", "/python", "/skill", "/packages")  # noqa: S108 - inside.
 _TOO_WIDE = ("/", "/var", "/home", "/root")
 """Prefixes whose `lib` holds more than an interpreter's."""
-_VERSIONED = re.compile(r"python3\.\d{1,3}")
-_RELEASE = re.compile(r"(?:\A|-)(\d{1,3})\.(\d{1,3})(?:\.|-|\Z)")
-_OTHER_ABI = re.compile(r"cpython-\d+[a-z]")
+_VERSIONED = regex(r"python3\.\d{1,3}")
+_RELEASE = regex(r"(?:\A|-)(\d{1,3})\.(\d{1,3})(?:\.|-|\Z)")
+_OTHER_ABI = regex(r"cpython-\d+[a-z]")
 """A free-threaded or debug build, for which there are few wheels."""
-_LOADED = re.compile(r"(?:ld-[^/]*|ld\.so[^/]*|ld64[^/]*|libpython[^/]*|libc[.-][^/]*)\Z")
+_LOADED = regex(r"(?:ld-[^/]*|ld\.so[^/]*|ld64[^/]*|libpython[^/]*|libc[.-][^/]*)\Z")
 """Files that an interpreter cannot start without."""
 _PROBE = """
 import importlib.machinery, json, sys

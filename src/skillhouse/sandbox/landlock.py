@@ -17,7 +17,6 @@ import anyio
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import landlock_inside, scratch
-from skillhouse.sandbox.bubblewrap import check_places
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard, usage
 from skillhouse.sandbox.inner_scripts import variables
@@ -35,6 +34,7 @@ from skillhouse.sandbox.run_checks import (
     resolved,
     with_census,
 )
+from skillhouse.sandbox.run_options import check_places
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.shared_filter import shared_program
 from skillhouse.sandbox.status import SandboxLevel

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import anyio
 
-from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox import run_options
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
@@ -90,7 +90,7 @@ class BubblewrapLauncher:
         asked_at = time.monotonic()
         check_argv(argv)
         profile, cwd = resolved(profile, cwd)
-        bubblewrap.check_places(profile, cwd)
+        run_options.check_places(profile, cwd)
         profile = with_bridge(profile)
         census: Census | None = None
         guard = self._guard(profile)
@@ -143,11 +143,11 @@ class BubblewrapLauncher:
         covers: Mapping[str, MountCover],
         cwd: Path,
     ) -> Command:
-        texts = bubblewrap.etc_files(profile)
+        texts = run_options.etc_files(profile)
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            return bubblewrap.options(profile, covers, cwd=cwd, files=files)
+            return run_options.options(profile, covers, cwd=cwd, files=files)
 
         return Command(
             program=self._program,

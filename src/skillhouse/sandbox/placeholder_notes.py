@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Collection, Iterable
 
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.profile import Directory
 
 SHOWN_MAX = 5
 """Names that a note has."""
-_COLOUR = re.compile(rb"\x1b\[[0-9;]*[mK]")
+_COLOUR = regex(rb"\x1b\[[0-9;]*[mK]")
 _NO_WORD = rb"(?<![\w.@%+~/\x80-\xff-])"
 _NO_LONGER_WORD = rb"(?![\w@%+~\x80-\xff-]|\.[\w\x80-\xff])"
 

@@ -27,6 +27,7 @@ import anyio
 
 from skillhouse.floor import dataclass, is_secret
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
 from skillhouse.sandbox.disarm import CONFIG_MAX, remove
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
@@ -38,9 +39,9 @@ LOCK_SECONDS = 10.0
 UNDONE = (".git/commondir", ".git/config.worktree")
 """Paths by which git finds further configuration: removed after the run if they did not exist
 before and had no placeholder."""
-_WORKTREE = re.compile(rb"(?i)(?<![\w-])worktree\s*(?:=|$)", re.MULTILINE)
+_WORKTREE = regex(rb"(?i)(?<![\w-])worktree\s*(?:=|$)", re.MULTILINE)
 """The setting `core.worktree`, which git passes over in a repository with a `commondir`."""
-_WORKTREE_CONFIG = re.compile(rb"(?i)worktreeconfig")
+_WORKTREE_CONFIG = regex(rb"(?i)worktreeconfig")
 """The extension without which git reads no `config.worktree` (git-worktree(1))."""
 BARE = ("HEAD", "objects", "refs")
 """Marks of a bare repository, whose `config` git would obey in the workspace (gitrepository-layout
@@ -202,11 +203,11 @@ def _survey_below(mounts: ProtectedMounts, below: CoveredPaths) -> None:
 
 def _drop_covered(mounts: ProtectedMounts) -> None:
     """Leave out paths in a hidden directory, and those in a read-only one."""
-    covers = mounts.covers
+    covers, top = mounts.covers, len(mounts.workspace)
     for path, cover in tuple(covers.items()):
-        above = path
-        while len(above := os.path.dirname(above)) >= len(mounts.workspace):
-            around = covers.get(above)
+        end = len(path)
+        while (end := path.rfind("/", 0, end)) >= top:
+            around = covers.get(path[:end])
             is_frozen = around is MountCover.READ_ONLY and cover in (
                 MountCover.READ_ONLY,
                 MountCover.PIN,

@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.signer.signer_errors import SignerError
 from skillhouse.signer.transaction import ADDRESS_BYTES, Transaction
 
@@ -37,7 +38,7 @@ _SELECTORS = {
 }
 """The calls of ERC-20 that move tokens or allow another account to move them."""
 
-_CURRENCY = re.compile(r"message|eip155:[1-9][0-9]{0,19}(/erc20:0x[0-9a-f]{40})?")
+_CURRENCY = regex(r"message|eip155:[1-9][0-9]{0,19}(/erc20:0x[0-9a-f]{40})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,7 @@ def _arguments(data: bytes) -> tuple[str, tuple[bytes, ...]]:
     return call, words
 
 
-NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
+NAME = regex(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 """Names of keys: no blank, so that a resource of the policy stays one word per part."""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 import struct
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from skillhouse.floor import DecodeError, Digest, canonical_json, dataclass, digest, shaped
+from skillhouse.floor.regex import regex
 from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse.signer.signer_errors import SignerError
 
@@ -25,7 +25,7 @@ LIFE_MS = 600_000
 """How long a request may wait for its answer (10 minutes)."""
 TYPES = ("message", "transaction")
 
-_ID = re.compile(r"[0-9a-f]{32}")
+_ID = regex(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ def message_text(payload: bytes) -> str:
 DEPTH_MAX = 16
 """Lists and maps in each other; ours have five."""
 
-_BRACKET = re.compile(rb"[\[\]{}]")
+_BRACKET = regex(rb"[\[\]{}]")
 
 
 def load_shallow(data: bytes) -> Any:

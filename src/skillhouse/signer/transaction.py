@@ -5,11 +5,11 @@ Recursive Length Prefix is read as strictly as Ethereum's nodes do (Yellow Paper
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.signer.signer_errors import SignerError
 
 DEPTH_MAX = 4
@@ -301,8 +301,8 @@ def _checked_entries(item: Item) -> Item:
     return item
 
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,77}|0x[0-9a-fA-F]{1,64}")
-_HEX = re.compile(r"(0x)?([0-9a-fA-F]{2})*")
+_NUMBER = regex(r"0|[1-9][0-9]{0,77}|0x[0-9a-fA-F]{1,64}")
+_HEX = regex(r"(0x)?([0-9a-fA-F]{2})*")
 
 
 def build_transaction(fields: Mapping[str, Any]) -> bytes:

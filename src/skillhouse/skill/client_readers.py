@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.client_reads import JS_SPACE, NULLS, PARTS, ClientRead, ClientSource
 from skillhouse.skill.client_yaml import CONTROLS, ClientMapping, YamlRules, read_as
 from skillhouse.skill.core_readers import read_core, read_serde_strict, read_strict
@@ -52,10 +53,10 @@ def _shown(text: str, part: str, findings: list[Finding]) -> str:
 
 # --- Claude Code: Bun's YAML, a repair by signs, and never a refusal
 
-_GREEDY_FENCES = re.compile(rf"---{JS_SPACE}*\n(?P<block>.*?)---{JS_SPACE}*\n?", re.DOTALL)
-_SPECIAL = re.compile(r"[{}\[\]*&#!|>%@`]|: ")
-_PLAIN_FIELD = re.compile(rf"(?P<key>[a-zA-Z_-]+):{JS_SPACE}+(?P<value>\S.*)")
-_HEADING = re.compile(r"#+\s+(\S.*)")
+_GREEDY_FENCES = regex(rf"---{JS_SPACE}*\n(?P<block>.*?)---{JS_SPACE}*\n?", re.DOTALL)
+_SPECIAL = regex(r"[{}\[\]*&#!|>%@`]|: ")
+_PLAIN_FIELD = regex(rf"(?P<key>[a-zA-Z_-]+):{JS_SPACE}+(?P<value>\S.*)")
+_HEADING = regex(r"#+\s+(\S.*)")
 _BUN = YamlRules(taken=CONTROLS, indents=True)
 FIRST_LINE_MAX = 100
 """Characters of the body's first line that Claude Code takes for a description."""
@@ -155,11 +156,11 @@ def _number_text(text: str) -> str:
 # --- Codex: libyaml, a repair of lines, and typed fields
 
 _SERDE = YamlRules(duplicates="refuse-read")
-_ANY_FIELD = re.compile(
+_ANY_FIELD = regex(
     r"(?P<head>[ \t]*(?:- +)?[^\s#:\[{\"'][^:]*:|[ \t]*\"[^\"]*\":)[ \t]+(?P<value>\S.*)"
 )
-_BLOCK_HEADER = re.compile(r"[|>][-+0-9]*(?:[ \t]+#.*)?")
-_COMMENT = re.compile(r"[ \t]+#.*")
+_BLOCK_HEADER = regex(r"[|>][-+0-9]*(?:[ \t]+#.*)?")
+_COMMENT = regex(r"[ \t]+#.*")
 DESCRIPTION_MAX = 1_024
 
 

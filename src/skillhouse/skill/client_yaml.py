@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 from yaml.cyaml import CParser  # type: ignore[attr-defined]  # missing in the stubs
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, FileRefusedError
 
 ALIASED_MAX = 262_144
@@ -53,7 +54,7 @@ class ClientMapping(NamedTuple):
     """Whether the block is a mapping at all; if not, `fields` is empty."""
 
 
-_TAB_FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ ]*\t[ \t]*[^\s#]")
+_TAB_FIRST = regex(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ ]*\t[ \t]*[^\s#]")
 READ_FIELDS = ("name", "description", "metadata")
 """Fields that a typed reader has a place for."""
 
@@ -215,7 +216,7 @@ class _ClientBuilder:
 LINE_ENDS = "\x85\u2028\u2029"
 CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff"
 _COMMA = chr(0xF0FFF)
-_LEADING_COMMA = re.compile(r"(?m)^([ \t]*[\w-]+:[ \t]+),")
+_LEADING_COMMA = regex(r"(?m)^([ \t]*[\w-]+:[ \t]+),")
 _SHIELDS = range(0xF0000, 0xF0000 + 2_000)
 
 
@@ -237,7 +238,7 @@ def _unshielded(value: Any, kept: dict[str, str]) -> Any:
     return {_unshielded(key, kept): _unshielded(item, kept) for key, item in value.items()}
 
 
-_FIELD = re.compile(r"(?P<head>[A-Za-z_][\w-]*[ \t]*:[ \t]+)(?P<value>\S.*)")
+_FIELD = regex(r"(?P<head>[A-Za-z_][\w-]*[ \t]*:[ \t]+)(?P<value>\S.*)")
 _OPENERS = {"[": "]", "{": "}"}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.model import DEFAULT_POLICY, ParsePolicy
 from skillhouse.skill.source import Finding, name_findings
@@ -16,7 +16,7 @@ DESCRIPTION_MAX = 1_024
 COMPATIBILITY_MAX = 500
 """Code points of `compatibility` (specification)."""
 
-_BRACKETED = re.compile(r"\([^()]*\)")
+_BRACKETED = regex(r"\([^()]*\)")
 
 
 class _Problem(NamedTuple):
@@ -123,7 +123,7 @@ def _missing_description(
 
 PROSE_MAX = 200
 """Characters of the body's first line that stand for a description."""
-_MARKS = re.compile(r"(?:#+|>|[-*+]|\d+\.)[ \t]+")
+_MARKS = regex(r"(?:#+|>|[-*+]|\d+\.)[ \t]+")
 
 
 def _first_prose(body: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from skillhouse.floor import Diagnostic, PathError, Severity, dataclass, read_beneath
+from skillhouse.floor.regex import regex
 from skillhouse.skill.model import Skill, SkillContent, split_outside
 from skillhouse.skill.profile import Extensions
 from skillhouse.skill.skill_index import SkillIndex
@@ -236,7 +237,7 @@ GLOB_MAX = 512
 BRACES_MAX = 64
 """Patterns that the braces of one pattern may stand for."""
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
+_BRACES = regex(r"\{([^{}]*)\}")
 
 
 def split_globs(text: str) -> tuple[str, ...]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.client_reads import JS_SPACE, NULLS, PARTS, ClientRead, ClientSource
 from skillhouse.skill.client_yaml import LINE_ENDS, ClientMapping, YamlRules, read_as
 from skillhouse.skill.source import FileRefusedError, Finding
 
 _TRUTHS = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
-_JS_NUMBER = re.compile(
+_JS_NUMBER = regex(
     r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|[0-9][0-9_]*(?::[0-5]?[0-9])*"
     r"|[0-9][0-9_]*(?::[0-5]?[0-9])*\.[0-9_]*|(?:[0-9][0-9_]*)?\.?[0-9_]+(?:[eE][-+]?[0-9]+)?"
     r"|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
 )
-_DATE = re.compile(
+_DATE = regex(
     r"\d{4}-\d\d-\d\d|\d{4}-\d\d?-\d\d?(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?"
     r"(?:[ \t]*(?:Z|[-+]\d\d?(?::?\d\d)?))?"
 )
@@ -23,8 +24,8 @@ _DATE = re.compile(
 # --- opencode: gray-matter and js-yaml 3, a repair of colons
 
 _JS = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip", joined=True)
-_LINED_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---", re.DOTALL)
-_COLON_FIELD = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*){JS_SPACE}*:{JS_SPACE}*(?P<value>.*)")
+_LINED_FENCES = regex(r"---\r?\n(?P<block>.*?)\r?\n---", re.DOTALL)
+_COLON_FIELD = regex(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*){JS_SPACE}*:{JS_SPACE}*(?P<value>.*)")
 
 
 def read_gray_matter(source: ClientSource) -> ClientRead:
@@ -101,10 +102,10 @@ def _is_no_js_text(value: str) -> bool:
 
 # --- Gemini CLI: js-yaml 4, then a reading line by line
 
-_GEMINI_FENCES = re.compile(r"---\r?\n(?P<block>.*?)\r?\n---(?:\r?\n(?P<body>.*))?", re.DOTALL)
+_GEMINI_FENCES = regex(r"---\r?\n(?P<block>.*?)\r?\n---(?:\r?\n(?P<body>.*))?", re.DOTALL)
 _JS4 = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS, tabs="skip")
-_NAME_LINE = re.compile(rf"{JS_SPACE}*name:{JS_SPACE}*(.*)")
-_DESCRIPTION_LINE = re.compile(rf"{JS_SPACE}*description:{JS_SPACE}*(.*)")
+_NAME_LINE = regex(rf"{JS_SPACE}*name:{JS_SPACE}*(.*)")
+_DESCRIPTION_LINE = regex(rf"{JS_SPACE}*description:{JS_SPACE}*(.*)")
 
 
 def read_lines(source: ClientSource) -> ClientRead:

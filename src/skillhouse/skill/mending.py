@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.model import LOADING_POLICY, ParsePolicy, ParseResult, Skill
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import FileRefusedError, normalise, split_head, validate_name
@@ -21,10 +21,10 @@ MENDED = (
 )
 """Codes of the findings that are mended; for every other one a person has to choose."""
 
-_OPENING = re.compile(r"\s*---[ \t]*\n")
-_CLOSING = re.compile(r"(?m)^---[ \t]*$")
-_LIST_LINE = re.compile(r"(?P<head>allowed-tools[ \t]*:[ \t]*)(?P<value>[^\s#].*)")
-_NO_TEXT = re.compile(
+_OPENING = regex(r"\s*---[ \t]*\n")
+_CLOSING = regex(r"(?m)^---[ \t]*$")
+_LIST_LINE = regex(r"(?P<head>allowed-tools[ \t]*:[ \t]*)(?P<value>[^\s#].*)")
+_NO_TEXT = regex(
     r"(?m)^(?P<key>name|description):[ \t]+"
     r"(?P<value>[-+]?[0-9][0-9_.:xo-]*|true|false|null|~)[ \t]*$"
 )

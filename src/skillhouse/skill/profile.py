@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
 from skillhouse.floor import ConfigError, dataclass, nearest
+from skillhouse.floor.regex import regex
 from skillhouse.skill.model import LOADING_POLICY, ParsePolicy
 from skillhouse.skill.skill_index import NameMatch
 
@@ -23,7 +23,7 @@ earlier one's place, both, or neither. What is not stays addressable, and a warn
 """
 
 
-_PLACEHOLDER = re.compile(r"\{explicit\}|\{builtin\}|\$\{\w+(:-[~/][^}]*)?\}(/.*)?")
+_PLACEHOLDER = regex(r"\{explicit\}|\{builtin\}|\$\{\w+(:-[~/][^}]*)?\}(/.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

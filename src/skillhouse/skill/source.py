@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import Diagnostic, Severity
+from skillhouse.floor.regex import regex
 from skillhouse.skill.mends import MENDS
 
 SKILL_FILE_MAX = 1_048_576
@@ -24,8 +24,8 @@ FIRST_LINE = 2
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_LONE_CR = re.compile(rb"\r(?!\n)")
-_CLOSING = re.compile(rb"[\r\n]---[ \t]*(?:\r\n|\r|\n|\Z)")
+_LONE_CR = regex(rb"\r(?!\n)")
+_CLOSING = regex(rb"[\r\n]---[ \t]*(?:\r\n|\r|\n|\Z)")
 _BLANKS = b" \t"
 
 
@@ -193,8 +193,8 @@ def split_head(data: bytes) -> SourceHead:
 NAME_MAX = 64
 """Characters of a name (specification, `name`)."""
 
-_NO_NAME = re.compile(r"[^a-z0-9]+")
-_STRICT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NO_NAME = regex(r"[^a-z0-9]+")
+_STRICT = regex(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 def name_findings(name: str, directory: str) -> list[Finding]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import covers
 from skillhouse.skill.source import FIRST_LINE, FileRefusedError, decoded, normalise
 from skillhouse.skill.yaml_text import read_mapping
@@ -35,10 +36,10 @@ TIMEOUT_MAX_SECONDS = 3_600
 ACTIONS = ("revoke-all-session-keys", "pause-all", "shutdown")
 
 _SHOWN_MAX = 60
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
-_AMOUNT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,18})?")
-_WHOLE = re.compile(r"[1-9][0-9]{0,8}")
+_NAME = regex(r"[A-Za-z0-9_.-]{1,128}")
+_PATTERN = regex(r"[A-Za-z0-9_.*-]{1,128}")
+_AMOUNT = regex(r"[0-9]{1,15}(\.[0-9]{1,18})?")
+_WHOLE = regex(r"[1-9][0-9]{0,8}")
 
 _Read = Callable[["_FileKey", Any], Any]
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 
 
@@ -173,7 +174,7 @@ DEPTH_MAX = 16
 _USD_KEYS = frozenset({"amountusd", "valueusd"})
 """`amountUsd`, `amount_usd`, `valueUsd`, `value_usd` (published), and other ways to write them."""
 _BITS_MAX = 128
-_TEXT = re.compile(
+_TEXT = regex(
     r"(?P<mark>\$|[A-Za-z]{2,10})?[ ]*(?P<number>[0-9]{1,31}(?:\.[0-9]{1,30})?)"
     r"[ ]*(?P<unit>\$|[A-Za-z]{2,10})?"
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 import msgspec
 
 from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.tools.call import ProgressHandler, ReportProgress
 
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
-_ENTRY = re.compile(r"^(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_SECTION = regex(r"^(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
+_ENTRY = regex(r"^(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 _VALUES = ("default", "enum", "const")
 """Keys of a schema that hold values, and no schemas."""
 _REFERENCE = "#/$defs/"

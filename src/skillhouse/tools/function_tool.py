@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-import re
 import string
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from anyio import from_thread
 from anyio.lowlevel import RunVar
 
 from skillhouse.floor import ConfigError
+from skillhouse.floor.regex import regex
 from skillhouse.floor.threads import THREADS_MAX, in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import (
@@ -47,8 +47,8 @@ FAILURE_MAX = 500
 """Characters of an exception's message that a model gets."""
 FRAMES_MAX = 4
 """Innermost calls of an exception that the audit log keeps, the last one first."""
-_OWN_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{OWN_NAME_MAX - 1}}}")
-_ACTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_OWN_NAME = regex(rf"[A-Za-z][A-Za-z0-9_-]{{0,{OWN_NAME_MAX - 1}}}")
+_ACTION = regex(r"[A-Za-z][A-Za-z0-9_.-]*")
 _RESERVED = frozenset(
     {
         "exec",

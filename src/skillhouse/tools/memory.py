@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from anyio import to_thread
 
 from skillhouse.floor import PathError, dataclass, file_stamp, open_directory_beneath
+from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import find_hidden
@@ -38,7 +38,7 @@ ENTRIES_MAX = 10_000
 PASSAGE_CHARS = 1_000
 """Characters after which a passage ends with its line; a longer line is several passages."""
 
-_HEADING = re.compile(r"#{1,6}\s+(.*)")
+_HEADING = regex(r"#{1,6}\s+(.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+
+from skillhouse.floor.regex import regex
 
 DEFAULT_MESSAGES: Mapping[str, str] = {
     "skill_description": (
@@ -55,7 +56,7 @@ DEFAULT_MESSAGES: Mapping[str, str] = {
 """By what is said; a profile's `messages` replace them. An empty `skill_denied` gives a denied
 skill the answer of an unknown one, and an empty `question_title` leaves it to the gate."""
 
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACE = regex(r"\{(\w+)\}")
 
 
 def render(messages: Mapping[str, str], key: str, **values: Any) -> str:

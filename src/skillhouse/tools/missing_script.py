@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from skillhouse.floor import PathError, confine
+from skillhouse.floor.regex import regex
 from skillhouse.permission import (
     CommandMeaning,
     CommandPlan,
@@ -35,7 +35,7 @@ SKILLS_SEARCHED = 2_000
 SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where a shell in the sandbox looks for a script that is not in its directory (bash(1), -s)."""
 
-_UNKNOWN_PATH = re.compile(r"[*?\[{$`~\0]|[A-Za-z][A-Za-z0-9+.-]+:")
+_UNKNOWN_PATH = regex(r"[*?\[{$`~\0]|[A-Za-z][A-Za-z0-9+.-]+:")
 """What makes a word a pattern, an address or the like: which file it means is not known here."""
 _SUFFIXES = frozenset(
     ".py .sh .bash .zsh .rb .pl .php .lua .js .mjs .cjs .ts .mts .cts .tsx .jsx .R .r .go".split()
@@ -50,7 +50,7 @@ _LOADING = {
     "perl": frozenset({"-M", "-m", "-I"}),
 }
 """Options that run something and leave the first operand the script."""
-_LINE_OPTION = re.compile(r"-[a-z]*c")
+_LINE_OPTION = regex(r"-[a-z]*c")
 _LEADING_AWAY = frozenset({"address", "config"})
 """Hazards by which a program that starts another one may choose where."""
 DEPTH_MAX = 2

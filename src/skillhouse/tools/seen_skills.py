@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from skillhouse.floor import (
     read_beneath,
     write_atomically,
 )
+from skillhouse.floor.regex import regex
 from skillhouse.skill import SKILL_FILE, list_resources
 from skillhouse.tools.difference import difference
 
@@ -35,7 +35,7 @@ NAMES_SHOWN = 10
 _LISTED = "(fields as listed)"
 """The name under which the fields that a server lists are compared."""
 _AWAY = "texts that are on the server until an approval; to fetch and read them:"
-_SYNC = re.compile(r"/staging-[0-9a-f]{16}/")
+_SYNC = regex(r"/staging-[0-9a-f]{16}/")
 """The part of a cached skill's path that differs with each sync."""
 
 logger = logging.getLogger(__name__)

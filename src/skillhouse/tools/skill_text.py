@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from skillhouse.floor import ConfigError, SkillError, TreeError, nearest, tree_digest
+from skillhouse.floor.regex import regex
 from skillhouse.skill import (
     SKILL_FILE,
     HiddenText,
@@ -36,7 +37,7 @@ LoadStyle = Literal["marked", "opencode", "titled", "based", "raw", "body"]
 ResultShape = Literal["text", "titled", "envelope"]
 
 _RELATIVE = "Relative paths in this skill are relative to this directory."
-_TAG = re.compile(r"<(?=/?\s*(?:skill_content|skill_files)\b)", re.IGNORECASE)
+_TAG = regex(r"<(?=/?\s*(?:skill_content|skill_files)\b)", re.IGNORECASE)
 
 
 def render_content(content: SkillContent, *, style: str = "marked", mark: str = "") -> str:

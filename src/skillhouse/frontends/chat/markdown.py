@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from skillhouse.floor.regex import regex
 from skillhouse.frontends.presentation.text import shown, width_of
 
 Piece = tuple[str, str]
@@ -19,13 +20,13 @@ BOLD, DIM, ITALIC, UNDERLINED, STRUCK, CODE = "1", "2", "3", "4", "9", "36"
 HELD_MAX = 400
 """Characters that wait for the end of an emphasis or link; beyond them its beginning is text."""
 
-_FENCE = re.compile(r" {0,3}(```+|~~~+)(.*)$")
-_HEADING = re.compile(r" {0,3}(#{1,6}) +(?=\S)")
-_ITEM = re.compile(r"( *)([-*+]|\d{1,9}[.)]) +(?=\S)")
-_QUOTE = re.compile(r" {0,3}((?:> ?)+)")
-_RULE = re.compile(r" {0,3}([-*_])(?: ?\1){2,} *$")
-_DELIMITER = re.compile(r" *\|(?: *:?-+:? *\|)+ *$")
-_MAYBE_MARKER = re.compile(r" *(?:#{0,6}|[-*_+]{1,3}|\d{1,9}[.)]?|`{1,2}|~{1,2}|> ?)? *$")
+_FENCE = regex(r" {0,3}(```+|~~~+)(.*)$")
+_HEADING = regex(r" {0,3}(#{1,6}) +(?=\S)")
+_ITEM = regex(r"( *)([-*+]|\d{1,9}[.)]) +(?=\S)")
+_QUOTE = regex(r" {0,3}((?:> ?)+)")
+_RULE = regex(r" {0,3}([-*_])(?: ?\1){2,} *$")
+_DELIMITER = regex(r" *\|(?: *:?-+:? *\|)+ *$")
+_MAYBE_MARKER = regex(r" *(?:#{0,6}|[-*_+]{1,3}|\d{1,9}[.)]?|`{1,2}|~{1,2}|> ?)? *$")
 _SPECIAL = "`*_~[!\\"
 _INLINE = (
     # Each has a limit, or a long line of marks without an end would take minutes.
@@ -35,8 +36,8 @@ _INLINE = (
     (re.compile(r"(_)(?=[^\s_])(.{1,400}?)(?<=[^\s_])\1(?![\w_])"), ITALIC),
     (re.compile(r"(~~)(?=\S)(.{1,400}?)(?<=\S)\1"), STRUCK),
 )
-_LINK = re.compile(r"(!?)\[([^\[\]]{0,400})\]\(([^()\s]{0,2000})\)")
-_OPEN = re.compile(r"`|\*{1,3}(?=\S|$)|__?(?=\S|$)|~~?(?=\S|$)|!?\[|!$|\\$")
+_LINK = regex(r"(!?)\[([^\[\]]{0,400})\]\(([^()\s]{0,2000})\)")
+_OPEN = regex(r"`|\*{1,3}(?=\S|$)|__?(?=\S|$)|~~?(?=\S|$)|!?\[|!$|\\$")
 
 
 def styled(text: str, style: str) -> str:

@@ -5,9 +5,10 @@ The library of the models is not imported here: a stored history is read before 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from skillhouse.floor.regex import regex
 
 SUMMARY = "[summary of the conversation before this]"
 """Begins the message that replaces older ones."""
@@ -15,7 +16,7 @@ STARTED = "person-"
 """Begins the mark of a prompt with a skill that the user started."""
 ATTACHED = "attached-"
 """Begins the mark of skills' texts that were attached again."""
-_MARK = re.compile(rf"\[((?:{STARTED}|{ATTACHED})[0-9a-f]{{16}})\] ")
+_MARK = regex(rf"\[((?:{STARTED}|{ATTACHED})[0-9a-f]{{16}})\] ")
 
 
 def marked(mark: str, text: str) -> str:

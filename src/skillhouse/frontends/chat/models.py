@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.usage import UsageLimits
 
 from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, dataclass, nearest
+from skillhouse.floor.regex import regex
 from skillhouse.frontends.chat.model_choice import Wanted, check, is_loopback
 
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -36,8 +36,8 @@ PROVIDERS = (
 ).split()
 """The library's providers of chat models, for suggestions."""
 
-_VARIABLE = re.compile(r"`([A-Z][A-Z0-9_]{3,})`")
-_GROUP = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
+_VARIABLE = regex(r"`([A-Z][A-Z0-9_]{3,})`")
+_GROUP = regex(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 
 class MissingProviderError(MissingExtraError):

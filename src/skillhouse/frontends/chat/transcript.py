@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import stat
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 from skillhouse.floor import SkillhouseError, StateError, dataclass, make_private
 from skillhouse.floor.lock import try_lock
+from skillhouse.floor.regex import regex
 
 SCHEMA = 1
 FOLDER = "chats"
@@ -26,7 +26,7 @@ FIRST_MAX = 200
 LISTED_MAX = 1_000
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+_ID = regex(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
 class ChatError(SkillhouseError):

@@ -67,8 +67,9 @@ def _leave(code: int) -> None:
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` leaves them out, and nothing else has them.
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        # A stream that was closed before we began is None.
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
     except (OSError, ValueError):
         return
     os._exit(code)

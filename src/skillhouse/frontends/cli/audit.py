@@ -23,6 +23,7 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
+from skillhouse.floor.regex import regex
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -53,7 +54,7 @@ _STATUSES = (
     "ok success error denied pending timeout escalated emergency-stopped stopped unknown".split()
 )
 _AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
-_TIME = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
+_TIME = regex(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
 _FORMATS = {"csv": csv_lines, "json": json_lines, "write-gate": write_gate_lines}
 _PROGRESS_BYTES = 32 * 1024 * 1024
 """Size of a log that takes long enough to verify for a person to wonder."""

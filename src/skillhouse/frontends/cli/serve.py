@@ -6,7 +6,6 @@ import argparse
 import ipaddress
 import logging
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from skillhouse.floor.regex import regex
 from skillhouse.frontends.cli.options import UsageError, Verb, add_place, add_tools, house_of, port
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ server that has it in front. At /mcp the same address serves the
 tools to MCP clients, which send `Authorization: Bearer TOKEN`.
 """
 
-_HOST = re.compile(
+_HOST = regex(
     r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+\](:[0-9]{1,5})?"
 )
 

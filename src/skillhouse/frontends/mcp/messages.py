@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 
 MESSAGE_MAX = 8 * 1_048_576
 """Bytes of one message (DESIGN, bounds: RPC frame 8 MiB)."""
@@ -172,11 +173,11 @@ _MEMBERS = frozenset({"method", "result", "error"})
 STEPS_MAX = 500_000
 """Parts of a message that are looked at one by one; what comes after has no id for us."""
 _BOM = b"\xef\xbb\xbf"
-_TOKEN = re.compile(rb"[{}\[\]:,]|[^\s{}\[\]:,\"]+")
-_NESTED = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")++', re.DOTALL)
+_TOKEN = regex(rb"[{}\[\]:,]|[^\s{}\[\]:,\"]+")
+_NESTED = regex(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")++', re.DOTALL)
 """What needs no look inside of a member: whole strings, and what is between brackets."""
-_END_OF_STRING = re.compile(rb'["\\]')
-_NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_END_OF_STRING = regex(rb'["\\]')
+_NUMBER = regex(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _RAW_MAX = 6 * ID_MAX + 2
 """Bytes of a name or an id, each character as an escape."""
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from skillhouse import approval, net, permission, signer
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
+from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Rule, matches
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
@@ -21,7 +22,7 @@ APPROVAL_NUMBER_MAX = 86_400
 RULE_KEYS = frozenset({"patterns", *(field.name for field in fields(Rule))})
 
 # seeds.md section 1.4: such variables are not handed on even when they are listed.
-_SECRET_NAME = re.compile(
+_SECRET_NAME = regex(
     "api[_-]?key|token|secret|pass(word)?|private|mnemonic|seed|session", re.IGNORECASE
 )
 
@@ -118,10 +119,10 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "levels": ("read", "write", "sign"),
 }
 """What the keys with a closed list of values take."""
-_ENUM_VALUE = re.compile(r"^invalid enum value '(.*)' - at ", re.DOTALL)
-_PLACE = re.compile(r" - at `\$\.?(.*?)`$")
-_WRONG_TYPE = re.compile(r"^expected `([a-z |]+)`, got `([a-z]+)`")
-_MISSING = re.compile(r"^object missing required field `(.+?)`")
+_ENUM_VALUE = regex(r"^invalid enum value '(.*)' - at ", re.DOTALL)
+_PLACE = regex(r" - at `\$\.?(.*?)`$")
+_WRONG_TYPE = regex(r"^expected `([a-z |]+)`, got `([a-z]+)`")
+_MISSING = regex(r"^object missing required field `(.+?)`")
 _KINDS = {
     "int": "a whole number",
     "float": "a number",

@@ -1,0 +1,134 @@
+"""The options for bubblewrap around a command: the workspace, and what is mounted over it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from skillhouse.sandbox import inner_scripts
+from skillhouse.sandbox.bubblewrap import (
+    ETC_FILES,
+    ETC_HOSTS,
+    namespace_options,
+    own_options,
+    program_options,
+)
+from skillhouse.sandbox.inner_scripts import HOME
+from skillhouse.sandbox.profile import SandboxError, SandboxProfile
+from skillhouse.sandbox.protected_mounts import MountCover
+from skillhouse.sandbox.run_checks import missing_names
+
+_GIT_SETTINGS = "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
+"""git-config(1). A directory that looks like a repository is none unless it is named as one; the
+index knows the files' owner as it is outside, so by owner all would seem changed."""
+_IGNORED = "/etc/skillhouse-gitignore"
+_IGNORING = "/etc/skillhouse-gitconfig"
+_DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
+_HIDING = (MountCover.EMPTY_FILE, *_DIRECTORIES)
+_SYSTEM = tuple(
+    Path(path)
+    for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
+)
+
+
+def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
+    """Return the texts of the files that a run gets instead of the host's."""
+    own = ETC_FILES if profile.paths is None else {**ETC_FILES, **_git_files(profile)}
+    if profile.network:
+        return own
+    bridged = (
+        {inner_scripts.BRIDGE_SCRIPT: inner_scripts.bridge_script()} if profile.proxy_socket else {}
+    )
+    return own | ETC_HOSTS | bridged
+
+
+def _git_files(profile: SandboxProfile) -> Mapping[str, str]:
+    """Return git's settings, by which it passes over the placeholders in the workspace's own
+    repository: `git clean` and `git stash -u` would fail on them, as they cannot be removed.
+    """
+    workspace = str(profile.workspace)
+    names = () if profile.read_only else missing_names(profile)
+    if not names or "\n" in workspace:
+        return {"/etc/gitconfig": _GIT_SETTINGS}
+    # Both a pattern and a quoted text.
+    place = re.sub(r"([*?\[\\])", r"\\\1", f"{workspace}/.git")
+    quoted = re.sub(r'(["\\])', r"\\\1", place)
+    condition = f'[includeIf "gitdir:{quoted}"]\n\tpath = {_IGNORING}\n'
+    return {
+        "/etc/gitconfig": _GIT_SETTINGS + condition,
+        _IGNORING: f"[core]\n\texcludesFile = {_IGNORED}\n",
+        _IGNORED: "".join(f"/{re.escape(name)}/\n" for name in names if "\n" not in name),
+    }
+
+
+def check_places(profile: SandboxProfile, cwd: Path) -> None:
+    """Refuse a system directory as workspace, and a current directory that is not mounted."""
+    workspace = profile.workspace
+    place = os.path.join(workspace, "")
+    refused = place == "/" or place.startswith(tuple(f"{path}/" for path in _SYSTEM))
+    if refused or str(workspace) == HOME:
+        raise SandboxError("workspace-refused", f"expected a project's directory: {workspace}")
+    shown = (place, *(os.path.join(path, "") for path in profile.readable))
+    if not os.path.join(cwd, "").startswith(shown):
+        message = f"expected a directory in the workspace `{workspace}` or a skill: {cwd}"
+        raise SandboxError("cwd-outside", message)
+
+
+def options(
+    profile: SandboxProfile,
+    covers: Mapping[str, MountCover],
+    *,
+    cwd: Path,
+    files: Mapping[str, int],
+) -> Iterator[str]:
+    """Yield the options of a run, which bubblewrap reads by `--args`.
+
+    Args:
+        covers: What is mounted over the protected paths.
+        files: The descriptor of each of `etc_files` and of the profile's sealed files.
+    """
+    yield from namespace_options(profile, "sandbox", *(("--share-net",) if profile.network else ()))
+    yield from own_options(profile, files)
+    yield from _places(profile, covers, files)
+    yield from ("--chdir", str(cwd))
+    yield from program_options()
+
+
+def _places(
+    profile: SandboxProfile, covers: Mapping[str, MountCover], files: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield the binds in such an order that none covers a stricter one."""
+    workspace = profile.workspace
+    readable = sorted(set(profile.readable))
+    for directory in readable:
+        if not directory.is_relative_to(workspace):
+            yield from ("--ro-bind", str(directory), str(directory))
+    bind = "--ro-bind" if profile.read_only else "--bind"
+    yield from (bind, str(workspace), str(workspace))
+    # Binds first: bubblewrap reads the table of all mounts again for each one.
+    for path, cover in sorted(covers.items(), key=lambda item: item[1] in _DIRECTORIES):
+        if not (profile.read_only and cover is MountCover.PIN):
+            yield from _cover(path, cover)
+    for directory in readable:
+        if directory.is_relative_to(workspace):
+            yield from ("--ro-bind", str(directory), str(directory))
+    hidden = {path for path, cover in covers.items() if cover in _HIDING}
+    for path in profile.sealed:
+        if hidden.isdisjoint((path, *map(str, Path(path).parents))):
+            mode = "0555" if os.access(path, os.X_OK) else "0444"
+            yield from ("--perms", mode, "--ro-bind-data", str(files[path]), path)
+
+
+def _cover(path: str, cover: MountCover) -> tuple[str, ...]:
+    if cover is MountCover.PIN:
+        return ("--bind", path, path)
+    if cover is MountCover.READ_ONLY:
+        return ("--ro-bind", path, path)
+    if cover in _DIRECTORIES:
+        # One page: all that a run gets if it makes the directory writable.
+        mode = "0555" if cover is MountCover.EMPTY_DIRECTORY else "0000"
+        return ("--size", "4096", "--perms", mode, "--tmpfs", path)
+    # bubblewrap binds with `nodev`, so that the device cannot be opened: the answer is EACCES.
+    return ("--ro-bind", "/dev/null", path)
