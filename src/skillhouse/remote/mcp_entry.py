@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts, dataclass
 from skillhouse.floor.regex import regex
-from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, RemoteError, clash, is_safe_name
+from skillhouse.remote.source import RemoteError
 from skillhouse.skill import (
     DEPTH_MAX,
     PATH_MAX,
