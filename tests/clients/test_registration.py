@@ -398,3 +398,27 @@ def test_variables_say_where_the_user_file_is(tmp_path: Path) -> None:
         "codex",
         Standing.INSTALLED,
     )
+
+
+@pytest.mark.parametrize(
+    ("client", "where", "expected"),
+    [
+        ("claude-code", "user", "quit Claude Code first"),
+        ("claude-code", "project", ""),
+        ("codex", "user", ""),
+        ("codex", "project", "only where it trusts the project"),
+        ("gemini-cli", "user", "folders that it trusts"),
+        ("gemini-cli", "project", "folders that it trusts"),
+        ("opencode-cli", "user", ""),
+    ],
+)
+def test_a_note_is_about_the_file_that_was_changed(
+    configs: ClientConfigs, client: str, where: str, expected: str
+) -> None:
+    for change in (
+        configs.install(client, where=where),
+        configs.uninstall(client, where=where),
+    ):
+        assert change.action
+        assert (change.note == "") is (expected == "")
+        assert expected in change.note

@@ -221,6 +221,8 @@ def test_the_first_hour_counts_its_commands_and_minutes() -> None:
         seconds += 60 * len(section.split()) / WORDS_A_MINUTE
         counted.append((title, str(len(typed)), str(-int(-seconds // 60))))
     assert rows == counted
+    numbers = [sum(map(int, column)) for column in list(zip(*counted, strict=True))[1:]]
+    assert f"| in all | {numbers[0]} | {numbers[1]} |" in text
 
 
 def commands_of(block: Block) -> list[str]:

@@ -119,7 +119,9 @@ class ClientConfigs:
         except NotEditableError as error:
             return replace(change, reason=f"not edited, paste the entry yourself: {error}")
         lines = difference(before, text, change.file)
-        change = replace(change, action="install", difference=lines, note=config.note)
+        change = replace(
+            change, action="install", difference=lines, note=config.notes.get(where, "")
+        )
         if dry_run:
             return change
         kept = self._entries.get(str(file.real), name)
@@ -178,7 +180,9 @@ class ClientConfigs:
         except NotEditableError as error:
             return replace(change, reason=f"not edited, remove the entry yourself: {error}")
         lines = difference(text, after, change.file)
-        change = replace(change, action="uninstall", difference=lines, note=config.note)
+        change = replace(
+            change, action="uninstall", difference=lines, note=config.notes.get(where, "")
+        )
         if dry_run:
             return change
         if kept is not None and kept.made_file and after.strip() in ("", "{}"):
@@ -256,7 +260,9 @@ class ClientConfigs:
         except NotEditableError as error:
             return replace(change, snippet=snippet, reason=f"edit it yourself: {error}")
         lines = difference(text, after, change.file)
-        change = replace(change, action="fix", reason="", difference=lines, note=config.note)
+        change = replace(
+            change, action="fix", reason="", difference=lines, note=config.notes.get(where, "")
+        )
         if dry_run:
             return change
         kept = self._entries.get(str(file.real), change.name)

@@ -47,8 +47,8 @@ class ClientConfig:
     trailing_commas: bool = False
     nested: str = ""
     """Key of the user's file with such tables for single projects, by folder."""
-    note: str = ""
-    """Shown after a change."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Shown after a change, by whose file it is: "user" or "project"."""
 
     def files(self, places: Locations, project: Path, where: str) -> tuple[Path, ...]:
         if where == "project":
@@ -89,7 +89,7 @@ CLIENTS = (
         # Without `alwaysLoad`, 2.1.330 starts before a slow server is up, and defers its tools.
         fixed={"type": "stdio", "alwaysLoad": True},
         nested="projects",
-        note="Claude Code writes ~/.claude.json itself: quit Claude Code first",
+        notes={"user": "Claude Code writes ~/.claude.json itself: quit Claude Code first"},
     ),
     ClientConfig(
         client="codex",
@@ -99,7 +99,7 @@ CLIENTS = (
         unset=".codex",
         user_files=("config.toml",),
         project_files=(".codex/config.toml",),
-        note="Codex reads a project's file only where it trusts the project",
+        notes={"project": "Codex reads a project's file only where it trusts the project"},
     ),
     ClientConfig(
         client="gemini-cli",
@@ -108,7 +108,9 @@ CLIENTS = (
         user_files=("settings.json",),
         project_files=(".gemini/settings.json",),
         comments=True,
-        note="Gemini CLI starts servers only in folders that it trusts",
+        notes=dict.fromkeys(
+            ("user", "project"), "Gemini CLI starts servers only in folders that it trusts"
+        ),
     ),
     ClientConfig(
         client="opencode-cli",
