@@ -32,9 +32,7 @@ _UPDATE_EXAMPLES = """examples:
 
 
 def _configure_update(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "skills", nargs="*", metavar="SKILL", help="installed ones: names or ids"
-    )
+    parser.add_argument("skills", nargs="*", metavar="SKILL", help="installed ones: names or ids")
     add_agreement(parser)
 
 
