@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from skillhouse import cells
-from skillhouse.cells.cell import Language
 from skillhouse.sandbox.kept_tests import KeptTests
 from skillhouse.sandbox.status import ProbeResult, SandboxLevel, SandboxStatus, detect
+
+if TYPE_CHECKING:
+    from skillhouse.cells.cell import Language
 
 COMMANDS = "commands"
 """The part of the self-test that every use of the sandbox needs."""

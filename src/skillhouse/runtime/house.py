@@ -171,7 +171,8 @@ class Skillhouse:
             ConfigError: no agent has that name.
         """
         await self.config_reload.check_in_thread()
-        await self.services.skill_code.reload_if_signalled(self.refresh)
+        if self.services.runs_code:
+            await self.services.skill_code.reload_if_signalled(self.refresh)
         snapshot = self._current(is_checked=True)
         known = self.services.caller(caller, fields)
         call = known.tool_call(name, arguments, approval_id=approval_id)

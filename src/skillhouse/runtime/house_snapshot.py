@@ -246,10 +246,10 @@ def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
         lambda: services.trust_store.is_trusted(services.project),
         lambda view, code: composition.gates.for_agent(
             view,
-            services.skill_code.tools(code, view),
+            services.code_tools(code, view),
             lambda name: services.skill_code.why_absent(name, code),
         ),
-        lambda *looked: services.skill_code.found(*looked),  # noqa: PLW0108 made late
+        lambda roots, is_trusted: services.found_code(roots, is_trusted=is_trusted),
         services.touched,
         services.recent,
     )

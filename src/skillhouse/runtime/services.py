@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skillhouse import remote
+    from skillhouse.discovery import Root
+    from skillhouse.runtime.agent_view import AgentView
+    from skillhouse.runtime.code_manifests import Found
     from skillhouse.runtime.code_service import Call, SkillCode
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
@@ -202,7 +205,7 @@ class Services:
         if has_begun:
             self.enforcement.remember_secrets()
         self.composition = composition
-        if "skill_code" in vars(self):
+        if self._has_code:
             self.skill_code.adopt(config, composition.policy)
         if not has_begun:
             return Adopted()
@@ -229,7 +232,7 @@ class Services:
             self.config,
             channels=lambda: self.network.channels(self._channel),
             secrets=lambda: self.network.secret_values,
-            background=lambda: self.skill_code.background,
+            background=lambda: self.skill_code.background if self._has_code else None,
         )
 
     @once
@@ -251,6 +254,22 @@ class Services:
 
         profile = self.policy.profile
         return SkillCode(self.config, profile, self.policy, self.sandbox, self._call)
+
+    @property
+    def _has_code(self) -> bool:
+        """Whether anything has used `skill_code`, which loads what runs skills' own code."""
+        return "skill_code" in vars(self)
+
+    def found_code(self, roots: Sequence[Root], *, is_trusted: bool) -> Found:
+        """Return the manifests of skills' own code below the roots; none where code is off."""
+        is_needed = self.runs_code or self._has_code
+        return self.skill_code.found(roots, is_trusted) if is_needed else ()
+
+    def code_tools(self, found: Found, view: AgentView) -> tuple[toolbox.Tool, ...]:
+        """Return an agent's tools of these skills; where there are none, what runs them is not
+        even loaded."""
+        is_needed = found or self._has_code
+        return self.skill_code.tools(found, view) if is_needed else ()
 
     @property
     def runs_code(self) -> bool:
@@ -341,7 +360,8 @@ class Services:
 
     async def release_loop(self) -> None:
         """Close what is bound to the running event loop; call it before that loop ends."""
-        await self.skill_code.close()
+        if self._has_code:
+            await self.skill_code.close()
 
     def close(self) -> None:
         """End the signer's process; close the state and the log; remove the long results."""
