@@ -154,6 +154,34 @@ def test_what_a_client_hands_over_hidden_is_shown_as_escapes(name: str, kind: st
         assert HIDDEN[kind] not in result.skill.name + result.skill.description
 
 
+TYPES = {
+    "argument-hint: [a, b]": False,
+    "argument-hint: 12": False,
+    "argument-hint:": True,
+    'argument-hint: ""': True,
+    "allowed-tools: 12": False,
+    "allowed-tools: {a: b}": False,
+    "allowed-tools:": False,
+    "allowed-tools: [Read, Write]": True,
+    "user-invocable: 12": False,
+    "user-invocable:": False,
+    'user-invocable: "true"': False,
+    "disable-model-invocation: yes": False,
+    "disable-model-invocation: True": True,
+    "license: [a]": True,
+    "compatibility: [a]": True,
+}
+"""Whether Copilot CLI 1.0.102 listed a skill with such a field, on 2026-11-23."""
+
+
+@pytest.mark.parametrize("line", sorted(TYPES))
+def test_copilot_cli_lists_by_the_types_of_these_fields(line: str) -> None:
+    data = f"---\nname: a\ndescription: x\n{line}\n---\nB\n".encode()
+    result = parse(data, directory="a", policy=load_profile("copilot-cli").parse_policy)
+    assert (result.skill is not None) == TYPES[line]
+    assert [one.code for one in result.diagnostics] == ([] if TYPES[line] else ["field-type"])
+
+
 def test_anchors_that_repeat_without_end_are_refused_by_every_reading() -> None:
     long = "x" * 60_000
     lines = "\n".join(f"k{number}: *a" for number in range(500))

@@ -57,6 +57,7 @@ def read_core(source: ClientSource) -> ClientRead:
         if key in fields and not _is_text(mapping, key):
             message = f"`{key}` is no text in YAML"
             raise FileRefusedError("not-text", message, mapping.lines[key])
+    _check_types(mapping)
     name = fields.get("name", source.directory)
     if not _COPILOT_NAME.fullmatch(name):
         message = "expected a name of ASCII letters, digits, spaces and `-_.:`"
@@ -74,6 +75,24 @@ def read_core(source: ClientSource) -> ClientRead:
         message = f"expected at most {DESCRIPTION_UNITS} characters of description"
         raise FileRefusedError("description-too-long", message, mapping.lines["description"])
     return ClientRead(name, description, fields, body)
+
+
+def _check_types(mapping: ClientMapping) -> None:
+    """Refuse a field that is read and is not of its type; null is none but for a hint."""
+    for key in ("argument-hint", "allowed-tools", "user-invocable", "disable-model-invocation"):
+        value = mapping.fields.get(key)
+        is_plain = key in mapping.plain
+        if value is None or (key == "argument-hint" and is_plain and value in NULLS):
+            continue
+        if key in ("user-invocable", "disable-model-invocation"):
+            is_right = is_plain and value in _TRUTHS
+        elif key == "allowed-tools" and isinstance(value, list):
+            is_right = all(isinstance(tool, str) for tool in value)
+        else:
+            is_right = _is_text(mapping, key)
+        if not is_right:
+            message = f"`{key}` is of another type than this client reads"
+            raise FileRefusedError("field-type", message, mapping.lines[key])
 
 
 # --- Amp

@@ -69,6 +69,10 @@ CAUSES: Mapping[str, Cause] = {
     "metadata-typed": Cause(
         "`metadata` is not a map", "write it as a map of text to text, or delete it"
     ),
+    "field-type": Cause(
+        "a field is of another type than the client reads",
+        "write it as text or list of texts, or as `true` or `false`",
+    ),
     "description-type": Cause("its description is not text", "write it as one text in quotes"),
     "description-too-long": Cause("its description is too long", "shorten it to 1,024 characters"),
     "hidden-characters": Cause(
