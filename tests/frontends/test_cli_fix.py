@@ -102,3 +102,16 @@ def test_validate_list_and_doctor_say_the_same_thing_to_do(run: Run, place: Path
     for verb in (("validate", str(skill)), ("list", "--findings"), ("list",), ("show", "bad")):
         assert said in " ".join(run(*verb)[1].split())
     assert said in " ".join(run("doctor")[1].split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [".", "absolute"])
+def test_more_directories_than_a_scan_of_manifests_takes_are_each_judged_once(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    root = place / "skills"
+    for number in range(2_100):
+        write_skill(root / f"s{number}")
+    monkeypatch.chdir(root)
+    code, out, err = run("validate", "." if named == "." else str(root))
+    assert (code, "2100 skills: 0 errors" in out + err) == (0, True)

@@ -182,7 +182,8 @@ def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: i
         # last change is older than the scan and nothing was read after the look.
         is_recent = signature[1] > fresh - UNSTEADY_NANOSECONDS
         if is_recent or (
-            os.lseek(handle, 0, os.SEEK_CUR) != len(head)
+            len(head) == skill_package.HEAD_BYTES
+            and os.lseek(handle, 0, os.SEEK_CUR) != len(head)
             and _signature(os.fstat(handle), path) != signature
         ):
             signature, metadata, findings = _read_steadily(handle, path, name, policy)

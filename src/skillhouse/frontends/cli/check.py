@@ -121,6 +121,10 @@ def _declared(result: ManifestResult) -> list[dict[str, str]]:
     ]
 
 
+MANIFEST_DIRECTORIES_MAX = 100_000
+"""Directories in which a manifest is looked for, as many as `discover` enters."""
+
+
 def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     """Return the directory itself when it holds a skill or nothing does, and all skills below.
 
@@ -137,8 +141,10 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
         for found in index.diagnostics
         if found.path is not None and found.path.name == SKILL_FILE
     }
-    places |= {found.directory for found in find_manifests(path)}
     real = path.resolve()
+    manifests = find_manifests(real, max_directories=MANIFEST_DIRECTORIES_MAX)
+    # What was found about the directory itself is about its size, and `discover` says so too.
+    places |= {found.directory for found in manifests if found.directory != real}
     # As it was given, and not by its real path.
     below = sorted(path / place.relative_to(real) for place in places if place != real)
     is_skill = real in places or os.path.lexists(path / SKILL_FILE) or has_manifest(path)
