@@ -25,7 +25,13 @@ from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.usage import UsageLimits
 
-from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
+from skillhouse.floor import (
+    ConfigError,
+    MissingExtraError,
+    SkillhouseError,
+    nearest,
+    package_advice,
+)
 from skillhouse.frontends.chat.model_choice import Wanted, check, is_loopback
 
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -43,9 +49,9 @@ _GROUP = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 class MissingProviderError(MissingExtraError):
     def __init__(self, provider: str, group: str, module: str) -> None:
-        what = f"pip install 'pydantic-ai-slim[{group}]'"
+        how = package_advice(f"pydantic-ai-slim[{group}]")
         SkillhouseError.__init__(
-            self, f"the provider `{provider}` needs a package of its own: {what}"
+            self, f"the provider `{provider}` needs a package of its own; {how}"
         )
         self.extra = group
         self.module = module
