@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.cli.verbs import VERBS, parser_of
 
 CLONE = Path(__file__).resolve().parents[2]
 Run = Callable[..., tuple[int, str, str]]
@@ -23,6 +25,23 @@ def test_help_with_a_verb_explains_the_verb(
         run("help", *words)
     said = capsys.readouterr().out
     assert (ended.value.code, said.split(" [")[0]) == (0, f"usage: skillhouse {' '.join(words)}")
+
+
+def _verbs_below(
+    parser: argparse.ArgumentParser, words: str
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    groups = [one.choices for one in parser._actions if isinstance(one.choices, dict)]  # noqa: SLF001
+    if not groups:
+        yield words, parser
+    for name, below in (groups[0] if groups else {}).items():
+        yield from _verbs_below(below, f"{words} {name}")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_each_verb_has_an_example_of_its_own(verb: str) -> None:
+    for words, parser in _verbs_below(parser_of(verb)[1], verb):
+        _, _, examples = parser.format_help().partition("\nexamples:\n")
+        assert f"  skillhouse {words}" in examples, words
 
 
 @pytest.mark.parametrize(

@@ -154,5 +154,6 @@ def _unknown(verb: str) -> str:
 
 
 def _help() -> str:
-    lines = [f"  {verb:<10}{summary}\n" for verb, (_, summary) in VERBS.items()]
+    width = max(map(len, VERBS)) + 2
+    lines = [f"  {verb:<{width}}{summary}\n" for verb, (_, summary) in VERBS.items()]
     return _INTRODUCTION + "verbs:\n" + "".join(lines) + _CLOSING

@@ -38,6 +38,12 @@ _EXAMPLES = """examples:
   skillhouse keys import wallet --kind secp256k1 --limit eip155:1=0.5/1
   skillhouse keys import wallet --kind secp256k1 --from 3 3< key.hex
   skillhouse keys session new bot --ttl 24h --limit eip155:8453=0.01/0.05
+  skillhouse keys list
+  skillhouse keys limit main --limit message=1/10
+  skillhouse keys remove main
+  skillhouse keys accept                            after the clock was set back, or a copy put back
+  skillhouse keys session list
+  skillhouse keys session rotate bot
   skillhouse keys session revoke --all
   skillhouse keys log
 
