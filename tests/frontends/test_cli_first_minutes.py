@@ -64,6 +64,11 @@ def test_a_group_without_a_verb_lists(
     assert run(group, *options)[0] == 0
 
 
+def test_sessions_are_listed_without_a_verb(run: Run) -> None:
+    assert run("keys", "session") == run("keys", "session", "list")
+    assert json.loads(run("keys", "session", "--json")[1])["sessions"] == []
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -234,6 +234,12 @@ def _list(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
+def _with_session_list(words: list[str]) -> list[str]:
+    """Return `session list` for `session` alone, as other groups do."""
+    bare = words[:1] == ["session"] and (len(words) == 1 or words[1] in ("--json", "-C"))
+    return ["session", "list", *words[1:]] if bare else words
+
+
 def _list_sessions(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     found = _sessions(state).all()
     if options.json:
@@ -334,4 +340,4 @@ def _time(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-VERBS = {"keys": Verb(_EXAMPLES, _configure, _run, without="list")}
+VERBS = {"keys": Verb(_EXAMPLES, _configure, _run, without="list", adapt=_with_session_list)}
