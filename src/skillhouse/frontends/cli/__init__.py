@@ -94,7 +94,7 @@ def _run(arguments: list[str]) -> int:
     if _wants_json(arguments) and not terminal.has_json and (error is not None or code):
         from skillhouse.frontends.presentation.error_values import error_value
 
-        # INVARIANT: with --json, stdout holds one JSON object whatever happens.
+        # INVARIANT: with --json, stdout holds one JSON object, also of what is refused.
         terminal.json(error_value(error, terminal.last_error, exit_code=code))
     return code
 
