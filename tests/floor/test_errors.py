@@ -101,8 +101,8 @@ CASES: list[tuple[SkillhouseError, str, dict[str, Any]]] = [
     (
         MissingExtraError("server", "uvicorn"),
         (
-            "this needs the optional part `server` (no module `uvicorn`): in the clone, "
-            "`uv tool install '.[server]'`, or `pip install '.[server]'` for a library"
+            "this needs the optional part `server` (no module `uvicorn`); "
+            + floor.extra_advice("server")
         ),
         {"extra": "server", "module": "uvicorn"},
     ),

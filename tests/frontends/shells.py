@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -105,10 +105,20 @@ def started(name: str, home: Path, script: Path, start: Path) -> Iterator[Shell]
         "TERM": "xterm",
         "LANG": "C.UTF-8",
     }
+    words = [word.format(home=home) for word in command]
+    with _terminal(words, environment, start) as (ours, _):
+        yield Shell(ours)
+
+
+@contextlib.contextmanager
+def _terminal(
+    command: list[str], environment: dict[str, str], start: Path
+) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Start a program at a pseudo-terminal of its own; yield our side of it."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 250, 0, 0))
     process = subprocess.Popen(
-        [word.format(home=home) for word in command],
+        command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -120,11 +130,39 @@ def started(name: str, home: Path, script: Path, start: Path) -> Iterator[Shell]
     )
     os.close(theirs)
     try:
-        yield Shell(ours)
+        yield ours, process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         os.close(ours)
+
+
+def typed(
+    words: Iterable[str], answers: Iterable[tuple[str, str]], home: Path, start: Path
+) -> tuple[int, str]:
+    """Run the real program at a terminal: each answer is typed once its question is there.
+
+    Returns the exit code, and all that was on the screen.
+    """
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "dumb", "LANG": "C.UTF-8"}
+    with _terminal([sys.executable, "-m", "skillhouse", *words], environment, start) as (ours, of):
+        said = ""
+        for question, answer in (*answers, ("", "")):
+            beginning = len(said)
+            # Without a question the program is read to its end.
+            while not question or question not in said[beginning:]:
+                try:
+                    read = os.read(ours, 65_536)
+                except OSError:  # The program ended.
+                    read = b""
+                if not read:
+                    break
+                said += read.decode(errors="replace").replace("\r", "")
+            if question:
+                assert question in said, said
+                os.write(ours, f"{answer}\n".encode())
+        return of.wait(), said
 
 
 def put_program(home: Path, text: str) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli import browse
+from skillhouse.frontends.cli.verbs import VERBS, parser_of
 
+CLONE = Path(__file__).resolve().parents[2]
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -24,6 +27,23 @@ def test_help_with_a_verb_explains_the_verb(
         run("help", *words)
     said = capsys.readouterr().out
     assert (ended.value.code, said.split(" [")[0]) == (0, f"usage: skillhouse {' '.join(words)}")
+
+
+def _verbs_below(
+    parser: argparse.ArgumentParser, words: str
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    groups = [one.choices for one in parser._actions if isinstance(one.choices, dict)]  # noqa: SLF001
+    if not groups:
+        yield words, parser
+    for name, below in (groups[0] if groups else {}).items():
+        yield from _verbs_below(below, f"{words} {name}")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_each_verb_has_an_example_of_its_own(verb: str) -> None:
+    for words, parser in _verbs_below(parser_of(verb)[1], verb):
+        _, _, examples = parser.format_help().partition("\nexamples:\n")
+        assert f"  skillhouse {words}" in examples, words
 
 
 @pytest.mark.parametrize(
@@ -44,6 +64,11 @@ def test_a_group_without_a_verb_lists(
 ) -> None:
     assert run(group, *options) == run(group, verb, *options)
     assert run(group, *options)[0] == 0
+
+
+def test_sessions_are_listed_without_a_verb(run: Run) -> None:
+    assert run("keys", "session") == run("keys", "session", "list")
+    assert json.loads(run("keys", "session", "--json")[1])["sessions"] == []
 
 
 @pytest.mark.parametrize(
@@ -96,8 +121,8 @@ def test_the_user_of_a_call_is_in_the_log(run: Run) -> None:
 
 def test_a_missing_part_is_advised_without_a_package_index() -> None:
     said = str(MissingExtraError("chat", "pydantic_ai"))
-    assert "'.[chat]'" in said
-    assert "skillhouse[" not in said
+    assert re.search(r"run (in the clone )?`.*\[chat\]'`$", said)
+    assert "skillhouse[" not in said.replace(f"{CLONE}[", "")
 
 
 def test_the_searches_of_the_help_find_something_in_a_fresh_home(run: Run) -> None:

@@ -41,7 +41,10 @@ def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Pat
     code, out, err = run("new", "deploy", "--project", "--description", "Deploys.")
     assert code == 0
     assert str(place / "project/.agents/skills/deploy") in out
-    assert "skillhouse trust" in err
+    assert "no agent sees it until you run `skillhouse trust`" in err
+    run("trust")
+    _, _, err = run("new", "release", "--project", "--description", "Releases.")
+    assert "no agent loads it without asking until you run `skillhouse trust`" in err
 
 
 def test_a_disabled_skill_is_not_listed_and_counted(run: Run) -> None:
@@ -72,7 +75,10 @@ def test_delete_asks_and_takes_only_a_yes(
     monkeypatch.setattr("sys.stdin", Typed("no\n"))
     code, _, err = run("delete", "notes")
     assert (code, directory.is_dir()) == (1, True)
-    assert "with 1 file, in a folder that amp, claude-code" in err
+    assert (
+        "with 1 file? It is in a folder that amp, claude-code, opencode-cli also read. (y, n)"
+        in err
+    )
     monkeypatch.setattr("sys.stdin", Typed("y\n"))
     assert run("delete", "notes")[1] == f"deleted user:notes at {directory}\n"
     assert not directory.exists()
@@ -112,6 +118,11 @@ def test_new_asks_for_what_is_missing(
     text = (place / "home/.agents/skills/notes/SKILL.md").read_text()
     assert "description: Writes notes." in text
     monkeypatch.setattr("sys.stdin", Typed("\n"))
+    assert run("new")[0] == 2
+    monkeypatch.setattr("sys.stdin", Typed("My Notes\nmy-notes\nWrites notes.\n"))
+    code, _, err = run("new")
+    assert (code, err.count("Name (")) == (0, 2)
+    monkeypatch.setattr("sys.stdin", Typed("My Notes\n" * 9))
     assert run("new")[0] == 2
 
 

@@ -55,8 +55,8 @@ def own_program(project: Path) -> tuple[str, ...]:
         elif _finds_us((sys.executable, *flags)):
             return words
     raise ConfigError(
-        f"no client can start this program: {reason}; install skillhouse, for example with "
-        "`uv tool install '.[mcp]'`, and use that one",
+        f"no client can start this program: {reason}; install skillhouse, for example in "
+        "its clone with `uv tool install '.[all]'`, and use that one",
         key="command",
     )
 

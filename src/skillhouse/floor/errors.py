@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from skillhouse.floor.install_advice import extra_advice
 from skillhouse.floor.light_dataclass import dataclass
 
 
@@ -152,8 +153,7 @@ class MissingExtraError(SkillhouseError):
 
     def __init__(self, extra: str, module: str) -> None:
         super().__init__(
-            f"this needs the optional part `{extra}` (no module `{module}`): in the clone, "
-            f"`uv tool install '.[{extra}]'`, or `pip install '.[{extra}]'` for a library"
+            f"this needs the optional part `{extra}` (no module `{module}`); {extra_advice(extra)}"
         )
         self.extra = extra
         self.module = module

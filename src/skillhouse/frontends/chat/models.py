@@ -23,7 +23,14 @@ from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.usage import UsageLimits
 
-from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, dataclass, nearest
+from skillhouse.floor import (
+    ConfigError,
+    MissingExtraError,
+    SkillhouseError,
+    dataclass,
+    nearest,
+    package_advice,
+)
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.chat.model_choice import Wanted, check, is_loopback
 
@@ -42,9 +49,9 @@ _GROUP = regex(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 class MissingProviderError(MissingExtraError):
     def __init__(self, provider: str, group: str, module: str) -> None:
-        what = f"pip install 'pydantic-ai-slim[{group}]'"
+        how = package_advice(f"pydantic-ai-slim[{group}]")
         SkillhouseError.__init__(
-            self, f"the provider `{provider}` needs a package of its own: {what}"
+            self, f"the provider `{provider}` needs a package of its own; {how}"
         )
         self.extra = group
         self.module = module

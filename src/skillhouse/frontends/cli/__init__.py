@@ -116,7 +116,7 @@ def _run(arguments: list[str]) -> int:
     if _wants_json(arguments) and not terminal.has_json and (error is not None or code):
         from skillhouse.frontends.presentation.error_values import error_value
 
-        # INVARIANT: with --json, stdout holds one JSON object whatever happens.
+        # INVARIANT: with --json, stdout holds one JSON object, also of what is refused.
         terminal.json(error_value(error, terminal.last_error, exit_code=code))
     return code
 
@@ -176,5 +176,6 @@ def _unknown(verb: str) -> str:
 
 
 def _help() -> str:
-    lines = [f"  {verb:<10}{summary}\n" for verb, (_, summary) in VERBS.items()]
+    width = max(map(len, VERBS)) + 2
+    lines = [f"  {verb:<{width}}{summary}\n" for verb, (_, summary) in VERBS.items()]
     return _INTRODUCTION + "verbs:\n" + "".join(lines) + _CLOSING

@@ -36,6 +36,9 @@ _EXAMPLES = """examples:
   skillhouse approvals grants
   skillhouse approvals scripts
   skillhouse approvals revoke 81c0
+  skillhouse approvals pair phone            prints the secret of the device, once
+  skillhouse approvals devices
+  skillhouse approvals unpair 5d2e
 
 An approval is for the exact call, once: the agent repeats the call, and it runs.
 `approve` and `pair` ask for a word at a terminal, and refuse inside a coding agent.

@@ -8,9 +8,15 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse.floor import dataclass
-from skillhouse.runtime import Locations, Settings, Skillhouse, configured
+# Packages and not their names, each of which is loaded when it is first used.
+from skillhouse import floor, runtime
+from skillhouse import skill as skill_package
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Locations
+    from skillhouse.runtime import Skillhouse
 
 CANDIDATES_MAX = 1_000
 """A list that is longer helps no person; the next letters make it shorter."""
@@ -21,7 +27,7 @@ SAFE = re.compile(r"[\w.:@/+][\w.,:@/+-]*")
 _LENGTH_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
+@floor.dataclass(frozen=True, slots=True)
 class Typed:
     """The words of a command line up to the cursor, the last of which is completed."""
 
@@ -44,13 +50,14 @@ class Typed:
     @property
     def places(self) -> Locations:
         start = Path.cwd().joinpath(*self.values("-C"))
-        return Locations(start=start, home=Path.home(), environment=os.environ)
+        return floor.Locations(start=start, home=Path.home(), environment=os.environ)
 
     def house(self) -> Skillhouse:
         places = self.places
         roots = tuple(str(Path(places.start, root)) for root in self.values("--root"))
         profile = (*self.values("--profile"), None)[0]
-        return Skillhouse(configured(places, Settings(profile=profile, roots=roots or None)))
+        settings = runtime.Settings(profile=profile, roots=roots or None)
+        return runtime.Skillhouse(runtime.configured(places, settings))
 
 
 def complete(arguments: Sequence[str]) -> int:
@@ -97,17 +104,13 @@ def _skills(typed: Typed) -> Iterable[str]:
 
 
 def _profiles(typed: Typed) -> Iterable[str]:
-    from skillhouse.skill import profile_names
-
-    return profile_names(typed.places.profiles)
+    return skill_package.profile_names(typed.places.profiles)
 
 
 def _clients(typed: Typed) -> Iterable[str]:
     """Yield names of clients; behind a comma, further ones of a list."""
-    from skillhouse.skill import profile_names
-
     before, comma, _ = typed.last.rpartition(",")
-    return (f"{before}{comma}{name}" for name in profile_names(typed.places.profiles))
+    return (f"{before}{comma}{name}" for name in skill_package.profile_names(typed.places.profiles))
 
 
 def _agents(typed: Typed) -> Iterable[str]:

@@ -113,7 +113,7 @@ def fish_script(nodes: Iterable[Node]) -> str:
     return _FISH.replace("@TABLE@\n", table).replace("@SOURCES@\n", sources)
 
 
-_BASH = r"""# Completion of skillhouse for bash: source <(skillhouse completions bash)
+_BASH = r"""# Completion of skillhouse for bash 4 or later: made by `skillhouse completions bash`
 
 __skillhouse_node() {
   verbs='' options='' valued=''

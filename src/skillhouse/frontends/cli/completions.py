@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
-  echo 'source <(skillhouse completions bash)' >> ~/.bashrc
+  skillhouse completions bash > ~/.local/share/bash-completion/completions/skillhouse
   skillhouse completions zsh > ~/.zfunc/_skillhouse     with `fpath+=~/.zfunc` before compinit
   skillhouse completions fish > ~/.config/fish/completions/skillhouse.fish
+
+In bash without the package bash-completion, put `source FILE` into ~/.bashrc. Write the file
+again after an update.
 
 Verbs, options and fixed values are in the script. Names of skills, profiles, clients, tools and
 open approvals are read when they are needed, from the skills that `list` shows.

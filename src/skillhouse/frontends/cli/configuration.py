@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
 
 _CONFIG_EXAMPLES = """examples:
-  skillhouse config            where each file is, and whether it is there
+  skillhouse config path       where each file is, and whether it is there
   skillhouse config show       the text of your own file
   skillhouse config check      what is wrong with the files
 """

@@ -95,7 +95,8 @@ def _move(management: Management, options: argparse.Namespace, terminal: Termina
     whose = _whose(found)
     listed, omitted = list_resources(found.directory)
     files = counted(len(listed) + omitted + 1, "file")
-    question = f"Delete {shown(str(found.directory))} with {files}{whose and f', {whose}'}? (y, n) "
+    warning = f" It is {whose}." if whose else ""
+    question = f"Delete {shown(str(found.directory))} with {files}?{warning} (y, n) "
     if not options.yes and not _is_confirmed(question, terminal):
         terminal.note("nothing was deleted")
         return 1

@@ -24,6 +24,7 @@ from skillhouse.frontends.cli.templates import (
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.skill import validate_name
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -71,7 +72,7 @@ def _configure_new(parser: argparse.ArgumentParser) -> None:
 
 def _new(options: argparse.Namespace, terminal: Terminal) -> int:
     template = options.template
-    name = options.name or _asked("Name (a-z, 0-9, hyphens): ", "a name", terminal)
+    name = options.name or _asked_name(terminal)
     description = options.description or _asked(
         "What it does and when to use it: ", "--description", terminal
     )
@@ -94,10 +95,26 @@ def _new(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
         terminal.note(template_hint(template, name, shown(str(Path(made.directory_path).parent))))
     if options.project:
-        terminal.note("no agent loads it without asking until you run `skillhouse trust`")
+        is_trusted = house.project_trust.report().is_trusted
+        what = "loads it without asking" if is_trusted else "sees it"
+        terminal.note(f"no agent {what} until you run `skillhouse trust`")
     place = shlex.quote(made.directory_path)
     terminal.note(f"next: edit {shown(made.path)}, then `skillhouse validate {shown(place)}`")
     return 0
+
+
+_NAMES_MAX = 3
+
+
+def _asked_name(terminal: Terminal) -> str:
+    """Return the name that a person types; asked again while it is none for a skill."""
+    for _ in range(_NAMES_MAX):
+        name = _asked("Name (a-z, 0-9, hyphens): ", "a name", terminal)
+        problems = [one for one in validate_name(name, directory=name) if one.severity == "error"]
+        if not problems:
+            return name
+        terminal.note(shown(problems[0].message))
+    raise UsageError("expected a name; see `skillhouse new --help`")
 
 
 def _asked(question: str, what: str, terminal: Terminal) -> str:

@@ -58,7 +58,10 @@ _POLICY_EXAMPLES = """examples:
   skillhouse policy explain "git log -5 | head > top.txt"
   skillhouse policy explain exec rm -rf build
   skillhouse policy explain skill weather
+  skillhouse policy list
   skillhouse policy allow exec "git log *"    shows the rule, asks, and adds it
+  skillhouse policy ask exec "git push *" --reason "others see it"
+  skillhouse policy deny read "*.pem" --match id.pem --not-match id.pub
   skillhouse policy lint
 """
 

@@ -45,6 +45,12 @@ _EXAMPLES = """examples:
   skillhouse keys import wallet --kind secp256k1 --limit eip155:1=0.5/1
   skillhouse keys import wallet --kind secp256k1 --from 3 3< key.hex
   skillhouse keys session new bot --ttl 24h --limit eip155:8453=0.01/0.05
+  skillhouse keys list
+  skillhouse keys limit main --limit message=1/10
+  skillhouse keys remove main
+  skillhouse keys accept                            after the clock was set back, or a copy put back
+  skillhouse keys session list
+  skillhouse keys session rotate bot
   skillhouse keys session revoke --all
   skillhouse keys log
 
@@ -259,6 +265,12 @@ def _list(
     return 0
 
 
+def _with_session_list(words: list[str]) -> list[str]:
+    """Return `session list` for `session` alone, as other groups do."""
+    bare = words[:1] == ["session"] and (len(words) == 1 or words[1] in ("--json", "-C"))
+    return ["session", "list", *words[1:]] if bare else words
+
+
 def _list_sessions(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     found = _sessions(state).all()
     if options.json:
@@ -359,4 +371,4 @@ def _time(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-VERBS = {"keys": Verb(_EXAMPLES, _configure, _run, without="list")}
+VERBS = {"keys": Verb(_EXAMPLES, _configure, _run, without="list", adapt=_with_session_list)}

@@ -72,5 +72,22 @@ def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
         formatter_class=HelpFormatter,
     )
     command.configure(parser)
+    _explain_below(parser, verb, command.examples)
     parser.set_defaults(verb=verb)
     return command, parser
+
+
+def _explain_below(parser: argparse.ArgumentParser, words: str, examples: str) -> None:
+    """Give each verb below a group the examples that are about it."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them.
+        if not isinstance(action.choices, dict):
+            continue
+        helps = {one.dest: one.help for one in getattr(action, "_choices_actions", ())}
+        for name, below in action.choices.items():
+            line = f"  skillhouse {words} {name}"
+            own = [one for one in examples.splitlines() if f"{one} ".startswith(f"{line} ")]
+            below.epilog = "\n".join(("examples:", *own)) if own else examples
+            below.formatter_class = parser.formatter_class
+            text = helps.get(name) or ""
+            below.description = below.description or f"{text[:1].upper()}{text[1:]}."
+            _explain_below(below, f"{words} {name}", examples)
