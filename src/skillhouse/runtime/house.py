@@ -56,8 +56,7 @@ class Skillhouse:
         """Compose it from the files of this process's directory, or from `config`.
 
         Args:
-            config: Where it works and which rules apply; read from the configuration files when
-                None.
+            config: Where it works and which rules apply; when None, the configuration files say.
             channel: Asks a person; without one, a call that needs an approval stays pending.
             checks: What loading a skill needs besides a decision of the policy.
             tools: Your own tools, behind the same gate; `skillhouse.tool` makes one of a function.
