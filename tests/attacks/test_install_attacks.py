@@ -29,7 +29,14 @@ from skillhouse.registry import GitRepository, SourceError, git_repository, pack
 from tests.attacks.test_archive_attacks import info_of, unfiltered
 from tests.frontends.conftest import Run, place, run
 from tests.loopback_http import served
-from tests.registry.sources import commit_objects, git, make_repository, make_skill, skill_text
+from tests.registry.sources import (
+    commit_objects,
+    git,
+    make_repository,
+    make_skill,
+    pages,
+    skill_text,
+)
 from tests.registry.test_git_repository import program, source_of
 from tests.remote.servers import zip_of
 
@@ -511,3 +518,30 @@ def test_a_skill_whose_name_is_another_installed_one_is_told_by_its_repository(
     assert "policy: `notes` is locked to" in err
     body = (place / "home/.agents/skills/notes/SKILL.md").read_text()
     assert "Owned." not in body
+
+
+def test_a_lock_that_leads_to_this_machine(run: Run, place: Path) -> None:
+    """Whoever writes a project's lock would send requests to services behind the firewall."""
+    package = pack(make_skill(place / "notes"))
+    handler = pages({"/notes.tar.gz": package.archive})
+    project = place / "project"
+    with served(handler) as address:
+        url = f"{address}/notes.tar.gz"
+        # A person may type it.
+        assert run("install", url, "--project", *AGREED)[0] == 0
+        asked: list[str] = handler.asked  # type: ignore[attr-defined]
+        assert asked == ["/notes.tar.gz"]
+        for gone in (project / ".agents", place / "home/.local/state/skillhouse/installs"):
+            shutil.rmtree(gone)
+        lock = json.loads((project / "skills.lock").read_text())
+        for resolved in (url, address, f"git+{address}/x.git"):
+            for key in ("resolved", "requested"):
+                lock["skills"]["notes"][key] = resolved
+            lock["skills"]["notes"]["digest"] = package.digest if resolved == url else ""
+            (project / "skills.lock").write_text(json.dumps(lock))
+            code, _, err = run("install", "--frozen", "--project", "--allow-unsigned")
+            assert (code, "source: " in err) == (1, True), err
+            assert run("outdated")[0] == 1
+            assert run("update", *AGREED)[0] == 1
+        assert asked == ["/notes.tar.gz"]
+    assert not (project / ".agents/skills/notes").exists()

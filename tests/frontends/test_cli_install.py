@@ -346,7 +346,7 @@ def test_skills_of_a_well_known_address_are_listed_and_installed(run: Run, place
 
 def test_an_installed_skill_is_also_put_where_a_client_reads(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
-    assert run("install", str(source), *AGREED, "--client", "claude-code")[0] == 0
+    assert run("install", str(source), *AGREED, "--client", "claude-code,codex")[0] == 0
     assert (place / "home/.claude/skills/notes/SKILL.md").exists()
 
 
@@ -438,3 +438,19 @@ def test_changed_code_of_an_installed_skill_does_not_run(run: Run, place: Path, 
     assert code == 1
     assert "its files are not those that were installed" in out + err
     assert "owned" not in out
+
+
+def test_an_id_says_which_of_two_skills_of_one_name_is_meant(run: Run, place: Path) -> None:
+    source = make_skill(place / "notes")
+    ours = place / "project/.agents/skills/notes/SKILL.md"
+    assert run("install", str(source), *AGREED)[0] == 0
+    assert run("install", str(source), *AGREED, "--project")[0] == 0
+    for file in (installed(place) / "SKILL.md", ours):
+        file.write_text(file.read_text() + "mine\n")
+    assert run("verify", "user:notes", "--accept")[0] == 0
+    assert run("verify", "project:notes")[0] == 1
+    assert run("pin", "user:notes")[0] == 0
+    assert json.loads(run("info", "project:notes", "--json")[1])["pinned"] is False
+    assert run("uninstall", "user:notes", "--force")[0] == 0
+    assert (installed(place).exists(), ours.exists()) == (False, True)
+    assert run("uninstall", "user:notes")[0] == 1

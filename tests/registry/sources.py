@@ -94,3 +94,56 @@ def pages(files: Mapping[str, bytes]) -> type[BaseHTTPRequestHandler]:
             """Write nothing."""
 
     return Handler
+
+
+def git_server(top: Path) -> type[BaseHTTPRequestHandler]:
+    """Return a handler that serves the repositories below a directory as git's own server does."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            variables = {
+                **os.environ,
+                **GIT,
+                "GIT_PROJECT_ROOT": str(top),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "REQUEST_METHOD": self.command,
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            }
+            body = self._body()
+            variables["CONTENT_LENGTH"] = str(len(body))
+            done = subprocess.run(
+                ["git", "http-backend"],
+                env=variables,
+                input=body,
+                capture_output=True,
+                check=True,
+            )
+            head, _, content = done.stdout.partition(b"\r\n\r\n")
+            fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+            self.send_response(int(fields.pop("Status", "200 OK").split()[0]))
+            for name, value in fields.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET  # noqa: N815 the name that the server calls
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            chunks = []
+            while size := int(self.rfile.readline(), 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            return b"".join(chunks)
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    return Handler

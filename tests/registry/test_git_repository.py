@@ -16,7 +16,8 @@ from skillhouse.registry import (
     find_candidates,
     parse_source,
 )
-from tests.registry.sources import commit, git, make_repository, make_skill
+from tests.loopback_http import served
+from tests.registry.sources import commit, git, git_server, make_repository, make_skill
 
 
 def program() -> Git:
@@ -80,3 +81,30 @@ def test_skills_inside_a_skill_belong_to_it(tmp_path: Path) -> None:
         assert [(one.path, one.folder) for one in below] == [("a/examples/inner", "inner")]
         with pytest.raises(SourceError, match="no directory `nowhere`"):
             find_candidates(files, below="nowhere", folder="origin")
+
+
+def test_one_commit_comes_over_http_and_no_history(tmp_path: Path) -> None:
+    origin = make_repository(make_skill(tmp_path / "served/acme/skills.git/notes").parent)
+    first = git(origin, "rev-parse", "HEAD")
+    for number in range(3):
+        (origin / "notes/SKILL.md").write_text(f"later {number}")
+        commit(origin)
+    with served(git_server(tmp_path / "served")) as address:
+        for ref, count in {"": 1, f"@{first}": 1}.items():
+            source = parse_source(f"{address}/acme/skills.git//notes{ref}", tmp_path, home=tmp_path)
+            with GitRepository(program(), source) as repository:
+                place = repository._directory  # noqa: SLF001 how much of it was fetched
+                assert git(place, "rev-list", "--count", repository.commit) == str(count)
+                files = repository.files()
+                (found,) = find_candidates(files, below=source.path, folder="skills")
+                assert [one.path for one in found.members] == ["SKILL.md", "scripts/run.sh"]
+
+
+def test_a_repository_of_a_short_name_is_one_of_the_configured_forge(tmp_path: Path) -> None:
+    make_repository(make_skill(tmp_path / "served/acme/skills.git/notes").parent)
+    with served(git_server(tmp_path / "served")) as address:
+        source = parse_source("acme/skills/notes@main", tmp_path, home=tmp_path, github=address)
+        with GitRepository(program(), source) as repository:
+            files = repository.files()
+            (found,) = find_candidates(files, below=source.path, folder="skills")
+            assert (found.path, found.folder, len(found.members)) == ("notes", "notes", 2)

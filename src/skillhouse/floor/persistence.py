@@ -137,9 +137,10 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
     ),
     _group(
         _ASKED,
-        "some client finds skills there",
+        "some client finds skills there, or which ones are installed",
         "the roots of the shipped profiles; reference/standard.md section 5",
-        "skill.md, .github/skills, .skills, /skill, /skills, /workspace/skills",
+        "skill.md, .github/skills, .skills, /skill, /skills, /workspace/skills, skills.lock, "
+        "skills-lock.json",
     ),
     _group(
         _ASKED,

@@ -56,7 +56,7 @@ class Installer:
         """What is installed already."""
         self._installs = self.installed.installs
         self._store = self.installed.store
-        self._open: OrderedDict[tuple[str, str], tuple[ExitStack, OpenSource]] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str, bool], tuple[ExitStack, OpenSource]] = OrderedDict()
         self.sources = SkillSources(house.config, house.services.network, report=report)
 
     def __enter__(self) -> Self:
@@ -67,14 +67,16 @@ class Installer:
             self._open.popitem()[1][0].close()
         self._house.refresh()
 
-    def opened(self, text: str, *, expected: str = "") -> OpenSource:
+    def opened(self, text: str, *, expected: str = "", is_typed: bool = True) -> OpenSource:
         """Return what a source holds; it stays open until the end, or for the next `OPEN_MAX`.
+
+        `is_typed` is False for an address of a project's lock, which is untrusted.
 
         Raises:
             InstallError: it cannot be had (`source`), or is another archive (`digest`).
             OSError: a file cannot be read.
         """
-        known = self._open.get((text, expected))
+        known = self._open.get((text, expected, is_typed))
         if known is not None:
             return known[1]
         with ExitStack() as stack:
@@ -83,8 +85,9 @@ class Installer:
                 recorded(self._house.audit_log, "fetch", {"source": text}),
             ):
                 source = self.sources.parse(text)
-                found = stack.enter_context(self.sources.open(source, expected=expected))
-            self._open[text, expected] = stack.pop_all(), found
+                opening = self.sources.open(source, expected=expected, is_typed=is_typed)
+                found = stack.enter_context(opening)
+            self._open[text, expected, is_typed] = stack.pop_all(), found
         if len(self._open) > OPEN_MAX:
             self._open.popitem(last=False)[1][0].close()
         return found
@@ -259,7 +262,7 @@ class Installer:
         Raises:
             SourceError: it is not there any more, or has another name; others as of `staged`.
         """
-        found = self.opened(entry.requested)
+        found = self.opened(entry.requested, is_typed=place.scope == "user")
         with install_step("source"):
             candidate = chosen_by_path(found, entry.inside)
         with self.staged(found, candidate, place, requested=entry.requested) as staged:
@@ -300,7 +303,8 @@ class Installer:
             with self._staged(kept, name, place, entry) as staged:
                 yield staged
             return
-        found = self.opened(entry.resolved, expected=entry.digest)
+        is_typed = place.scope == "user"
+        found = self.opened(entry.resolved, expected=entry.digest, is_typed=is_typed)
         with install_step("source"):
             candidate = chosen_by_path(found, entry.inside)
             members = found.members(candidate)

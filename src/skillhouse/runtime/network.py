@@ -140,19 +140,19 @@ class Network:
         return fetch
 
     def download_for(
-        self, url: str, report: Callable[[str], None] = lambda _: None
+        self, url: str, report: Callable[[str], None] = lambda _: None, *, is_typed: bool = True
     ) -> remote.Fetch:
-        """Return the way to an address that a person wrote down, and to where it leads.
+        """Return the way to an address, and to where it leads.
 
         It may lead to any public host over https: what comes is shown before it is used. An
-        address on this machine is reached only if the person wrote it.
+        address on this machine is reached only if a person typed it.
         """
         target = net.parse_url(url)
         own = net.HostRule(
             host=target.host, scheme=target.scheme, port=target.port, methods=frozenset({"GET"})
         )
         public = net.HostRule(host="*", methods=frozenset({"GET"}))
-        private = _LOOPBACK.get(target.host, ())
+        private = _LOOPBACK.get(target.host, ()) if is_typed else ()
 
         async def fetch(address: str, max_bytes: int) -> remote.Fetched:
             report(address)

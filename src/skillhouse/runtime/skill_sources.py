@@ -72,32 +72,39 @@ class SkillSources:
         return registry.parse_source(text, places.start, home=places.home)
 
     @contextmanager
-    def open(self, source: Source, *, expected: str = "") -> Iterator[OpenSource]:
+    def open(
+        self, source: Source, *, expected: str = "", is_typed: bool = True
+    ) -> Iterator[OpenSource]:
         """Give a source, open.
 
         Args:
             expected: `sha256:` digest that its archive must have.
+            is_typed: Whether a person wrote the address; a project's lock has any.
 
         Raises:
             SourceError, ArchiveError, RemoteError, NetError: it cannot be had.
         """
         if expected and source.kind not in ("archive", "url"):
             raise SourceError("only an archive has a digest; a commit is named by `@`")
-        with self._opened(source, expected) as found:
+        if not is_typed and source.transport == "http":
+            raise SourceError(f"a lock of a project may not lead to `{source.location}`: use https")
+        with self._opened(source, expected, is_typed=is_typed) as found:
             yield found
 
-    def _opened(self, source: Source, expected: str) -> AbstractContextManager[OpenSource]:
+    def _opened(
+        self, source: Source, expected: str, *, is_typed: bool
+    ) -> AbstractContextManager[OpenSource]:
         match source.kind:
             case "directory":
                 return _directory(source)
             case "archive":
                 return self._archive(source, expected)
             case "url":
-                return self._download(source, expected)
+                return self._download(source, expected, is_typed=is_typed)
             case "git":
                 return self._git(source)
             case "well-known":
-                return self._well_known(source)
+                return self._well_known(source, is_typed=is_typed)
         raise SourceError(
             f"no repository of packages is configured that could have `{source.location}`; "
             "name where it comes from: owner/repo, an address or ./directory"
@@ -110,8 +117,9 @@ class SkillSources:
         yield _of_archive(source, data, expected)
 
     @contextmanager
-    def _download(self, source: Source, expected: str) -> Iterator[OpenSource]:
-        fetch = self._network.download_for(source.location, self._fetching)
+    def _download(self, source: Source, expected: str, *, is_typed: bool) -> Iterator[OpenSource]:
+        get = self._network.download_for
+        fetch = get(source.location, self._fetching, is_typed=is_typed)
         response = anyio.run(fetch, source.location, ARCHIVE_MAX)
         if response.status != 200:
             raise SourceError(f"status {response.status} at `{source.location}`")
@@ -137,9 +145,10 @@ class SkillSources:
             )
 
     @contextmanager
-    def _well_known(self, source: Source) -> Iterator[OpenSource]:
+    def _well_known(self, source: Source, *, is_typed: bool) -> Iterator[OpenSource]:
         server = remote.RemoteSource(url=source.location)
-        get = self._network.download_for(source.location, self._fetching)
+        download_for = self._network.download_for
+        get = download_for(source.location, self._fetching, is_typed=is_typed)
         listing = anyio.run(remote.fetch_listing, server, get)
         skills = {skill.name: skill for skill in listing.skills}
         with ExitStack() as stack:

@@ -52,6 +52,16 @@ def installing(
         yield house, installer
 
 
+def scope_and_name(text: str) -> tuple[str, str]:
+    """Return the scope of an id, empty for a name alone, and the name.
+
+    >>> scope_and_name("user:pdf"), scope_and_name("pdf")
+    (('user', 'pdf'), ('', 'pdf'))
+    """
+    scope, _, name = text.rpartition(":")
+    return scope, name
+
+
 class InstallAnswers:
     """Shows each skill, gets the person's answer, and keeps what came of it."""
 

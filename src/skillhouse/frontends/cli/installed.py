@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import write_atomically
-from skillhouse.frontends.cli.install_answers import installing
+from skillhouse.frontends.cli.install_answers import installing, scope_and_name
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
 from skillhouse.frontends.cli.person import refuse_agents
@@ -25,7 +25,7 @@ _UNINSTALL_EXAMPLES = """examples:
   skillhouse uninstall pdf
   skillhouse delete --undo pdf        puts the files back, without the lock
 """
-_NAME = "the name of an installed skill"
+_NAME = "the name or id of an installed skill"
 
 
 def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +35,14 @@ def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
 
 
 def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
+    scope, name = scope_and_name(options.skill)
     with installing(options, terminal) as (_, installer):
-        place = installer.installed.uninstall(options.skill, force=options.force)
-    path = str(place.target(options.skill))
-    text = f"{shown(options.skill)} is no longer at {shown(path)}"
-    value = {"name": options.skill, "scope": place.scope, "path": path}
+        place = installer.installed.uninstall(name, scope=scope, force=options.force)
+    path = str(place.target(name))
+    text = f"{shown(name)} is no longer at {shown(path)}"
+    value = {"name": name, "scope": place.scope, "path": path}
     terminal.answer(value, text, as_json=options.json)
-    again = shlex.quote(f"{place.scope}:{options.skill}")
+    again = shlex.quote(f"{place.scope}:{name}")
     terminal.note(f"its files are in the trash: skillhouse delete --undo {again}")
     return 0
 
@@ -70,8 +71,9 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
                 as_json=options.json,
                 nothing="nothing was installed here",
             )
-        place, entry = installer.installed.find(options.skill)
-        state = installer.installed.state(options.skill, entry, place)
+        scope, name = scope_and_name(options.skill)
+        place, entry = installer.installed.find(name, scope=scope)
+        state = installer.installed.state(name, entry, place)
     if options.json:
         terminal.json(state_value(state))
     else:
@@ -126,14 +128,14 @@ def _pin(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.off and options.reason:
         raise UsageError("--reason is for a pin, and --off ends one")
     with installing(options, terminal) as (_, installer):
-        entry = installer.installed.pin(
-            options.skill, pinned=not options.off, reason=options.reason
-        )
-        place, _ = installer.installed.find(options.skill)
+        installed = installer.installed
+        scope, name = scope_and_name(options.skill)
+        entry = installed.pin(name, scope=scope, pinned=not options.off, reason=options.reason)
+        place, _ = installed.find(name, scope=scope)
     text = "may be updated again" if options.off else f"stays at {entry.tree_digest}"
     terminal.answer(
-        installed_value(options.skill, place.scope, entry),
-        f"{shown(options.skill)} {text}",
+        installed_value(name, place.scope, entry),
+        f"{shown(name)} {text}",
         as_json=options.json,
     )
     return 0
@@ -174,13 +176,16 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
             raise UsageError("--accept is about one skill")
     states: list[InstalledState] = []
     with installing(options, terminal) as (_, installer):
-        found = [(*installer.installed.find(name), name) for name in options.skills]
+        ids = [scope_and_name(text) for text in options.skills]
+        found = [(*installer.installed.find(name, scope=scope), name) for scope, name in ids]
         every = [(place, entry, name) for place, name, entry in installer.installed.entries()]
         for place, entry, name in found or every:
             states.append(installer.installed.state(name, entry, place))
         if options.accept and states[0].state == "edited":
-            accepted = installer.installed.accept(states[0].name, states[0].digest)
-            states = [installer.installed.state(states[0].name, accepted, states[0].place)]
+            edited = states[0]
+            scope = edited.place.scope
+            accepted = installer.installed.accept(edited.name, edited.digest, scope=scope)
+            states = [installer.installed.state(edited.name, accepted, edited.place)]
     if options.json:
         terminal.json([state_value(state) for state in states])
     else:

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.cli.install_answers import InstallAnswers, add_agreement, installing
+from skillhouse.frontends.cli.install_answers import (
+    InstallAnswers,
+    add_agreement,
+    installing,
+    scope_and_name,
+)
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.install_report import installed_value
@@ -27,7 +32,7 @@ _UPDATE_EXAMPLES = """examples:
 
 
 def _configure_update(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("skills", nargs="*", metavar="SKILL", help="names of installed skills")
+    parser.add_argument("skills", nargs="*", metavar="SKILL", help="installed ones: names or ids")
     add_agreement(parser)
 
 
@@ -55,8 +60,9 @@ def _update(options: argparse.Namespace, terminal: Terminal) -> int:
 def _updatable(
     installer: Installer, names: Sequence[str], terminal: Terminal
 ) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
-    for name in names:
-        place, entry = installer.installed.find(name)
+    for text in names:
+        scope, name = scope_and_name(text)
+        place, entry = installer.installed.find(name, scope=scope)
         if entry.pinned:
             reason = f": {one_line(entry.pin_reason)}" if entry.pin_reason else ""
             raise UsageError(f"`{name}` is pinned{reason}; `skillhouse pin {name} --off` first")
@@ -107,7 +113,7 @@ _ROLLBACK_EXAMPLES = """examples:
 
 
 def _configure_rollback(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("skill", help="the name of an installed skill")
+    parser.add_argument("skill", help="the name or id of an installed skill")
     add_agreement(parser)
 
 
@@ -116,7 +122,8 @@ def _rollback(options: argparse.Namespace, terminal: Terminal) -> int:
         refuse_agents("rollback")
     with installing(options, terminal) as (house, installer):
         done = InstallAnswers(options, terminal, house)
-        with installer.earlier(options.skill) as staged:
+        scope, name = scope_and_name(options.skill)
+        with installer.earlier(name, scope=scope) as staged:
             done.take(installer, staged)
         return done.end()
 

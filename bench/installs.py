@@ -1,0 +1,140 @@
+"""What an install costs: a package made, 100 locked skills installed, one skill of 500 in Git.
+
+`./x bench installs [--skills N] [--many N] [--directory DIR]` measures wall time in one process;
+archives come from a server on loopback, and the repository is one of this machine. The disk is most
+of it: each skill is on it before it is in force. DIR says whose disk is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from _measure import markdown_table
+from skillhouse.registry import pack
+from skillhouse.runtime import Installer, Locations, Skillhouse, load_config
+
+FILES = 20
+Times = tuple[float, float]
+"""Milliseconds that passed, and those of the processors, with those of git."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure installs.")
+    parser.add_argument("--skills", type=int, default=100, help="locked skills")
+    parser.add_argument("--many", type=int, default=500, help="skills of one repository")
+    parser.add_argument("--directory", help="where everything is written")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        rows = list(_measured(Path(directory), options.skills, options.many))
+    table = [(what, *(f"{ms / count:.1f}" for ms in times)) for what, times, count in rows]
+    print(markdown_table(("what", "ms", "CPU ms"), table))
+
+
+def _measured(base: Path, skills: int, many: int) -> Iterator[tuple[str, Times, int]]:
+    (base / "home").mkdir()
+    (base / "project/.git").mkdir(parents=True)
+    places = Locations(start=base / "project", home=base / "home", environment=os.environ)
+    names = [f"skill-{number}" for number in range(skills)]
+    directories = [_skill(base / "made" / name) for name in names]
+    packages = {}
+    took = _timed(lambda: packages.update({d.name: pack(d).archive for d in directories}))
+    yield f"pack of {FILES} files", took, skills
+    with (
+        _served({f"/{name}.tar.gz": data for name, data in packages.items()}) as address,
+        Skillhouse(load_config(places)) as house,
+        Installer(house) as installer,
+    ):
+        yield f"install of {skills} skills", _timed(lambda: _install(installer, address, names)), 1
+        shutil.rmtree(places.home / ".agents")
+        shutil.rmtree(places.home / ".local/state/skillhouse/installs/packages")
+        yield f"{skills} locked skills, nothing kept", _timed(lambda: _thaw(installer)), 1
+        shutil.rmtree(places.home / ".agents")
+        yield f"{skills} locked skills, kept", _timed(lambda: _thaw(installer)), 1
+        yield f"verify of {skills} skills", _timed(lambda: _verify(installer)), 1
+    for number in range(many):
+        _skill(base / f"many/skills/one-{number}", files=2)
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "x")):
+        options = ("-c", "user.name=a", "-c", "user.email=a@test")
+        subprocess.run(["git", *options, *words], cwd=base / "many", check=True)
+    url = f"git+{(base / 'many').as_uri()}//skills/one-7"
+    with Skillhouse(load_config(places)) as house, Installer(house) as installer:
+        took = _timed(lambda: _install_one(installer, url))
+    yield f"one skill of {many} in a repository", took, 1
+
+
+def _timed(work: Callable[[], object]) -> Times:
+    before, start = os.times(), time.perf_counter()
+    work()
+    passed, after = time.perf_counter() - start, os.times()
+    return passed * 1_000, sum(b - a for a, b in zip(before[:4], after[:4], strict=True)) * 1_000
+
+
+def _skill(directory: Path, *, files: int = FILES) -> Path:
+    directory.mkdir(parents=True)
+    text = f"---\nname: {directory.name}\ndescription: Does things.\n---\nBody.\n"
+    (directory / "SKILL.md").write_text(text, encoding="utf-8")
+    for number in range(files - 1):
+        (directory / f"file-{number}.md").write_text(f"{directory.name} {number}\n" * 100)
+    return directory
+
+
+def _install(installer: Installer, address: str, names: list[str]) -> None:
+    for name in names:
+        _install_one(installer, f"{address}/{name}.tar.gz")
+
+
+def _install_one(installer: Installer, text: str) -> None:
+    found = installer.opened(text)
+    place = installer.installed.place("user")
+    with installer.staged(found, found.candidates[0], place, requested=text) as staged:
+        installer.install(staged, allow_unsigned=True)
+
+
+def _thaw(installer: Installer) -> None:
+    for place, name, entry in list(installer.installed.entries()):
+        with installer.locked(name, entry, place) as staged:
+            installer.restore(staged, entry)
+
+
+def _verify(installer: Installer) -> None:
+    for place, name, entry in installer.installed.entries():
+        if not installer.installed.state(name, entry, place).is_well:
+            raise SystemExit(f"`{name}` is not as it was installed")
+
+
+@contextmanager
+def _served(files: Mapping[str, bytes]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = files[self.path]
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
