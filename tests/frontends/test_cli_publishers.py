@@ -140,6 +140,9 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     run("keys", "trust", "root.crt")
     assert run("install", "./pdf", "--yes")[0] == 0
     assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    # A list that holds whole bodies is a way to a model too.
+    listing = ("catalog", "--style", "direct")
+    assert "### Skill: pdf" in run(*listing)[1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(Path.home().parent / "home"))
@@ -155,6 +158,7 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     assert run("verify")[:2] == (1, f"user:pdf  refused: {why}\n")
     code, _, err = run("call", "skill", "--args", '{"name":"pdf"}')
     assert (code, why in err) == (1, True)
+    assert "### Skill: pdf" not in run(*listing)[1]
     assert why in run("install", "./pdf", "--yes")[2]
 
 
