@@ -362,7 +362,9 @@ def _intermediate_that_may_not_issue(case: Case) -> None:
 def _path_too_long(case: Case) -> None:
     upper = forged(INTERMEDIATE, case.world.root)
     lower = forged(dataclasses.replace(INTERMEDIATE, subject="second"), upper)
-    case.signature = case.world.signature(forged(Traits(), lower))
+    leaf = forged(Traits(), lower)
+    case.signature = case.world.signature(Party(leaf.key, leaf.chain[:1]))
+    with_chain(case, [one.public_bytes(Encoding.DER) for one in leaf.chain])
 
 
 @attack("purpose", naively=True)

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+import keyring
 import pytest
 from cryptography import x509
+from keyring.backend import KeyringBackend
 
 from skillhouse.floor import make_private
 from tests.loopback_http import served
@@ -94,8 +96,8 @@ def test_another_user_verifies_installs_and_loads_what_was_signed(
     assert "no revocation list" in err
     code, out, err = run("install", archive, "--yes")
     assert (code, err) == (0, "")
-    assert "publisher  acme" in out
-    assert "publisher  acme" in run("info", "pdf")[1]
+    assert f"publisher  acme of {REGISTRY}, by certificate " in out
+    assert f"publisher  acme of {REGISTRY}" in run("info", "pdf")[1]
     assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 0
 
 
@@ -138,6 +140,9 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     run("keys", "trust", "root.crt")
     assert run("install", "./pdf", "--yes")[0] == 0
     assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    # A list that holds whole bodies is a way to a model too.
+    listing = ("catalog", "--style", "direct")
+    assert "### Skill: pdf" in run(*listing)[1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(Path.home().parent / "home"))
@@ -153,6 +158,7 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     assert run("verify")[:2] == (1, f"user:pdf  refused: {why}\n")
     code, _, err = run("call", "skill", "--args", '{"name":"pdf"}')
     assert (code, why in err) == (1, True)
+    assert "### Skill: pdf" not in run(*listing)[1]
     assert why in run("install", "./pdf", "--yes")[2]
 
 
@@ -176,6 +182,68 @@ def test_where_signatures_are_required_nothing_unsigned_is_installed_or_loaded(
     assert run("sign", "pdf", *LOCKED)[0] == 0
     assert run("install", "./pdf", "--yes")[0] == 0
     assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 0
+
+
+class MemoryKeyring(KeyringBackend):
+    """A keyring in memory that passes for one of the operating system."""
+
+    priority = 1.0
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+
+MemoryKeyring.__module__ = "keyring.backends.SecretService"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_the_keyring_of_the_system_opens_a_key_without_a_question(run: Run) -> None:
+    before = keyring.get_keyring()
+    ring = MemoryKeyring()
+    keyring.set_keyring(ring)
+    try:
+        assert run("keys", "new", "globex", "--for", "skills", "--password", "keyring")[0] == 0
+        ((_, name),) = ring.kept
+        assert name.startswith("publisher-")
+        assert run("keys", "request", "globex")[0] == 0
+        assert run("keys", "issue", "globex.csr", "--by", "root", *LOCKED)[0] == 0
+        assert run("sign", "pdf", "--key", "globex")[0] == 0
+        code, _, err = run("sign", "pdf", "--key", "acme", "--replace", "--password", "keyring")
+        assert (code, "is not in the keyring: it has a password" in err) == (1, True)
+        ring.kept.clear()
+        assert "has no secret" in run("sign", "pdf", "--key", "globex")[2]
+    finally:
+        keyring.set_keyring(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publisher")
+def test_a_name_stays_with_its_publisher(run: Run) -> None:
+    assert run("sign", "pdf", *LOCKED)[0] == 0
+    assert run("install", "./pdf", "--yes")[0] == 0
+    text = Path("pdf/SKILL.md").read_text().replace("1.2.0", "1.3.0")
+    Path("pdf/SKILL.md").write_text(text)
+    Path("pdf/skill.sig").unlink()
+    why = f"`pdf` is installed as signed by acme of {REGISTRY}, and this one is "
+    code, _, err = run("install", "./pdf", "--yes", "--allow-unsigned")
+    assert (code, f"{why}unsigned" in err) == (1, True)
+    assert run("keys", "new", "globex", "--for", "skills", *LOCKED)[0] == 0
+    assert run("keys", "request", "globex", *LOCKED)[0] == 0
+    assert run("keys", "issue", "globex.csr", "--by", "root", *LOCKED)[0] == 0
+    assert run("sign", "pdf", "--key", "globex", *LOCKED)[0] == 0
+    code, _, err = run("install", "./pdf", "--yes")
+    assert (code, f"{why}signed by globex of {REGISTRY}" in err) == (1, True)
+    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    assert run("sign", "pdf", "--key", "acme", "--replace", *LOCKED)[0] == 0
+    assert run("update", "--yes")[0] == 0
+    assert "version    1.3.0" in run("info", "pdf")[1]
 
 
 @pytest.mark.slow
@@ -327,6 +395,13 @@ def test_what_cannot_be_is_said_in_a_line(run: Run, monkeypatch: pytest.MonkeyPa
         (("keys", "issue", "acme.csr", "--by", "acme", *LOCKED), 2, "expected a root or an"),
         (("keys", "new", "acme", "--for", "skills", *LOCKED), 1, "is a publisher key `acme`"),
         (("keys", "new", "b", "--for", "skills", "--days", "3", *LOCKED), 2, "with its certific"),
+        (
+            ("keys", "new", "r", "--for", "root", "--registry", "A", *LOCKED),
+            1,
+            "name: expected a r",
+        ),
+        (("keys", "new", "r", "--for", "root", "--days", "9999", *LOCKED), 1, "for 1 to 7300 days"),
+        (("keys", "request", "r", *LOCKED), 1, "no publisher key `r`"),
         (("keys", "trust", "developer-acme.crt"), 1, "purpose: the root certificate must"),
         (("keys", "trust", "acme.csr"), 1, "bundle: is no JSON"),
         (("keys", "revoke", "--by", "root", "--from", "2026-01-01", *LOCKED), 2, "--from is about"),

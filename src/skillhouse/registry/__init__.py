@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.candidates import Candidate as Candidate
     from skillhouse.registry.candidates import SourceFile as SourceFile
     from skillhouse.registry.candidates import find_candidates as find_candidates
+    from skillhouse.registry.certificate_issue import checked_days as checked_days
     from skillhouse.registry.certificate_issue import issue as issue
     from skillhouse.registry.certificate_issue import issuer_name as issuer_name
     from skillhouse.registry.certificate_issue import new_request as new_request

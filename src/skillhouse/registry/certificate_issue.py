@@ -115,6 +115,15 @@ def issue(
     return (made, *(() if is_root else issuer))
 
 
+def checked_days(role: Role, days: int) -> int:
+    """Return how many days a certificate is valid, 0 being the usual; PublisherError `validity`."""
+    days = days or DAYS[role]
+    if not 1 <= days <= _DAYS_MAX[role]:
+        message = f"a {role} certificate is valid for 1 to {_DAYS_MAX[role]} days, not {days}"
+        raise PublisherError("validity", message)
+    return days
+
+
 def _made(
     name: PublisherName,
     public: ec.EllipticCurvePublicKey,
@@ -123,10 +132,7 @@ def _made(
     now: datetime,
     days: int,
 ) -> x509.Certificate:
-    days = days or DAYS[role]
-    if not 1 <= days <= _DAYS_MAX[role]:
-        message = f"a {role} certificate is valid for 1 to {_DAYS_MAX[role]} days, not {days}"
-        raise PublisherError("validity", message)
+    days = checked_days(role, days)
     key, certificate = issuer
     subject = _subject(name, role)
     identifier = x509.SubjectKeyIdentifier.from_public_key

@@ -34,6 +34,12 @@ class LockedSignature:
     publisher: str
     cert_sha256: str
     signed_at: str = ""
+    registry: str = ""
+    """Whose root vouched for the publisher: two registries may each know one of that name."""
+
+    @property
+    def who(self) -> str:
+        return f"{self.publisher} of {self.registry}" if self.registry else self.publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +126,7 @@ def entry_value(entry: LockEntry) -> dict[str, Any]:
             "publisher": signature.publisher,
             "cert_sha256": signature.cert_sha256,
             "signed_at": signature.signed_at,
+            "registry": signature.registry,
         },
         "install": {"mode": "copy", "path": entry.path},
         "pinned": entry.pinned,

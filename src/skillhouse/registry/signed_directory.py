@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.floor import SIGNATURE_FILE, PathError, Tree, dataclass, needs_extra, read_beneath
 from skillhouse.registry.facts import SkillFacts, read_facts
@@ -17,6 +18,9 @@ from skillhouse.registry.trust import (
     PublisherError,
     SkillIdentity,
 )
+
+if TYPE_CHECKING:
+    from skillhouse.registry.trust_anchors import AnchorStore
 
 
 def read_signature(directory: Path) -> bytes | None:
@@ -35,6 +39,7 @@ class PublisherCheck:
     def __init__(self, state_directory: Path, clock: Callable[[], datetime] | None = None) -> None:
         self._anchors = state_directory / TRUSTED_DIRECTORY
         self._clock = clock or _utc_now
+        self._store: AnchorStore | None = None
 
     def publisher_of(
         self, directory: Path, tree: Tree, *, facts: SkillFacts | None = None, repository: str = ""
@@ -61,7 +66,8 @@ class PublisherCheck:
             from skillhouse.registry.signatures import verify_signature  # noqa: PLC0415
             from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
         now = self._clock()
-        found = AnchorStore(self._anchors).read(now)
+        self._store = self._store or AnchorStore(self._anchors)
+        found = self._store.read(now)
         return verify_signature(tree, signature, identity, anchors=found, now=now)
 
 

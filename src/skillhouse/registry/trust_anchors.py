@@ -33,25 +33,31 @@ class AnchorStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._checked: dict[tuple[bytes, tuple[x509.Certificate, ...]], IssuedList] = {}
+        """The lists of the last reading, by their bytes and the roots that they were held against:
+        a server that loads skills checks each list once."""
 
     def read(self, now: datetime) -> TrustAnchors:
         """Return what is trusted; PublisherError `trust` where a file of it cannot be used."""
         roots = tuple(self._certificate(path) for path in self._files(_ROOTS, "crt"))
-        lists = []
+        checked = {}
         for path in self._files(_LISTS, "json"):
+            data = self._bytes(path, SIGNATURE_MAX)
+            key = (data, roots)
             try:
-                lists.append(read_list(self._bytes(path, SIGNATURE_MAX), roots, now))
+                checked[key] = self._checked.get(key) or read_list(data, roots, now)
             except PublisherError as error:
                 if error.step == "chain":
                     # Of a root that is no longer trusted: it has no say about others.
                     continue
                 raise PublisherError("trust", f"a revocation list, {error}: `{path}`") from error
+        self._checked = checked
         return TrustAnchors(
             roots=roots,
             timestamp_roots=tuple(
                 self._certificate(path) for path in self._files(_AUTHORITIES, "crt")
             ),
-            revocations=tuple(lists),
+            revocations=tuple(checked.values()),
         )
 
     def add_root(self, certificate: x509.Certificate) -> str:

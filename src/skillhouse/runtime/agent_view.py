@@ -42,13 +42,14 @@ class AgentView:
         worked: Callable[[], Sequence[str]] = tuple,
         recent: Mapping[str, int] | None = None,
         why_absent: Callable[[str], str] = lambda _: "",
+        fault: Callable[[Skill], str] = lambda _: "",
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
         No tool writes below `roots`, which are those of skills, whether they exist or not;
         `worked` gives the files of the project that the agent works on, and `recent` has the ranks
         of the skills that were loaded lately, by file. `why_absent` says for a person why a skill
-        of that name is not in the index, or nothing.
+        of that name is not in the index, or nothing; `fault` why one may not be loaded.
 
         Raises:
             ConfigError: no agent has that name.
@@ -58,6 +59,7 @@ class AgentView:
         self._policy = policy
         self._worked = worked
         self._recent = recent or {}
+        self._fault = fault
         self.menu = PersonMenu(agent, index, settings, policy, why_absent)
         extensions = self.profile.extensions
         everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
@@ -153,8 +155,8 @@ class AgentView:
         """Return the agent's skills as a model sees them.
 
         The style `direct` shows bodies, so it lists only what the agent may load without a
-        question; the others are among the omitted. The style `compact` begins each scope with the
-        skills that were loaded last.
+        question and as it is now; the others are among the omitted. The style `compact` begins
+        each scope with the skills that were loaded last.
 
         Args:
             budget_tokens: Most tokens of the text; when None those of the configuration, else of
@@ -250,7 +252,8 @@ class AgentView:
 
     def _is_allowed(self, skill: Skill) -> bool:
         found = self._policy.explain_skill(skill, agent=self.agent)
-        return found.decision.effect is Effect.ALLOW
+        # A body in a list is loaded like any other: its files are those that were installed.
+        return found.decision.effect is Effect.ALLOW and not self._fault(skill)
 
 
 ARGUMENTS_SHOWN = 16

@@ -62,12 +62,14 @@ class HouseSnapshot:
         find_code: Callable[[Sequence[Root], bool], Found],
         worked: TouchedFiles,
         recent: RecentSkills,
+        fault: Callable[[Skill], str],
     ) -> None:
         """Store the dependencies; everything is read when it is first asked for.
 
         `open_gate` makes the gate of a view with the tools that skills bring, which `find_code`
         finds below the roots, knowing whether the project is trusted. `worked` and `recent` outlive
-        a snapshot, which keeps its first order: a client takes another list for a change.
+        a snapshot, which keeps its first order: a client takes another list for a change. `fault`
+        says why a skill may not be loaded as it is now.
         """
         self._config = config
         self._profile = policy.profile
@@ -78,6 +80,7 @@ class HouseSnapshot:
         self._find_code = find_code
         self._worked = worked
         self._recent = recent
+        self._fault = fault
         self._views: dict[str, AgentView] = {}
         self._gates: dict[str, toolbox.Gate] = {}
         self._signatures: dict[str, Signature] | None = None
@@ -175,6 +178,7 @@ class HouseSnapshot:
                 worked=lambda: self._worked.of(agent),
                 recent=self.recent,
                 why_absent=lambda name: why_absent(self.place, name),
+                fault=self._fault,
             )
             if self._signatures is not None:
                 self._views[agent].search.renew(self._signatures)
@@ -252,6 +256,7 @@ def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
         lambda roots, is_trusted: services.found_code(roots, is_trusted=is_trusted),
         services.touched,
         services.recent,
+        lambda skill: services.installed_check.fault(skill.directory, skill.scope),
     )
 
 

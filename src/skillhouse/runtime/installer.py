@@ -152,6 +152,7 @@ class Installer:
             else LockedSignature(
                 publisher=publisher.handle,
                 cert_sha256=publisher.certificate,
+                registry=publisher.registry,
                 signed_at=publisher.signed_at,
             ),
         )
@@ -200,6 +201,7 @@ class Installer:
                 why = ", and `registry.require_signature` is set" if is_required else ""
                 raise UnsignedError(f"`{staged.name}` is unsigned{why}: nothing was installed")
             check_repository(staged.name, report.installed, report.entry)
+            check_publisher(staged.name, report.installed, report.entry)
         entry = dataclasses.replace(report.entry, previous=self._before(report, force=force))
         if report.installed is not None:
             entry = dataclasses.replace(
@@ -328,6 +330,23 @@ def check_repository(name: str, installed: LockEntry | None, entry: LockEntry) -
         raise SourceError(
             f"`{name}` is locked to {installed.repository}, and this one is from "
             f"{entry.repository}: uninstall it first if you mean that"
+        )
+
+
+def check_publisher(name: str, installed: LockEntry | None, entry: LockEntry) -> None:
+    """Refuse a skill of another publisher than the one that is installed, or an unsigned one.
+
+    Raises:
+        SourceError: the lock has a publisher, and it is another one.
+    """
+    before = None if installed is None else installed.signature
+    if before is None:
+        return
+    after = "unsigned" if entry.signature is None else f"signed by {entry.signature.who}"
+    if after != f"signed by {before.who}":
+        raise SourceError(
+            f"`{name}` is installed as signed by {before.who}, and this one is {after}: uninstall "
+            "it first if you mean that"
         )
 
 

@@ -75,7 +75,8 @@ def publisher_text(report: InstallReport) -> str:
     publisher = report.publisher
     if publisher is None:
         return "unknown: it is unsigned"
-    return f"{one_line(publisher.handle)}, by certificate {publisher.certificate[:16]}"
+    name = f"{one_line(publisher.handle)} of {one_line(publisher.registry)}"
+    return f"{name}, by certificate {publisher.certificate[:16]}"
 
 
 def _print_effects(report: InstallReport, terminal: Terminal) -> None:

@@ -88,7 +88,7 @@ def _print_info(state: InstalledState, terminal: Terminal) -> None:
     pinned = (one_line(entry.pin_reason) or "yes") if entry.pinned else ""
     pairs = {
         "version": shown(entry.version),
-        "publisher": "unsigned" if signature is None else one_line(signature.publisher),
+        "publisher": "unsigned" if signature is None else one_line(signature.who),
         "repository": shown(entry.repository),
         "resolved": shown(entry.resolved),
         "inside": shown(entry.inside),

@@ -156,6 +156,10 @@ def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
         lock="pkcs11" if options.token else options.password.kind,
         token=options.token or "",
     )
+    if role == "root":
+        # Before there is a key that would then have no certificate.
+        registry.publisher_name(key.registry)
+        registry.checked_days(registry.Role.ROOT, options.days)
     password = password_for(key, options.password, is_new=True)
     if options.token:
         private = registry.make_token_key(key, password)

@@ -21,6 +21,7 @@ def report_value(report: InstallReport) -> dict[str, Any]:
         "resolved": report.entry.resolved,
         "inside": report.inside,
         "publisher": None if report.publisher is None else report.publisher.handle,
+        "registry": None if report.publisher is None else report.publisher.registry,
         "signed": report.publisher is not None,
         "digest": report.entry.digest,
         "tree_digest": report.entry.tree_digest,
