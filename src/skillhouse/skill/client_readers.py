@@ -56,7 +56,7 @@ _GREEDY_FENCES = re.compile(rf"---{JS_SPACE}*\n(?P<block>.*?)---{JS_SPACE}*\n?",
 _SPECIAL = re.compile(r"[{}\[\]*&#!|>%@`]|: ")
 _PLAIN_FIELD = re.compile(rf"(?P<key>[a-zA-Z_-]+):{JS_SPACE}+(?P<value>\S.*)")
 _HEADING = re.compile(r"#+\s+(\S.*)")
-_BUN = YamlRules(taken=CONTROLS, indents=True)
+_BUN = YamlRules(taken=CONTROLS, indents=True, commas=True)
 FIRST_LINE_MAX = 100
 """Characters of the body's first line that Claude Code takes for a description."""
 
