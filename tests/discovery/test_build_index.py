@@ -158,7 +158,7 @@ def test_a_duplicate_is_a_warning_that_names_both_places(tmp_path: Path) -> None
             path=loser,
             line=1,
             field="name",
-            mend="rename one of them, or delete the one that is not meant",
+            mend="rename all but one, directory and `name`, or delete them",
         ),
     )
 

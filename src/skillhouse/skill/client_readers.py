@@ -57,7 +57,7 @@ _GREEDY_FENCES = regex(rf"---{JS_SPACE}*\n(?P<block>.*?)---{JS_SPACE}*\n?", re.D
 _SPECIAL = regex(r"[{}\[\]*&#!|>%@`]|: ")
 _PLAIN_FIELD = regex(rf"(?P<key>[a-zA-Z_-]+):{JS_SPACE}+(?P<value>\S.*)")
 _HEADING = regex(r"#+\s+(\S.*)")
-_BUN = YamlRules(taken=CONTROLS, indents=True)
+_BUN = YamlRules(taken=CONTROLS, indents=True, commas=True)
 FIRST_LINE_MAX = 100
 """Characters of the body's first line that Claude Code takes for a description."""
 

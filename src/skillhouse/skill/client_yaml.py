@@ -37,7 +37,9 @@ class YamlRules(NamedTuple):
     """Tabs that a line begins with: an error, no indentation with the blanks after them, or two
     blanks each."""
     indents: bool = False
-    """Whether further lines of a quoted text have to be indented, and a text may begin with `,`."""
+    """Whether further lines of a quoted text have to be indented."""
+    commas: bool = False
+    """Whether a text may begin with `,`."""
     joined: bool = False
     """Whether a field may follow a list, map or quoted text on its line (js-yaml 3)."""
 
@@ -75,7 +77,7 @@ def read_as(block: str, rules: YamlRules) -> ClientMapping:
     if rules.joined:
         block = "\n".join(_unjoined(block))
     block, kept = _shielded(block, rules.taken) if rules.taken else (block, {})
-    if rules.indents and _COMMA not in block:
+    if rules.commas and _COMMA not in block:
         block = _LEADING_COMMA.sub(rf"\1{_COMMA}", block)
         kept = {**kept, _COMMA: ","}
     builder = _ClientBuilder(rules, block.split("\n"))

@@ -58,11 +58,11 @@ def read_core(source: ClientSource) -> ClientRead:
             message = f"`{key}` is no text in YAML"
             raise FileRefusedError("not-text", message, mapping.lines[key])
     _check_types(mapping)
-    name = fields.get("name", source.directory)
+    name = fields.get("name", source.directory).strip()
     if not _COPILOT_NAME.fullmatch(name):
         message = "expected a name of ASCII letters, digits, spaces and `-_.:`"
         raise FileRefusedError("name-invalid", message, mapping.lines.get("name", 1))
-    name = re.sub(r" +", "-", name.strip())
+    name = re.sub(r" +", "-", name)
     if len(name) > NAME_MAX:
         message = f"expected at most {NAME_MAX} characters of name"
         raise FileRefusedError("name-long", message, mapping.lines.get("name", 1))
@@ -97,7 +97,7 @@ def _check_types(mapping: ClientMapping) -> None:
 
 # --- Amp
 
-_AMP = YamlRules(duplicates="refuse", taken=CONTROLS)
+_AMP = YamlRules(duplicates="refuse", taken=CONTROLS, indents=True)
 _AMP_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FALSE = frozenset({"false", "False", "FALSE", "0", "-0", "+0", "0.0"})
 
