@@ -106,7 +106,7 @@ def test_what_it_would_do_here_is_shown_before_it_is_in_force(run: Run, place: P
     (source / "more.md").write_text(f"Nothing{tag} here.\n")
     code, out, _ = run("install", str(source), "--dry-run", "--json")
     assert code == 0
-    (shown,) = json.loads(out)
+    (shown,) = json.loads(out)["skills"]
     effects = {one["text"]: one["effect"] for one in shown["mentions"]}
     assert effects == {"rm -rf /": "deny", "git status": "ask"}
     assert [(one["origin"], one["files"], one["effect"]) for one in shown["hosts"]] == [
@@ -131,7 +131,7 @@ def test_an_archive_of_a_server_is_checked_by_its_digest(run: Run, place: Path) 
         assert not installed(place).exists()
         assert [one.name for one in (place / "home/.agents").glob(".*")] == []
         _, log, _ = run("audit", "list", "--json")
-        kept = [one for one in json.loads(log) if "manage:fetch" in json.dumps(one)]
+        kept = [one for one in json.loads(log)["records"] if "manage:fetch" in json.dumps(one)]
         assert any("error" in json.dumps(one) for one in kept)
         assert run("install", url, *AGREED, "--digest", package.digest)[0] == 0
     entry = lock_of(place)["notes"]
@@ -385,7 +385,7 @@ def test_several_skills_are_ticked_at_a_terminal(typing, place: Path) -> None:
     assert code == 0
     assert "   2  three" in said
     code, out, _ = typing("1 9", "install", str(place / "many"), "--dry-run", "--json")
-    assert (code, out) == (2, "")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "usage")
 
 
 def test_what_is_installed_already_is_not_asked_about_again(run: Run, place: Path) -> None:

@@ -52,6 +52,12 @@ LISTS = {
     "keys log": "events",
     "keys session list": "sessions",
     "delete --list": "deleted",
+    "install {project} --list": "skills",
+    "install {project}/good --dry-run": "skills",
+    "update": "skills",
+    "outdated": "skills",
+    "info": "skills",
+    "verify": "skills",
 }
 """Command lines that list, and the key of what they list."""
 THINGS = (
@@ -78,6 +84,8 @@ THINGS = (
     "audit verify",
     "sandbox status",
     "stop --status",
+    "keys trust",
+    "pack good",
 )
 """Those that print one thing."""
 REFUSED = (
@@ -115,6 +123,16 @@ REFUSED = (
     "mcp servers refresh",
     "nonsense",
     "worker --core 127.0.0.1",
+    "install no-such-name",
+    "rollback no-such-skill",
+    "uninstall no-such-skill",
+    "pin no-such-skill",
+    "pack no-such-directory",
+    "sign no-such-directory",
+    "keys request no-such-key",
+    "keys issue no-such-file",
+    "keys certify no-such-file",
+    "keys revoke no-such-file",
 )
 """Those that are refused here."""
 STREAMS = {("worker",)}
@@ -131,6 +149,10 @@ def settled(place: Path, run: Run) -> Path:
     broken = place / "project/broken"
     broken.mkdir(parents=True)
     (broken / "SKILL.md").write_text("no frontmatter", encoding="utf-8")
+    good = place / "project/good"
+    good.mkdir()
+    text = "---\nname: good\ndescription: Is good. Use when it is.\n---\nText.\n"
+    (good / "SKILL.md").write_text(text, encoding="utf-8")
     (place / "project/a.txt").write_text("hello\n", encoding="utf-8")
     return place
 

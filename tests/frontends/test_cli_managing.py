@@ -154,7 +154,7 @@ def test_a_skill_of_the_project_is_deleted_and_put_back(
     code, out, err = run("delete", "deploy", "--yes")
     assert (code, out) == (0, f"deleted project:deploy at {directory}\n")
     assert err.startswith(
-        "it was a skill of this project, which others may share, in a folder that codex, "
+        "it was a skill of this project, which others may share, in a folder that amp, codex, "
     )
     assert not directory.exists()
     assert run("delete", "deploy", "--yes")[0] == 1

@@ -350,7 +350,7 @@ def test_keys_and_what_is_trusted_are_listed(run: Run) -> None:
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
     assert f"root  root certificate, until {until}" in out
     assert f"skill://{REGISTRY}/publisher/acme" in out
-    found = json.loads(run("keys", "list", "--json")[1])
+    found = json.loads(run("keys", "list", "--json")[1])["keys"]
     assert [(one["name"], one["for"], one["kind"]) for one in found] == [
         ("acme", "skills", "p256"),
         ("root", "root", "p384"),

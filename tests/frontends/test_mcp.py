@@ -247,7 +247,7 @@ def test_a_missing_sdk_names_the_extra(peer: Peer) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (3, b"")
-    assert b"uv tool install '.[mcp]'" in done.stderr
+    assert b"[mcp]'`" in done.stderr
 
 
 def test_lines_that_are_no_messages_are_answered_and_do_not_end_the_connection(peer: Peer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -121,8 +122,12 @@ def still_running(mark: str, *, seconds: float = 5.0) -> list[int]:
 
 def children() -> set[str]:
     """Return the numbers of this process's children, also of those that nothing has reaped."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {pid for task in tasks for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end while it is looked at.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def listing(directory: Path) -> set[str]:

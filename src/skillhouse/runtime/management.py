@@ -353,9 +353,9 @@ class Management:
 
     def _own(self, reference: str, scopes: Sequence[str]) -> tuple[Skill, tuple[Skill, ...]]:
         """Return a skill, and all among which it was found."""
-        index = self._index()
         try:
-            return index.get(reference), (*index.skills, *index.shadowed)
+            skill, index = self._find(reference), self._index()
+            return skill, (*index.skills, *index.shadowed)
         except UnknownSkillError:
             if "project" not in scopes:
                 raise

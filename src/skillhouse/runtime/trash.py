@@ -59,7 +59,7 @@ class Trash:
             path=str(path or directory),
             deleted=moment.isoformat(timespec="seconds"),
             enabled=enabled,
-            real=os.path.realpath(directory),
+            real=os.path.realpath(path or directory),
         )
         place = self.directory / key
         place.mkdir(mode=0o700, parents=True)

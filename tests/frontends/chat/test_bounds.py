@@ -49,7 +49,7 @@ def test_without_its_packages_the_error_names_the_extra(
             monkeypatch.delitem(sys.modules, name)
     code, out, err = run("chat", "--model", "m", "--base-url", "http://127.0.0.1:9", "--print", "x")
     assert (code, out) == (3, "")
-    assert "uv tool install '.[chat]'" in err
+    assert "[chat]'`" in err
     assert run("chat", "--list")[0] == 0
 
 

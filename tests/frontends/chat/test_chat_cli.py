@@ -101,7 +101,7 @@ def test_what_is_piped_in_is_no_command(
     [
         (("--model", "opnai:x"), 2, "unknown provider `opnai`; did you mean `openai`"),
         (("--model", "openai:x"), 2, "the provider `openai` needs `OPENAI_API_KEY`"),
-        (("--model", "groq:x"), 3, "pip install 'pydantic-ai-slim[groq]'"),
+        (("--model", "groq:x"), 3, "'pydantic-ai-slim[groq]'`"),
         (("--model", "x"), 2, "expected `provider:name`"),
         ((), 2, "name a model"),
         (("--model", "x", "--base-url", "ftp://a"), 2, "expected an address such as"),

@@ -165,7 +165,7 @@ def _frozen(
         if not options.json:
             terminal.line(f"{shown(name)}: {value['status']}")
     if options.json:
-        terminal.json(values)
+        terminal.json_list("skills", values)
     return 1 if failed else 0
 
 

@@ -136,7 +136,7 @@ class InstallAnswers:
         if clients and self._ids:
             self._export(tuple(filter(None, (name.strip() for name in clients.split(",")))))
         if self._options.json:
-            self._terminal.json(self._values)
+            self._terminal.json_list("skills", self._values)
         return 1 if self._failed else 0
 
     def _export(self, clients: tuple[str, ...]) -> None:

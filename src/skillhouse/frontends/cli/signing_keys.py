@@ -59,6 +59,7 @@ Publishers of skills (docs/guides/sign-skills.md):
   skillhouse keys new acme --for skills
   skillhouse keys request acme
   skillhouse keys issue acme.csr --by root
+  skillhouse keys certify developer-acme.crt
   skillhouse keys trust root.crt
   skillhouse keys revoke developer-acme.crt --by root --reason "key lost"
 

@@ -96,7 +96,7 @@ def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
             values.append(value)
     found = [value for value in values if value.get("outdated")]
     if options.json:
-        terminal.json(values)
+        terminal.json_list("skills", values)
     else:
         for value in found:
             before, now = value["version"] or "no version", value["newest_version"] or "no version"
