@@ -161,7 +161,8 @@ def test_the_beginning_of_an_id_unpairs_one_device(run: Run, typing: Typing) -> 
     assert "two devices begin with" in run("approvals", "unpair", first)[2]
     assert "no device ``" in run("approvals", "unpair", "")[2]
     assert run("approvals", "unpair", ids[0][:12])[1].startswith(f"unpaired: {ids[0]};")
-    left = [device["id"] for device in json.loads(run("approvals", "devices", "--json")[1])["devices"]]
+    listed = json.loads(run("approvals", "devices", "--json")[1])["devices"]
+    left = [device["id"] for device in listed]
     assert left == ids[1:]
 
 

@@ -54,7 +54,6 @@ def lock_of(place: Path) -> dict[str, dict[str, object]]:
     return found
 
 
-@pytest.mark.req("S002-119")
 def test_a_directory_is_installed_with_its_modes_and_listed(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     code, out, err = run("install", str(source), *AGREED)
@@ -325,7 +324,6 @@ def test_frozen_refuses_other_bytes_under_the_locked_name(run: Run, place: Path)
     assert not installed(place).exists()
 
 
-@pytest.mark.req("S002-102")
 def test_skills_of_a_well_known_address_are_listed_and_installed(run: Run, place: Path) -> None:
     package = pack(make_skill(place / "notes"))
     entry = {
@@ -398,7 +396,6 @@ def test_what_is_installed_already_is_not_asked_about_again(run: Run, place: Pat
     assert (place / "home/.config/skillhouse/skills.lock").read_bytes() == written
 
 
-@pytest.mark.req("S002-102")
 def test_under_the_second_design_a_package_goes_into_its_workspace(run: Run, place: Path) -> None:
     examples = Path(__file__).parents[2] / "examples/workspace/skills"
     shutil.copytree(examples / "crypto-price", place / "origin/skills/crypto-price")
