@@ -342,9 +342,11 @@ def tree_bytes() -> tuple[int, int]:
 
 def children(pid: int) -> list[int]:
     found: list[int] = []
-    for task in Path("/proc", str(pid), "task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, task.read_text().split())
+    # A process or a thread may end while it is looked at.
+    with contextlib.suppress(OSError):
+        for task in Path("/proc", str(pid), "task").iterdir():
+            with contextlib.suppress(OSError):
+                found += map(int, (task / "children").read_text().split())
     return found
 
 
