@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -214,6 +216,17 @@ def a_free_port(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[st
     yield {"skillhouse worker ": "skillhouse worker --port 0 "}
 
 
+@contextmanager
+def a_git_server(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """An empty repository, which git reaches as a directory."""
+    # Its name is as long as the server's, so that lines break in the same places.
+    with tempfile.TemporaryDirectory(prefix="git", dir="/tmp") as top:
+        repository = Path(top, "skills.git")
+        git = ["git", "init", "--quiet", "--bare", "--initial-branch=main", repository]
+        subprocess.run(git, check=True)
+        yield {"https://git.example.com": f"file://{top}"}
+
+
 STANDINS: dict[str, Standin] = {
     "docs/guides/build-an-agent.md": a_calling_model,
     "docs/guides/with-claude-code.md": claude_code,
@@ -221,6 +234,7 @@ STANDINS: dict[str, Standin] = {
     "docs/guides/containers.md": a_free_port,
     "docs/guides/executable-skills.md": registries,
     "docs/guides/remote-skills.md": skill_servers,
+    "docs/guides/install.md": a_git_server,
     "docs/guides/mcp-skills.md": an_mcp_server,
 }
 """By page."""
