@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from scripts.terminal import UV, Terminal
@@ -14,6 +17,8 @@ from scripts.terminal import UV, Terminal
 from tests.cells.packages import npm_package, npm_registry, wheel
 from tests.frontends.chat.providers import Request, provider
 from tests.frontends.test_cli_remote import Shop
+from tests.loopback_http import served
+from tests.registry.pki import TimestampAuthority
 from tests.remote.mcp_liar import Liar, serving, skill_file
 from tests.remote.servers import text_of
 
@@ -214,6 +219,45 @@ def a_free_port(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[st
     yield {"skillhouse worker ": "skillhouse worker --port 0 "}
 
 
+@contextmanager
+def a_git_server(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """An empty repository, which git reaches as a directory."""
+    # Its name is as long as the server's, so that lines break in the same places.
+    with tempfile.TemporaryDirectory(prefix="git", dir="/tmp") as top:
+        repository = Path(top, "skills.git")
+        git = ["git", "init", "--quiet", "--bare", "--initial-branch=main"]
+        subprocess.run([*git, repository], check=True)
+        yield {"https://git.example.com": f"file://{top}"}
+
+
+@contextmanager
+def a_timestamp_authority(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """OpenSSL's, behind an address of loopback."""
+    need(shutil.which("openssl"), "no openssl")
+    authority = TimestampAuthority(place / "authority")
+    asked: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            answer = authority.answer(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *arguments: object) -> None:
+            """Write nothing."""
+
+    shutil.copy(place / "authority/root.pem", terminal.cwd / "tsa.pem")
+    configuration = terminal.home / ".config/skillhouse/config.toml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text('[net]\nprivate = ["127.0.0.0/8"]\n')
+    with served(Answer) as address:
+        yield {"https://timestamps.example.com": address}
+    assert asked == ["/tsr"]
+
+
 STANDINS: dict[str, Standin] = {
     "docs/guides/build-an-agent.md": a_calling_model,
     "docs/guides/with-claude-code.md": claude_code,
@@ -221,6 +265,8 @@ STANDINS: dict[str, Standin] = {
     "docs/guides/containers.md": a_free_port,
     "docs/guides/executable-skills.md": registries,
     "docs/guides/remote-skills.md": skill_servers,
+    "docs/guides/install.md": a_git_server,
     "docs/guides/mcp-skills.md": an_mcp_server,
+    "docs/guides/sign-skills.md": a_timestamp_authority,
 }
 """By page."""

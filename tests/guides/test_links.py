@@ -36,3 +36,10 @@ def test_each_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (heading and heading not in headings(target)):
             lost.append(link)
     assert lost == []
+
+
+def test_the_index_of_the_guides_names_each_once() -> None:
+    index = ROOT / "docs/guides/README.md"
+    named = re.findall(r"\]\(([\w-]+\.md)\)", index.read_text(encoding="utf-8"))
+    guides = {page.name for page in index.parent.glob("*.md")} - {index.name}
+    assert sorted(named) == sorted(guides)
