@@ -104,7 +104,7 @@ def test_a_tool_runs_in_the_executor_and_asks_the_core(place: Composition, price
         code, sandbox, _ = place.core("sandbox", "status", "--json")
         without = (0, "landlock+seccomp+rlimits") if landlock_abi() >= LANDLOCK_ABI else (3, "none")
         assert (code, sandbox["level"]) == without
-        tools = {entry["record"]["tool"] for entry in log}
+        tools = {entry["record"]["tool"] for entry in log["records"]}
         assert tools >= {"fetch", "crypto-price__get_price"}
         assert executor.terminate() == 0
     lines = [json.loads(line) for line in executor.said]
