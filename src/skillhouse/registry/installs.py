@@ -129,6 +129,10 @@ class Installs:
             _put(staged, target, is_there=bool(before))
             self._end(place.lock, lock.with_skill(name, entry))
 
+    def check(self, place: InstallPlace, name: str, *, force: bool = False) -> None:
+        """Refuse what `install` would refuse to replace, before a person is asked for more."""
+        self._judged(read_lock(place.lock), name, place.target(name), force=force)
+
     def remove(self, place: InstallPlace, name: str, *, force: bool = False) -> Path | None:
         """Take a skill out of place and out of the lock; return where its directory is now.
 
@@ -210,7 +214,7 @@ class Installs:
             raise LocalEditsError("local-edits", target, message) from error
         # INVARIANT: edits that a person accepted are edits, too.
         if found != entry.tree_digest and not force:
-            message = "its files are not those that were installed, nothing was changed"
+            message = "its files are not those that were installed, nothing was changed (--force)"
             raise LocalEditsError("local-edits", target, message)
         return found
 

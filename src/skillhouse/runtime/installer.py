@@ -139,6 +139,9 @@ class Installer:
     ) -> InstallReport:
         tree = read_tree(directory)
         facts = registry.read_facts(directory, folder)
+        # Its directory here is called as it is, whatever the one at its source is called.
+        kept = tuple(one for one in facts.diagnostics if one.code != "name-mismatch")
+        facts = dataclasses.replace(facts, diagnostics=kept)
         publisher = self.installed.publishers.publisher_of(directory, tree, facts=facts)
         installed = registry.read_lock(place.lock).skills.get(facts.name)
         entry = dataclasses.replace(
@@ -180,6 +183,11 @@ class Installer:
         changes = registry.compare_trees(registry.member_tree(before), tree)
         _, after = registry.directory_members(directory)
         return changes, tuple(registry.text_changes(changes, before, after))
+
+    def check(self, staged: StagedSkill, *, force: bool = False) -> None:
+        """Raise the InstallError of `install` about what is in the place now."""
+        with install_step("place"):
+            self._installs.check(staged.report.place, staged.name, force=force)
 
     def install(
         self, staged: StagedSkill, *, allow_unsigned: bool = False, force: bool = False

@@ -13,6 +13,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.person import typed
+from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Installer, Skillhouse, export_source
@@ -104,6 +105,7 @@ class InstallAnswers:
         value["status"] = "shown"
         if options.dry_run:
             return
+        installer.check(staged, force=options.force)
         if not self._is_agreed(is_unsigned=report.publisher is None):
             value["status"] = "declined"
             terminal.note(f"{shown(staged.name)}: nothing was installed")
@@ -118,7 +120,7 @@ class InstallAnswers:
             target = shown(str(report.place.target(staged.name)))
             terminal.line(f"{shown(staged.name)} is installed at {target}")
         if report.place.scope == "project":
-            terminal.note("no agent loads it without asking until you run `skillhouse trust`")
+            note_untrusted(self._house, terminal)
 
     def _is_agreed(self, *, is_unsigned: bool) -> bool:
         options = self._options

@@ -15,6 +15,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.cli.templates import (
     TEMPLATES,
     template_body,
@@ -95,9 +96,7 @@ def _new(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
         terminal.note(template_hint(template, name, shown(str(Path(made.directory_path).parent))))
     if options.project:
-        is_trusted = house.project_trust.report().is_trusted
-        what = "loads it without asking" if is_trusted else "sees it"
-        terminal.note(f"no agent {what} until you run `skillhouse trust`")
+        note_untrusted(house, terminal)
     place = shlex.quote(made.directory_path)
     terminal.note(f"next: edit {shown(made.path)}, then `skillhouse validate {shown(place)}`")
     return 0

@@ -17,7 +17,7 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import CodeFacts, TrustReport
+    from skillhouse.runtime import CodeFacts, Skillhouse, TrustReport
 
 _TRUST_EXAMPLES = """examples:
   skillhouse trust --show        what would be trusted, and what changed since
@@ -28,6 +28,13 @@ _TRUST_EXAMPLES = """examples:
 Trust is kept outside the project and bound to its path and to the digest of each
 skill: what is new or changed later is asked about again.
 """
+
+
+def note_untrusted(house: Skillhouse, terminal: Terminal) -> None:
+    """Say what a new skill of the project waits for."""
+    is_trusted = house.project_trust.report().is_trusted
+    what = "loads it without asking" if is_trusted else "sees it"
+    terminal.note(f"no agent {what} until you run `skillhouse trust`")
 
 
 def _configure_trust(parser: argparse.ArgumentParser) -> None:

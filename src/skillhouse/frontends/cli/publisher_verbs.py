@@ -14,7 +14,7 @@ from skillhouse.floor import needs_extra, write_atomically
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -288,7 +288,8 @@ def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     if b"-----BEGIN CERTIFICATE-----" not in data:
         given = anchors.add_list(data, _now())
         count = len(given.content.entries)
-        text = f"took over revocation list {given.content.number} with {count} entries"
+        entries = counted(count, "entry", "entries")
+        text = f"took over revocation list {given.content.number} with {entries}"
         return {"number": given.content.number, "entries": count}, text
     certificates = registry.load_certificates(data)
     if len(certificates) != 1:
@@ -331,7 +332,7 @@ def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Term
         terminal.rows([("timestamps", shown(one["subject"]))])
         terminal.line(f"    {one['certificate']}")
     for one in value["revocations"]:
-        count = f"{one['entries']} entries, until {one['expires_at'][:10]}"
+        count = f"{counted(one['entries'], 'entry', 'entries')}, until {one['expires_at'][:10]}"
         terminal.rows([(f"revocation list {one['number']}", count)])
         terminal.line(f"    {one['issuer']}")
     if not any(value.values()):

@@ -17,7 +17,7 @@ from skillhouse.floor import SIGNATURE_FILE, needs_extra, write_atomically
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.net import fetch, parse_url
 from skillhouse.signer import PasswordSource
 
@@ -191,7 +191,7 @@ def verify_directory(options: argparse.Namespace, given: str, terminal: Terminal
     when = "" if publisher.is_time_trusted else " by the signer's clock"
     text = (
         f"{facts.name}{version}: signed by {publisher.handle} of {publisher.registry} "
-        f"at {publisher.signed_at}{when}, {len(found.tree.files)} files as signed"
+        f"at {publisher.signed_at}{when}, {counted(len(found.tree.files), 'file')} as signed"
     )
     terminal.answer(value, shown(text), as_json=options.json)
     for warning in publisher.warnings:

@@ -32,13 +32,13 @@ def one_line(text: str) -> str:
     return shown(" ".join(text.split()))
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun, or with `nouns` for several.
 
-    >>> counted(1, "skill"), counted(2, "skill")
-    ('1 skill', '2 skills')
+    >>> counted(1, "skill"), counted(2, "skill"), counted(2, "entry", "entries")
+    ('1 skill', '2 skills', '2 entries')
     """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {nouns or f'{noun}s'}"
 
 
 def moment(seconds: float | None) -> str:
