@@ -26,6 +26,7 @@ from skillhouse.frontends.presentation.json_values import (
     explanation_value,
     matched_value,
 )
+from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.permission import ACTIONS, Effect, Permission, command_resource, lint_rules
 from skillhouse.permission.grammar import grammar_of
@@ -361,10 +362,8 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
         return 1 if findings or faults else 0
     for fault in faults:
         terminal.line(finding_line(fault, terminal))
-    for found in findings:
-        rule = f"{found.rule.effect} {found.rule.action} {found.rule.pattern}"
-        terminal.line(f"{found.layer} {found.rule_index + 1}: {shown(rule)}")
-        terminal.line(f"  {shown(found.message)} [{found.code}]")
+    for line in finding_lines(findings):
+        terminal.line(line)
     rules = sum(len(layer.rules) for layer in layers)
     said = f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}"
     if faults:

@@ -1,0 +1,27 @@
+"""What is odd about rules, as lines: findings of one kind are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.permission import RuleFinding
+
+SHOWN_MAX = 3
+"""Findings of one kind that have lines of their own; a starting policy has a hundred of one."""
+
+
+def finding_lines(findings: Sequence[RuleFinding]) -> Iterator[str]:
+    """Yield two lines for each finding; one line has the rest of a layer's that say the same."""
+    kinds: dict[tuple[str, str, str], list[RuleFinding]] = {}
+    for found in findings:
+        message = found.message.replace(f"`{found.rule.pattern}`", "")
+        kinds.setdefault((found.layer, found.code, message), []).append(found)
+    for kind in kinds.values():
+        for found in kind[:SHOWN_MAX]:
+            rule = f"{found.rule.effect} {found.rule.action} {found.rule.pattern}"
+            yield f"{found.layer} {found.rule_index + 1}: {shown(rule)}"
+            yield f"  {shown(found.message)} [{found.code}]"
+        if rest := kind[SHOWN_MAX:]:
+            code = kind[0].code
+            yield f"{kind[0].layer}: {counted(len(rest), 'rule')} more [{code}]; --json has all"
