@@ -8,6 +8,7 @@ import pytest
 
 from skillhouse.audit import AuditError, AuditLog, verify_log
 from skillhouse.audit import chain as chaining
+from skillhouse.audit.archives import take_snapshot
 from skillhouse.audit.log_end import CHECKPOINT_EVERY, checkpoint_path, read_checkpoints
 from skillhouse.audit.log_files import LogKeys, read_keys
 from tests.audit.logs import intent, refusal
@@ -106,3 +107,20 @@ def test_a_second_place_that_is_gone_stops_no_record_and_is_said(
     (tmp_path / "file").unlink()
     log.close()
     assert (known(log), log.warnings) == ([3], ())
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_made_while_the_log_is_read_is_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = three(tmp_path)
+
+    def looked(path: Path) -> object:
+        taken = take_snapshot(path)
+        with AuditLog(path) as writer:
+            writer.append(refusal(), durable=True)
+        return taken
+
+    monkeypatch.setattr("skillhouse.audit.verify.take_snapshot", looked)
+    found = verify_log(log.path)
+    assert (found.problems, found.records, known(log)) == ((), 3, [1, 2, 3, 4])

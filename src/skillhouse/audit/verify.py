@@ -11,6 +11,7 @@ from pathlib import Path
 from skillhouse.audit.archives import Archive, Gap, archive_lines, gap_of, size_of, take_snapshot
 from skillhouse.audit.line import LineError, opened
 from skillhouse.audit.log_end import (
+    Checkpoint,
     LogHead,
     checkpoint_path,
     default_directory,
@@ -261,15 +262,21 @@ def _walk_archive(walk: LogWalk, archive: Archive, keys: LogKeys | None) -> None
 
 def _verified(path: Path, key: bytes | None, checkpoints: Path, progress: Progress) -> Verification:
     with ExitStack() as stack:
+        # INVARIANT: before the log. A writer that goes on adds to the log first, then a checkpoint
+        # of it, so what a checkpoint knows is in what is read after it.
+        keys = read_keys(path, key)
+        known = None if keys is None else _checkpoints(checkpoints, keys)
         taken = take_snapshot(path)
         if taken.handle != -1:
             stack.callback(os.close, taken.handle)
         size, head_data, archives = taken.size, taken.head, taken.archives
-        keys = read_keys(path, key)
+        # A log that was begun meanwhile has its key by now.
+        keys = keys or read_keys(path, key)
         head = head_of(head_data or b"", keys)
         walk = LogWalk(keys=keys)
         if keys is not None:
-            _expect_checkpoints(walk, checkpoint_path(checkpoints, keys), keys)
+            place, found = known or _checkpoints(checkpoints, keys)
+            _expect_checkpoints(walk, place, found)
         elif head is not None and head.mac:
             walk.problem("key-missing", "the log was written with a key, which is gone")
         total = size + sum(size_of(each) for each in archives)
@@ -304,8 +311,13 @@ def _verified(path: Path, key: bytes | None, checkpoints: Path, progress: Progre
     )
 
 
-def _expect_checkpoints(walk: LogWalk, path: Path, keys: LogKeys) -> None:
-    for line, one in enumerate(read_checkpoints(path, keys), start=1):
+def _checkpoints(directory: Path, keys: LogKeys) -> tuple[Path, list[Checkpoint | None]]:
+    path = checkpoint_path(directory, keys)
+    return path, list(read_checkpoints(path, keys))
+
+
+def _expect_checkpoints(walk: LogWalk, path: Path, found: list[Checkpoint | None]) -> None:
+    for line, one in enumerate(found, start=1):
         if one is None:
             message = "a checkpoint was changed"
             walk.problem("checkpoint-changed", message, file=path.name, line=line)
