@@ -225,13 +225,14 @@ def test_no_verb_writes_a_bare_list() -> None:
 def error_names() -> Iterator[str]:
     """Yield the name of each class of errors below SkillhouseError, read from the sources."""
     source = Path(skillhouse.__file__).parent
-    bases = {
-        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
-        for path in source.rglob("*.py")
-        if "builtin" not in path.relative_to(source).parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    }
+    bases: dict[str, set[str]] = {}
+    for path in source.rglob("*.py"):
+        if "builtin" not in path.relative_to(source).parts:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    # Two modules may have a class of one name.
+                    names = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                    bases.setdefault(node.name, set()).update(names)
     found = {"SkillhouseError"}
     while more := {name for name in bases if bases[name] & found} - found:
         found |= more

@@ -153,7 +153,7 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     assert run("verify")[0] == 0
 
     code, out, _ = run("keys", "trust", "revocations.json")
-    assert (code, out) == (0, "took over revocation list 1 with 1 entries\n")
+    assert (code, out) == (0, "took over revocation list 1 with 1 entry\n")
     why = "revocation: the certificate was revoked (key lost)"
     assert run("verify")[:2] == (1, f"user:pdf  refused: {why}\n")
     code, _, err = run("call", "skill", "--args", '{"name":"pdf"}')
