@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from skillhouse.net.policy import NetPolicy, parse_url
 
 PAUSES = (0.1, 0.5, 1.0, 2.0)
 """Seconds before each try of one run but the first (five tries)."""
+BEAT_SECONDS = 1.0
 STALL_SECONDS = 30.0
 """Without any byte, after which a stream counts as cut."""
 SLOW_MIN = 64 * 1024
@@ -101,6 +103,28 @@ class _Download:
         self.was_continued = False
 
     async def run(self, pauses: Sequence[float]) -> HttpResponse:
+        """Return the answer; meanwhile say how much is here, also while nothing comes."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._beat)
+            found: HttpResponse | NetError
+            try:
+                found = await self._tries(pauses)
+            except NetError as error:
+                # Not through the group, which would wrap it.
+                found = error
+            tasks.cancel_scope.cancel()
+        if isinstance(found, NetError):
+            raise found
+        return found
+
+    async def _beat(self) -> None:
+        # Where nothing can be shown, the download goes on.
+        with contextlib.suppress(OSError):
+            while True:
+                await anyio.sleep(BEAT_SECONDS)
+                self._progress(len(self._partial.data), self._partial.total)
+
+    async def _tries(self, pauses: Sequence[float]) -> HttpResponse:
         has_grown = False
         for pause in (*pauses, None):
             try:

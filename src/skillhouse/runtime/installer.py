@@ -25,7 +25,7 @@ from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.install_report import InstallReport, skill_effects
 from skillhouse.runtime.install_steps import InstallError, UnsignedError, install_step
 from skillhouse.runtime.installed_skills import InstalledSkills
-from skillhouse.runtime.skill_sources import OpenSource, Report, SkillSources
+from skillhouse.runtime.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
 from skillhouse.skill import ArchiveMember, write_members
 
 
@@ -49,14 +49,22 @@ OPEN_MAX = 8
 class Installer:
     """The installs of one configuration; at its end the skills are looked for again."""
 
-    def __init__(self, house: Skillhouse, *, report: Report = lambda _: None) -> None:
+    def __init__(
+        self,
+        house: Skillhouse,
+        *,
+        report: Report = lambda _: None,
+        progress: Progress = no_progress,
+    ) -> None:
         self._house = house
         self.installed = InstalledSkills(house)
         """What is installed already."""
         self._installs = self.installed.installs
         self._store = self.installed.store
         self._open: OrderedDict[tuple[str, str, bool], tuple[ExitStack, OpenSource]] = OrderedDict()
-        self.sources = SkillSources(house.config, house.services.network, report=report)
+        self.sources = SkillSources(
+            house.config, house.services.network, report=report, progress=progress
+        )
 
     def __enter__(self) -> Self:
         return self

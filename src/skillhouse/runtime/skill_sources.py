@@ -29,6 +29,15 @@ from skillhouse.skill import (
 
 Report = Callable[[str], None]
 """Receives a line for each step."""
+Progress = Callable[[int, int, str], None]
+"""Receives how much is here, of how much (0 while that is not known), and the unit: `bytes`, or
+what the other side counts."""
+
+
+def no_progress(done: int, total: int, unit: str) -> None:
+    """Pass over progress."""
+
+
 _ARCHIVE_ENDS = (".zip", ".tar.gz", ".tgz")
 
 
@@ -60,11 +69,17 @@ class SkillSources:
     """Opens sources under one configuration."""
 
     def __init__(
-        self, config: Config, network: Network, *, report: Report = lambda _: None
+        self,
+        config: Config,
+        network: Network,
+        *,
+        report: Report = lambda _: None,
+        progress: Progress = no_progress,
     ) -> None:
         self._config = config
         self._network = network
         self._report = report
+        self._progress = progress
 
     def parse(self, text: str) -> Source:
         """Return what a text names; SourceError if that is nothing."""
@@ -118,8 +133,13 @@ class SkillSources:
 
     @contextmanager
     def _download(self, source: Source, expected: str, *, is_typed: bool) -> Iterator[OpenSource]:
-        get = self._network.download_for
-        fetch = get(source.location, self._fetching, is_typed=is_typed)
+        fetch = self._network.download_for(
+            source.location,
+            self._fetching,
+            is_typed=is_typed,
+            digest=expected,
+            progress=self._bytes,
+        )
         response = anyio.run(fetch, source.location, ARCHIVE_MAX)
         if response.status != 200:
             raise SourceError(f"status {response.status} at `{source.location}`")
@@ -134,7 +154,7 @@ class SkillSources:
             raise SourceError("git is not installed; install it, or name an archive")
         self._fetching(source.location)
         git = registry.Git(program=program, environment={**environment, "PATH": path})
-        with registry.GitRepository(git, source) as repository:
+        with registry.GitRepository(git, source, progress=self._progress) as repository:
             folder = source.repository.rpartition("/")[2]
             found = registry.find_candidates(repository.files(), below=source.path, folder=folder)
             yield OpenSource(
@@ -147,8 +167,9 @@ class SkillSources:
     @contextmanager
     def _well_known(self, source: Source, *, is_typed: bool) -> Iterator[OpenSource]:
         server = remote.RemoteSource(url=source.location)
-        download_for = self._network.download_for
-        get = download_for(source.location, self._fetching, is_typed=is_typed)
+        get = self._network.download_for(
+            source.location, self._fetching, is_typed=is_typed, progress=self._bytes
+        )
         listing = anyio.run(remote.fetch_listing, server, get)
         skills = {skill.name: skill for skill in listing.skills}
         with ExitStack() as stack:
@@ -168,6 +189,9 @@ class SkillSources:
                 problems=listing.problems,
                 fetch=fetch,
             )
+
+    def _bytes(self, done: int, total: int) -> None:
+        self._progress(done, total, "bytes")
 
     def _fetching(self, address: str) -> None:
         self._report(f"fetching {address}")

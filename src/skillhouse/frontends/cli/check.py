@@ -19,7 +19,8 @@ from skillhouse.frontends.cli.options import (
     house_of,
     positive,
 )
-from skillhouse.frontends.cli.terminal import finding_line, prepare_search
+from skillhouse.frontends.cli.progress import prepare_search
+from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
