@@ -11,12 +11,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import anyio
+from anyio.from_thread import start_blocking_portal
 
 from skillhouse import registry, remote
-from skillhouse.floor import SkillhouseError, dataclass, digest
+from skillhouse.floor import SkillhouseError, dataclass, digest, nearest
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.runtime.mcp_skills import mcp_dial, mcp_servers_of
 from skillhouse.runtime.network import Network
 from skillhouse.skill import (
     ARCHIVE_MAX,
@@ -120,6 +122,8 @@ class SkillSources:
                 return self._git(source)
             case "well-known":
                 return self._well_known(source, is_typed=is_typed)
+            case "mcp":
+                return self._mcp(source)
         raise SourceError(
             f"no repository of packages is configured that could have `{source.location}`; "
             "name where it comes from: owner/repo, an address or ./directory"
@@ -189,6 +193,51 @@ class SkillSources:
                 problems=listing.problems,
                 fetch=fetch,
             )
+
+    @contextmanager
+    def _mcp(self, source: Source) -> Iterator[OpenSource]:
+        server = self._mcp_server(source.location)
+        dial = mcp_dial(lambda: self._network)
+        self._fetching(f"{source.repository}/{source.path}".rstrip("/"))
+        # One connection for all that is asked; what is asked next depends on a person.
+        with start_blocking_portal() as portal, ExitStack() as stack:
+            connection = portal.wrap_async_context_manager(dial(server))
+            peer = connection.__enter__()
+            # Nothing that happens here, such as Ctrl-C, is a fault of the connection.
+            stack.callback(connection.__exit__, None, None, None)
+            offer = portal.call(remote.read_offer, peer, server.label, source.path)
+            by_path = {skill.path: skill for skill in offer.skills}
+
+            def fetch(candidate: Candidate) -> Candidate:
+                skill = by_path[candidate.path]
+                members = portal.call(remote.read_members, peer, skill, self._files)
+                files = [registry.SourceFile(path=one.path, member=one) for one in members]
+                (found,) = registry.find_candidates(files, folder=candidate.folder)
+                return replace(candidate, members=found.members, fault=found.fault)
+
+            yield OpenSource(
+                # A label can be given to another server; a name stays with the one it is from.
+                source=replace(source, repository=remote.server_identity(server)),
+                resolved=f"mcp:{server.label}" + (f"/{source.path}" if source.path else ""),
+                candidates=tuple(
+                    Candidate(path=path, folder=skill.name) for path, skill in by_path.items()
+                ),
+                problems=offer.problems,
+                fetch=fetch,
+            )
+
+    def _mcp_server(self, label: str) -> remote.McpServer:
+        servers = {one.label: one for one in mcp_servers_of(self._config)}
+        if label in servers:
+            return servers[label]
+        message = f"no MCP server is called `{label}` in the configuration"
+        close = nearest(label, servers)
+        if close:
+            message += f"; did you mean `{close[0]}`"
+        raise SourceError(f"{message}; `skillhouse mcp servers` lists them")
+
+    def _files(self, done: int, total: int) -> None:
+        self._progress(done, total, "files")
 
     def _bytes(self, done: int, total: int) -> None:
         self._progress(done, total, "bytes")

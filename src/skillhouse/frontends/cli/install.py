@@ -33,6 +33,7 @@ _INSTALL_EXAMPLES = """examples:
   skillhouse install https://git.example/team/skills.git//deploy@main
   skillhouse install https://example.com/pdf-1.2.tar.gz --digest sha256:...
   skillhouse install https://example.com               its .well-known/agent-skills
+  skillhouse install mcp:docs/pdf                      of a configured MCP server
   skillhouse install ./my-skill --project
   skillhouse install --frozen --project                all of skills.lock, exactly
 
