@@ -17,6 +17,8 @@ from skillhouse.frontends.cli.install_answers import (
 )
 from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.tick_list import Row
+from skillhouse.frontends.cli.ticking import tick
 from skillhouse.frontends.presentation.install_report import installed_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Installer, UnsignedError
@@ -131,19 +133,8 @@ def _named(every: Sequence[Candidate], name: str) -> Candidate:
 
 
 def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:
-    for number, one in enumerate(every, start=1):
-        terminal.note(f"{number:4}  {shown(one.path or one.folder)}")
-    terminal.prompt("Which ones? (numbers with blanks, or `all`) ")
-    answer = sys.stdin.readline().split()
-    if answer == ["all"]:
-        return every
-    try:
-        numbers = [int(word) for word in answer]
-    except ValueError:
-        numbers = [0]
-    if not numbers or not all(1 <= number <= len(every) for number in numbers):
-        raise UsageError(f"expected numbers from 1 to {len(every)}, nothing was installed")
-    return [every[number - 1] for number in dict.fromkeys(numbers)]
+    rows = [Row(label=one.path or one.folder, fault=one.fault) for one in every]
+    return [every[place] for place in tick("Which ones?", rows, terminal)]
 
 
 def _frozen(
