@@ -56,6 +56,19 @@ if TYPE_CHECKING:
     from skillhouse.registry.publisher_keys import PublisherKey as PublisherKey
     from skillhouse.registry.publisher_keys import PublisherKeys as PublisherKeys
     from skillhouse.registry.publisher_keys import new_publisher_key as new_publisher_key
+    from skillhouse.registry.releases import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
+    from skillhouse.registry.releases import Release as Release
+    from skillhouse.registry.releases import RepositoryDocument as RepositoryDocument
+    from skillhouse.registry.releases import SkillReleases as SkillReleases
+    from skillhouse.registry.releases import address_name as address_name
+    from skillhouse.registry.releases import split_name as split_name
+    from skillhouse.registry.repository import ListedSkill as ListedSkill
+    from skillhouse.registry.repository import Repository as Repository
+    from skillhouse.registry.repository_access import DirectoryAccess as DirectoryAccess
+    from skillhouse.registry.repository_access import RepositoryAccess as RepositoryAccess
+    from skillhouse.registry.repository_access import RepositoryAnswer as RepositoryAnswer
+    from skillhouse.registry.repository_access import RepositoryError as RepositoryError
+    from skillhouse.registry.repository_access import directory_of as directory_of
     from skillhouse.registry.revocations import IssuedList as IssuedList
     from skillhouse.registry.revocations import Revocation as Revocation
     from skillhouse.registry.revocations import RevocationList as RevocationList

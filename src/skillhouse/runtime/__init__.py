@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.remotes import Remotes as Remotes
     from skillhouse.runtime.remotes import RemoteState as RemoteState
     from skillhouse.runtime.remotes import Synced as Synced
+    from skillhouse.runtime.repository_http import HttpAccess as HttpAccess
+    from skillhouse.runtime.repository_http import repository_at as repository_at
     from skillhouse.runtime.rule_editor import add_rule as add_rule
     from skillhouse.runtime.rule_editor import checked_addition as checked_addition
     from skillhouse.runtime.rule_editor import rule_text as rule_text
