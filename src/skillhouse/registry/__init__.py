@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from skillhouse.registry.members import directory_members as directory_members
     from skillhouse.registry.mirror import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
     from skillhouse.registry.mirror import MirrorReport as MirrorReport
-    from skillhouse.registry.mirror import MirrorSource as MirrorSource
     from skillhouse.registry.mirror import update_mirror as update_mirror
     from skillhouse.registry.mirror_directory import MirrorDirectory as MirrorDirectory
     from skillhouse.registry.mirror_directory import MirrorError as MirrorError

@@ -28,7 +28,7 @@ from skillhouse.registry.releases import (
     strict_document,
 )
 from skillhouse.registry.repository import LISTED_MAX, Repository
-from skillhouse.registry.repository_access import RepositoryAccess, RepositoryError
+from skillhouse.registry.repository_access import RepositoryError
 from skillhouse.registry.revocations import list_number
 
 MIRROR_BYTES_MAX = 50 * 1024**3
@@ -37,19 +37,14 @@ THREADS = 4
 """Skills that are fetched at once: most of the time goes by waiting for answers."""
 CHANGES = 1_000
 """Changes of one page."""
+_NO_LIST = (400, 403, 405, 501)
+"""What some servers of files answer for a path with a query, besides 404."""
 _SHARE = 50
 """Skills for one reader of the source, which keeps what it read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorSource:
-    """A repository that is mirrored."""
-
-    address: str
-    access: RepositoryAccess
-
-    def reader(self) -> Repository:
-        return Repository(self.address, self.access)
+OpenReader = Callable[[], Repository]
+"""Opens the source, with nothing read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +78,7 @@ class _Changes:
 
 def update_mirror(
     mirror: MirrorDirectory,
-    source: MirrorSource,
+    source: OpenReader,
     *,
     skills: Sequence[str] = (),
     check: bool = False,
@@ -100,13 +95,13 @@ def update_mirror(
         MirrorError: the mirror is of another source, or grows beyond `max_bytes`.
         RepositoryError, NetError: the source cannot be had, or has too much.
     """
-    reader = source.reader()
+    reader = source()
     name = _name(reader)
-    known = _checked_state(mirror, source.address, name)
+    known = _checked_state(mirror, reader.address, name)
     wanted = tuple(sorted({address_name(*split_name(one)) for one in skills}))
     # Before anything is fetched, so that a kill leaves a directory that the next run goes on with.
     mirror.keep_state(
-        MirrorState(source=source.address, name=name, skills=wanted, sequence=None)
+        MirrorState(source=reader.address, name=name, skills=wanted, sequence=None)
         if known is None or known.skills != wanted
         else known
     )
@@ -121,7 +116,7 @@ def update_mirror(
     # The last one: a directory without it is no mirror yet.
     mirror.put(REPOSITORY_FILE, encode_document(RepositoryDocument(api=1, name=name)))
     if not work.problems:
-        state = MirrorState(source=source.address, name=name, skills=wanted, sequence=sequence)
+        state = MirrorState(source=reader.address, name=name, skills=wanted, sequence=sequence)
         mirror.keep_state(state)
     return MirrorReport(
         looked_at=len(names),
@@ -190,7 +185,12 @@ def _changed(reader: Repository, since: int) -> tuple[set[str], int] | None:
     names: set[str] = set()
     while True:
         query = urlencode({"since": since, "limit": CHANGES})
-        data = reader.read(f"changes?{query}")
+        try:
+            data = reader.read(f"changes?{query}")
+        except RepositoryError as error:
+            if error.status not in _NO_LIST:
+                raise
+            data = None
         if data is None:
             return None
         try:
@@ -214,7 +214,7 @@ class _Update:
     def __init__(
         self,
         mirror: MirrorDirectory,
-        source: MirrorSource,
+        source: OpenReader,
         *,
         check: bool,
         max_bytes: int,
@@ -242,7 +242,7 @@ class _Update:
                 raise
 
     def _bring_share(self, names: Sequence[str]) -> None:
-        reader = self._source.reader()
+        reader = self._source()
         for name in names:
             if self._is_stopped.is_set():
                 return

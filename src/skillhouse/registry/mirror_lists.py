@@ -14,11 +14,11 @@ from skillhouse.registry.releases import (
     blob_path,
     strict_document,
 )
+from skillhouse.registry.repository import LISTS
 
 WELL_KNOWN = ".well-known/agent-skills"
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 """Of the index (agent-skills discovery RFC 0.2.0)."""
-LISTS = "index/list"
 PAGE = 500
 """Skills of one page."""
 DESCRIPTION_MAX = 1024
@@ -81,12 +81,17 @@ def _write_well_known(
     if not mirror.put(index, json_bytes({"$schema": SCHEMA, "skills": entries})):
         return
     # Who read the list before this one may still ask for what it named; who read an older one
-    # will not.
-    kept = before | {entry["url"] for entry in entries}
+    # will not. What was revoked since is gone at once.
+    kept = {url for url in before if mirror.has_archive(_digest_of(url))}
+    kept |= {entry["url"] for entry in entries}
     for path in (mirror.path / top).glob("*/*"):
         relative = path.relative_to(mirror.path / top).as_posix()
         if relative not in kept:
             mirror.remove(f"{top}/{relative}")
+
+
+def _digest_of(url: str) -> str:
+    return f"sha256:{url.rpartition('/')[2].partition('.')[0]}"
 
 
 def _urls(data: bytes | None) -> set[str]:
