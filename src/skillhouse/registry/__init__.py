@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.releases import SkillReleases as SkillReleases
     from skillhouse.registry.releases import address_name as address_name
     from skillhouse.registry.releases import split_name as split_name
+    from skillhouse.registry.releases import typed_name as typed_name
     from skillhouse.registry.repository import ListedSkill as ListedSkill
     from skillhouse.registry.repository import Repository as Repository
     from skillhouse.registry.repository_access import DirectoryAccess as DirectoryAccess
@@ -106,6 +107,10 @@ if TYPE_CHECKING:
     from skillhouse.registry.trust import PublisherError as PublisherError
     from skillhouse.registry.trust import SkillIdentity as SkillIdentity
     from skillhouse.registry.trust_anchors import AnchorStore as AnchorStore
+    from skillhouse.registry.version_ranges import Choice as Choice
+    from skillhouse.registry.version_ranges import VersionError as VersionError
+    from skillhouse.registry.version_ranges import choose as choose
+    from skillhouse.registry.version_ranges import is_older as is_older
 else:
     from skillhouse.lazy_exports import lazy_exports
 

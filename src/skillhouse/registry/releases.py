@@ -85,6 +85,11 @@ class SkillReleases:
     channels: Mapping[str, str] | None = None
     """Other names of versions."""
 
+    @property
+    def typed(self) -> str:
+        """The name as a person types it: `pdf`, or `@acme/pdf`."""
+        return typed_name(self.namespace, self.skill)
+
 
 def address_name(namespace: str, skill: str) -> str:
     """Return the name of a skill in addresses.
@@ -93,6 +98,15 @@ def address_name(namespace: str, skill: str) -> str:
     ('pdf', 'acme--pdf')
     """
     return skill if namespace == DEFAULT_NAMESPACE else f"{namespace}--{skill}"
+
+
+def typed_name(namespace: str, skill: str) -> str:
+    """Return the name of a skill as a person types it.
+
+    >>> typed_name("default", "pdf"), typed_name("acme", "pdf")
+    ('pdf', '@acme/pdf')
+    """
+    return skill if namespace == DEFAULT_NAMESPACE else f"@{namespace}/{skill}"
 
 
 def split_name(text: str) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from skillhouse.registry.releases import (
     index_path,
     split_name,
     strict_document,
+    typed_name,
 )
 from skillhouse.registry.repository_access import (
     RepositoryAccess,
@@ -57,8 +58,7 @@ class ListedSkill:
     @property
     def typed(self) -> str:
         """The name as a person types it: `pdf`, or `@acme/pdf`."""
-        namespace, skill = split_name(self.name)
-        return skill if namespace == "default" else f"@{namespace}/{skill}"
+        return typed_name(*split_name(self.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse as Skillhouse
     from skillhouse.runtime.house_snapshot import Difference as Difference
     from skillhouse.runtime.house_snapshot import HouseSnapshot as HouseSnapshot
+    from skillhouse.runtime.install_policy import UntrustedError as UntrustedError
     from skillhouse.runtime.install_report import HostVerdict as HostVerdict
     from skillhouse.runtime.install_report import InstallReport as InstallReport
     from skillhouse.runtime.install_report import SkillEffects as SkillEffects
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.remotes import Remotes as Remotes
     from skillhouse.runtime.remotes import RemoteState as RemoteState
     from skillhouse.runtime.remotes import Synced as Synced
+    from skillhouse.runtime.repositories import Repositories as Repositories
+    from skillhouse.runtime.repositories import RepositoryOffer as RepositoryOffer
     from skillhouse.runtime.repository_http import HttpAccess as HttpAccess
     from skillhouse.runtime.repository_http import repository_at as repository_at
     from skillhouse.runtime.rule_editor import add_rule as add_rule

@@ -17,7 +17,8 @@ from skillhouse.registry import (
 )
 from skillhouse.runtime.config import Locations
 from skillhouse.runtime.install_steps import install_step
-from skillhouse.runtime.installer import Installer, StagedSkill, chosen_by_path
+from skillhouse.runtime.installer import Installer, StagedSkill
+from skillhouse.runtime.opened_sources import chosen_by_path
 from skillhouse.runtime.skill_sources import OpenSource
 
 _USERS_LOCK = ".skill-lock.json"
@@ -60,7 +61,7 @@ def restored(
     with install_step("source"):
         if entry.fault:
             raise SourceError(entry.fault)
-        found = installer.opened(entry.source, is_typed=is_typed)
+        found = installer.opened(entry.source, is_typed=is_typed, place=place)
         candidate = _chosen(found, entry)
     with installer.staged(found, candidate, place, requested=entry.source) as staged:
         if staged.name != entry.name:

@@ -41,6 +41,7 @@ class Network:
     def __init__(self, config: Config, *, route: net.Route | None = None) -> None:
         self._settings = config.net
         self._approvals = config.approvals
+        self._repositories = config.repositories
         self._environment = config.places.environment
         self._route = route
 
@@ -91,7 +92,7 @@ class Network:
     @once
     def secret_values(self) -> tuple[str, ...]:
         """The values that no log may hold."""
-        variables = sorted(secret_variables(self._settings, self._approvals))
+        variables = sorted(secret_variables(self._settings, self._approvals, self._repositories))
         return tuple(value for name in variables if (value := self._environment.get(name, "")))
 
     def conceal(self, text: str) -> str:

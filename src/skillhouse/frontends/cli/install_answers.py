@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -33,6 +33,11 @@ def add_agreement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask about signed skills")
     parser.add_argument("--allow-unsigned", action="store_true", help="with --yes: unsigned, too")
     parser.add_argument(
+        "--accept-untrusted",
+        action="store_true",
+        help="with --yes: of repositories that are not trusted, too",
+    )
+    parser.add_argument(
         "--force", action="store_true", help="also over local edits, which are kept for a rollback"
     )
     parser.add_argument("--dry-run", action="store_true", help="show it, install nothing")
@@ -40,8 +45,13 @@ def add_agreement(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
 
 
-def scope_of(options: argparse.Namespace) -> Literal["user", "project"]:
-    return "project" if options.project else "user"
+def scope_of(
+    options: argparse.Namespace, installer: Installer | None = None
+) -> Literal["user", "project"]:
+    """Return the scope that is meant; a profile without the user's has the project's alone."""
+    if options.project or (installer is not None and not installer.installed.has_place("user")):
+        return "project"
+    return "user"
 
 
 @contextmanager
@@ -63,6 +73,13 @@ def scope_and_name(text: str) -> tuple[str, str]:
     """
     scope, _, name = text.rpartition(":")
     return scope, name
+
+
+_FLAGS = {
+    "unsigned": ("--allow-unsigned", "it is unsigned"),
+    "untrusted": ("--accept-untrusted", "its repository is not trusted"),
+}
+"""What a person types about a skill, with the flag and the reason of each word."""
 
 
 class InstallAnswers:
@@ -113,14 +130,20 @@ class InstallAnswers:
         if options.dry_run:
             return False
         installer.check(staged, force=options.force)
-        if not self._is_agreed(is_unsigned=report.publisher is None):
+        is_unsigned = report.publisher is None
+        words = (*["unsigned"] * is_unsigned, *["untrusted"] * report.is_untrusted)
+        if not self._is_agreed(words):
             value["status"] = "declined"
             terminal.note(f"{shown(staged.name)}: nothing was installed")
             self._failed = True
             return False
         # What was agreed to is this very report.
-        is_unsigned = report.publisher is None
-        installer.install(staged, allow_unsigned=is_unsigned, force=options.force)
+        installer.install(
+            staged,
+            allow_unsigned=is_unsigned,
+            accept_untrusted=report.is_untrusted,
+            force=options.force,
+        )
         value["status"] = "installed"
         self._ids.append(f"{report.place.scope}:{staged.name}")
         if not options.json:
@@ -130,15 +153,17 @@ class InstallAnswers:
             note_untrusted(self._house, terminal)
         return True
 
-    def _is_agreed(self, *, is_unsigned: bool) -> bool:
+    def _is_agreed(self, words: Sequence[str]) -> bool:
+        """Whether a person agrees to each of the words, which flags say elsewhere."""
         options = self._options
-        if options.yes and (options.allow_unsigned or not is_unsigned):
+        said = {"unsigned": options.allow_unsigned, "untrusted": options.accept_untrusted}
+        if options.yes and all(said[word] for word in words):
             return True
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            flags = "--yes --allow-unsigned" if is_unsigned else "--yes"
-            kind = "it is unsigned" if is_unsigned else "a person must agree"
+            flags = " ".join(("--yes", *(_FLAGS[word][0] for word in words)))
+            kind = " and ".join(_FLAGS[word][1] for word in words) or "a person must agree"
             raise UsageError(f"{kind}, and there is no terminal to ask at: use {flags}")
-        return typed("unsigned" if is_unsigned else "yes", self._terminal)
+        return all(typed(word, self._terminal) for word in words or ("yes",))
 
     def end(self) -> int:
         """Put what was installed where other clients read, write the JSON, and return the code."""
