@@ -84,11 +84,14 @@ class Installer:
         text: str,
         *,
         expected: str = "",
+        is_typed: bool = True,
         repository: str = "",
         place: InstallPlace | None = None,
     ) -> OpenSource:
         """Return what a source holds, as of `OpenedSources.typed`."""
-        return self._opened.typed(text, expected=expected, repository=repository, place=place)
+        return self._opened.typed(
+            text, expected=expected, is_typed=is_typed, repository=repository, place=place
+        )
 
     @contextmanager
     def staged(
