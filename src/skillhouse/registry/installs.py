@@ -7,12 +7,14 @@ dies at, the next one finds from the files which side of the change they are on,
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import (
@@ -39,7 +41,9 @@ from skillhouse.registry.lock import (
     read_lock,
     write_lock,
 )
+from skillhouse.registry.signed_directory import read_signature
 from skillhouse.registry.swap import exchange
+from skillhouse.registry.trust import PublisherError
 
 STAGING = ".skillhouse-staging-"
 """Begins the name of a directory beside the skills, on their file system, before its owner."""
@@ -84,6 +88,16 @@ class _Pending:
     """Likewise; empty for a removal."""
     entry: str
     """The lock's new entry as JSON; empty for a removal."""
+    before_signature: str | None = None
+    """SHA-256 of `skill.sig`, which is no part of a tree; empty for none, None if not recorded."""
+    after_signature: str | None = None
+
+    def is_side(self, digest: str, signature: str, *, after: bool) -> bool:
+        """Whether files are those of a side of the change."""
+        tree, wanted = (
+            (self.after, self.after_signature) if after else (self.before, self.before_signature)
+        )
+        return digest == tree and wanted in (None, signature)
 
 
 class Installs:
@@ -120,12 +134,16 @@ class Installs:
             before = self._judged(lock, name, target, force=force)
             # INVARIANT: read again from the disk, after everything that could write there.
             after = tree_digest(staged)
+            signature = _signature(staged)
             if after != entry.tree_digest:
                 message = f"expected {entry.tree_digest}, got {after}: nothing was installed"
                 raise SkillError("tree-digest", staged, message)
+            if signature != entry.signature_file and entry.signature_file:
+                message = "its signature was changed: nothing was installed"
+                raise SkillError("signature-changed", staged, message)
             _make_durable(staged)
             staged.chmod(0o755)
-            self._begin(place, name, staged.parent, before, entry)
+            self._begin(place, name, staged, before, entry)
             _put(staged, target, is_there=bool(before))
             self._end(place.lock, lock.with_skill(name, entry))
 
@@ -153,7 +171,7 @@ class Installs:
                 write_lock(place.lock, lock.with_skill(name, None))
                 return None
             staging = self.stage(place.root)
-            self._begin(place, name, staging, before, None)
+            self._begin(place, name, staging / _OLD, before, None)
             os.rename(target, staging / name)
             sync_directory(place.root)
             self._end(place.lock, lock.with_skill(name, None))
@@ -169,15 +187,18 @@ class Installs:
         with self._held():
             self._recover()
 
-    def expected(self, target: Path, entry: LockEntry) -> tuple[str, ...]:
-        """Return the digests that a skill's files may have, that of an unfinished change included.
+    def expected(self, target: Path, entry: LockEntry) -> tuple[LockEntry, ...]:
+        """Return what a skill's files may be: the entry of the lock, and of an unfinished change.
 
         For those who only read: nothing is recovered.
         """
         pending = self._pending()
         if pending is None or pending.target != str(target):
-            return entry.expected
-        return (*entry.expected, *filter(None, (pending.before, pending.after)))
+            return (entry,)
+        after = entry_of(json.loads(pending.entry)) if pending.entry else entry
+        # Files that a person had edited, and agreed to have replaced, are there until then.
+        before = replace(entry, accepted=pending.before or entry.accepted)
+        return (before, after)
 
     @contextlib.contextmanager
     def _changing(self, place: InstallPlace) -> Iterator[None]:
@@ -219,15 +240,18 @@ class Installs:
         return found
 
     def _begin(
-        self, place: InstallPlace, name: str, staging: Path, before: str, entry: LockEntry | None
+        self, place: InstallPlace, name: str, staged: Path, before: str, entry: LockEntry | None
     ) -> None:
+        """Say what is about to change; `staged` is in a staging directory, missing at a removal."""
         pending = _Pending(
             lock=str(place.lock),
             name=name,
             target=str(place.target(name)),
-            staging=str(staging),
+            staging=str(staged.parent),
             before=before,
+            before_signature=_signature(place.target(name)),
             after="" if entry is None else entry.tree_digest,
+            after_signature=_signature(staged),
             entry="" if entry is None else json.dumps(entry_value(entry)),
         )
         with write_atomically(self._journal, durable=True) as file:
@@ -257,19 +281,32 @@ class Installs:
             os.rename(old, target)
         try:
             found: str = tree_digest(target) if os.path.lexists(target) else ""
+            signature = _signature(target)
         except TreeError:
             # It was changed since; the lock then says what was there before.
-            found = pending.before
+            found, signature = pending.before, pending.before_signature or ""
         path = Path(pending.lock)
-        if found == pending.after and found != pending.before:
+        is_before = pending.is_side(found, signature, after=False)
+        is_after = pending.is_side(found, signature, after=True)
+        if is_after and not is_before:
             entry = entry_of(json.loads(pending.entry)) if pending.entry else None
             self._end(path, read_lock(path).with_skill(pending.name, entry))
             return
-        if found == pending.after:
+        if is_after:
             # A new version with the same files: only the lock is behind.
             entry = entry_of(json.loads(pending.entry)) if pending.entry else None
             write_lock(path, read_lock(path).with_skill(pending.name, entry))
         self._journal.unlink()
+
+
+def _signature(directory: Path) -> str:
+    """Return the SHA-256 of a skill's signature; empty where there is none that can be read."""
+    try:
+        data = read_signature(directory)
+    except PublisherError:
+        # A link or a device in its place: whoever checks signatures refuses it.
+        return ""
+    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _put(staged: Path, target: Path, *, is_there: bool) -> None:

@@ -18,12 +18,14 @@ from skillhouse.registry import (
     InstallPlace,
     LockedSignature,
     LockEntry,
+    Publisher,
     SourceError,
     TreeChanges,
 )
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.install_report import InstallReport, skill_effects
 from skillhouse.runtime.install_steps import InstallError, UnsignedError, install_step
+from skillhouse.runtime.installed_check import other_publisher
 from skillhouse.runtime.installed_skills import InstalledSkills
 from skillhouse.runtime.skill_sources import OpenSource, Report, SkillSources
 from skillhouse.skill import ArchiveMember, write_members
@@ -157,6 +159,7 @@ class Installer:
                 cert_sha256=publisher.certificate,
                 registry=publisher.registry,
                 signed_at=publisher.signed_at,
+                file_sha256=publisher.signature_sha256,
             ),
         )
         changes, difference = self._compared(installed, tree, directory)
@@ -290,7 +293,7 @@ class Installer:
             raise SkillError("no-previous", place.target(name), message)
         before = registry.entry_of(entry.previous)
         digest = before.expected[-1]
-        members = self._store.get(digest)
+        members = self._store.get(digest, signature=before.signature_file)
         if members is None:
             message = f"the files of the earlier version of `{name}` are not kept any more"
             raise SkillError("no-previous", place.target(name), message)
@@ -305,9 +308,10 @@ class Installer:
         Raises:
             SourceError: the source has something else by now.
         """
-        kept = self._store.get(entry.tree_digest)
+        kept = self._store.get(entry.tree_digest, signature=entry.signature_file)
         if kept is not None:
             with self._staged(kept, name, place, entry) as staged:
+                refuse_other_certificate(name, entry, staged.report.publisher)
                 yield staged
             return
         is_typed = place.scope == "user"
@@ -322,6 +326,7 @@ class Installer:
                     f"got {staged.report.tree.digest}: nothing was installed"
                 )
                 raise InstallError("digest", SourceError(message))
+            refuse_other_certificate(name, entry, staged.report.publisher)
             yield staged
 
 
@@ -356,6 +361,19 @@ def check_publisher(name: str, installed: LockEntry | None, entry: LockEntry) ->
             f"`{name}` is installed as signed by {before.who}, and this one is {after}: uninstall "
             "it first if you mean that"
         )
+
+
+def refuse_other_certificate(name: str, entry: LockEntry, publisher: Publisher | None) -> None:
+    """Refuse what is signed otherwise than in the lock: it would be refused when it is loaded.
+
+    Raises:
+        InstallError: `signature`.
+    """
+    if problem := other_publisher(entry, publisher):
+        message = (
+            f"`{name}` is not as in the lock: {problem}; `skillhouse update` shows what is there"
+        )
+        raise InstallError("signature", SourceError(message))
 
 
 def chosen_by_path(found: OpenSource, inside: str) -> Candidate:
