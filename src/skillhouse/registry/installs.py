@@ -107,6 +107,8 @@ class Installs:
         """Take the directory of the journal, in the state directory."""
         self._directory = directory
         self._journal = directory / "pending"
+        self._threads: ThreadPoolExecutor | None = None
+        """Those that wait for the disk; started once, as many skills may come one by one."""
 
     def stage(self, place: Path) -> Path:
         """Return a new private directory beside `place`, on the same file system."""
@@ -141,11 +143,14 @@ class Installs:
             if signature != entry.signature_file and entry.signature_file:
                 message = "its signature was changed: nothing was installed"
                 raise SkillError("signature-changed", staged, message)
-            _make_durable(staged)
+            self._threads = self._threads or ThreadPoolExecutor(max_workers=SYNC_THREADS)
+            _make_durable(staged, self._threads)
             staged.chmod(0o755)
             self._begin(place, name, staged, before, entry)
             _put(staged, target, is_there=bool(before))
-            self._end(place.lock, lock.with_skill(name, entry))
+            # A skill that comes back as the lock has it changes nothing there.
+            is_known = lock.skills.get(name) == entry
+            self._end(place.lock, None if is_known else lock.with_skill(name, entry))
 
     def check(self, place: InstallPlace, name: str, *, force: bool = False) -> None:
         """Refuse what `install` would refuse to replace, before a person is asked for more."""
@@ -257,8 +262,10 @@ class Installs:
         with write_atomically(self._journal, durable=True) as file:
             file.write(encode(pending))
 
-    def _end(self, path: Path, lock: Lock) -> None:
-        write_lock(path, lock)
+    def _end(self, path: Path, lock: Lock | None) -> None:
+        """Write the lock, unless it stays as it is, and then end the change."""
+        if lock is not None:
+            write_lock(path, lock)
         self._journal.unlink()
         sync_directory(self._directory)
 
@@ -320,17 +327,15 @@ def _put(staged: Path, target: Path, *, is_there: bool) -> None:
     sync_directory(target.parent)
 
 
-def _make_durable(directory: Path) -> None:
+def _make_durable(directory: Path, threads: ThreadPoolExecutor) -> None:
     """Have every file and name below a directory on the disk.
 
     On several threads, because file systems write what waits at the same time together.
     """
     files = [Path(place, name) for place, _, names in os.walk(directory) for name in names]
     directories = [Path(place) for place, _, _ in os.walk(directory)]
-    with ThreadPoolExecutor(max_workers=SYNC_THREADS) as threads:
-        for _ in threads.map(_sync, files):
-            pass
-        for _ in threads.map(sync_directory, directories):
+    for done in (threads.map(_sync, files), threads.map(sync_directory, directories)):
+        for _ in done:
             pass
 
 
