@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.registry import LockEntry, SkillFacts, SourceError, is_older
+from skillhouse.registry import LockEntry, Publisher, SkillFacts, SourceError, is_older
 from skillhouse.runtime.install_report import InstallReport
-from skillhouse.runtime.install_steps import UnsignedError
+from skillhouse.runtime.install_steps import InstallError, UnsignedError
+from skillhouse.runtime.installed_check import other_publisher
 from skillhouse.runtime.repositories import RepositoryOffer
 
 
@@ -82,6 +83,19 @@ def check_publisher(name: str, installed: LockEntry | None, entry: LockEntry) ->
             f"`{name}` is installed as signed by {before.who}, and this one is {after}: uninstall "
             "it first if you mean that"
         )
+
+
+def refuse_other_certificate(name: str, entry: LockEntry, publisher: Publisher | None) -> None:
+    """Refuse what is signed otherwise than in the lock: it would be refused when it is loaded.
+
+    Raises:
+        InstallError: `signature`.
+    """
+    if problem := other_publisher(entry, publisher):
+        message = (
+            f"`{name}` is not as in the lock: {problem}; `skillhouse update` shows what is there"
+        )
+        raise InstallError("signature", SourceError(message))
 
 
 def check_newer(name: str, installed: LockEntry, entry: LockEntry) -> None:

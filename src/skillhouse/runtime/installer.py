@@ -27,6 +27,7 @@ from skillhouse.runtime.install_policy import (
     check_offer,
     check_publisher,
     check_repository,
+    refuse_other_certificate,
 )
 from skillhouse.runtime.install_report import InstallReport, skill_effects
 from skillhouse.runtime.install_steps import InstallError, install_step
@@ -168,6 +169,7 @@ class Installer:
                 cert_sha256=publisher.certificate,
                 registry=publisher.registry,
                 signed_at=publisher.signed_at,
+                file_sha256=publisher.signature_sha256,
             ),
         )
         changes, difference = self._compared(installed, tree, directory)
@@ -344,7 +346,7 @@ class Installer:
             raise SkillError("no-previous", place.target(name), message)
         before = registry.entry_of(entry.previous)
         digest = before.expected[-1]
-        members = self._store.get(digest)
+        members = self._store.get(digest, signature=before.signature_file)
         if members is None:
             message = f"the files of the earlier version of `{name}` are not kept any more"
             raise SkillError("no-previous", place.target(name), message)
@@ -370,9 +372,10 @@ class Installer:
                 exact, expected=entry.digest, allow_yanked=entry.version, said=entry.resolved
             )
             offer = found.offer
-        kept = self._store.get(entry.tree_digest)
+        kept = self._store.get(entry.tree_digest, signature=entry.signature_file)
         if kept is not None:
             with self._staged(kept, name, place, entry, offer) as staged:
+                refuse_other_certificate(name, entry, staged.report.publisher)
                 yield staged
             return
         if offline:
@@ -391,6 +394,7 @@ class Installer:
                     f"got {staged.report.tree.digest}: nothing was installed"
                 )
                 raise InstallError("digest", SourceError(message))
+            refuse_other_certificate(name, entry, staged.report.publisher)
             yield staged
 
 

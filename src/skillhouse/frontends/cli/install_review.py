@@ -127,6 +127,11 @@ def _print_changes(report: InstallReport, terminal: Terminal, *, full: bool) -> 
     if report.is_same:
         terminal.pair("  installed", "just these files", label_width=LABEL)
         return
+    if report.is_signed_again:
+        terminal.pair(
+            "  installed", "just these files; only its signature is another", label_width=LABEL
+        )
+        return
     said = "another version, whose files are not kept here"
     if report.changes is not None:
         said = report.changes.summary
