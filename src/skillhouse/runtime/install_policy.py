@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.registry import LockEntry, Publisher, SkillFacts, SourceError, is_older
+from skillhouse.registry import LockEntry, SkillFacts, SourceError, is_older
 from skillhouse.runtime.install_report import InstallReport
 from skillhouse.runtime.install_steps import InstallError, UnsignedError
 from skillhouse.runtime.installed_check import other_publisher
@@ -85,13 +85,19 @@ def check_publisher(name: str, installed: LockEntry | None, entry: LockEntry) ->
         )
 
 
-def refuse_other_certificate(name: str, entry: LockEntry, publisher: Publisher | None) -> None:
-    """Refuse what is signed otherwise than in the lock: it would be refused when it is loaded.
+def check_as_locked(name: str, entry: LockEntry, report: InstallReport) -> None:
+    """Refuse what is not exactly that of the lock: it would be refused when it is loaded.
 
     Raises:
-        InstallError: `signature`.
+        InstallError: `digest`, other files or another name; `signature`, another signer.
     """
-    if problem := other_publisher(entry, publisher):
+    if report.tree.digest != entry.tree_digest or report.facts.name != name:
+        message = (
+            f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
+            f"got {report.tree.digest}: nothing was installed"
+        )
+        raise InstallError("digest", SourceError(message))
+    if problem := other_publisher(entry, report.publisher):
         message = (
             f"`{name}` is not as in the lock: {problem}; `skillhouse update` shows what is there"
         )

@@ -23,11 +23,11 @@ from skillhouse.registry import (
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.install_policy import (
     check_agreed,
+    check_as_locked,
     check_newer,
     check_offer,
     check_publisher,
     check_repository,
-    refuse_other_certificate,
 )
 from skillhouse.runtime.install_report import InstallReport, skill_effects
 from skillhouse.runtime.install_steps import InstallError, install_step
@@ -375,7 +375,7 @@ class Installer:
         kept = self._store.get(entry.tree_digest, signature=entry.signature_file)
         if kept is not None:
             with self._staged(kept, name, place, entry, offer) as staged:
-                refuse_other_certificate(name, entry, staged.report.publisher)
+                check_as_locked(name, entry, staged.report)
                 yield staged
             return
         if offline:
@@ -388,13 +388,7 @@ class Installer:
             candidate = chosen_by_path(found, entry.inside)
         members = self._opened.members(found, candidate)
         with self._staged(members, candidate.folder, place, entry, offer) as staged:
-            if staged.report.tree.digest != entry.tree_digest or staged.name != name:
-                message = (
-                    f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
-                    f"got {staged.report.tree.digest}: nothing was installed"
-                )
-                raise InstallError("digest", SourceError(message))
-            refuse_other_certificate(name, entry, staged.report.publisher)
+            check_as_locked(name, entry, staged.report)
             yield staged
 
 
