@@ -20,7 +20,7 @@ def check_agreed(
     allow_unsigned: bool,
     accept_untrusted: bool,
 ) -> None:
-    """Refuse what nobody agreed to: an unsigned skill, or one of an untrusted repository."""
+    """Refuse what no person agreed to: an unsigned skill, or one of an untrusted repository."""
     name, offer = report.facts.name, report.offer
     if report.publisher is None:
         why = ""
