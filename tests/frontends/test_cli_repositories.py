@@ -274,7 +274,7 @@ def test_an_update_stays_in_the_range_and_never_goes_back(run: Run, place: Path,
     official.change("notes", "1.2.0", state="yanked", reason="drops pages")
     code, out, err = run("update", *UNSIGNED)
     assert code == 1
-    assert "`notes` would go back from 1.2.0 to 1.1.0" in err
+    assert "would go back from 1.2.0, which its repository took back, to 1.1.0" in err
     assert run("verify")[:2] == (
         0,
         "user:notes  as installed; it was yanked by its repository: drops pages\n",
