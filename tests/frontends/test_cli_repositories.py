@@ -303,7 +303,7 @@ def test_a_yanked_version_comes_from_a_lock_only_and_a_revoked_one_never(
     official.change("notes", "1.0.0", state="revoked", reason="steals keys")
     code, out, _ = run("verify")
     assert code == 1
-    assert "project:notes  refused: was revoked by its repository: steals keys" in out
+    assert "project:notes  refused: it was revoked by its repository: steals keys" in out
     assert run("verify", "--offline")[0] == 0
     files.rename(place / "away-too")
     code, _, err = run("install", "--frozen", "--project", "--allow-unsigned")
