@@ -19,6 +19,7 @@ from skillhouse.frontends.registry.access import (
     RateLimitedError,
     RateLimits,
 )
+from skillhouse.frontends.registry.open_routes import OpenRoutes
 from skillhouse.frontends.registry.reads import ReadRoutes
 from skillhouse.frontends.registry.replies import problem, refused
 from skillhouse.frontends.registry.writes import WriteRoutes
@@ -37,6 +38,7 @@ def make_app(repository: HostedRepository, policy: AccessPolicy | None = None) -
     """Return the application that answers for a registry."""
     gate = Gatekeeper(repository, policy or AccessPolicy(), RateLimits())
     reads, writes = ReadRoutes(repository), WriteRoutes(repository, gate)
+    pages = OpenRoutes(repository)
 
     def read(path: str, endpoint: Endpoint) -> Route:
         @functools.wraps(endpoint)
@@ -53,6 +55,11 @@ def make_app(repository: HostedRepository, policy: AccessPolicy | None = None) -
             read("/index/{first}/{second}/{namespace}/{file}", reads.index),
             read("/blobs/sha256/{first}/{digest}", reads.blob),
             read("/changes", reads.changes),
+            read("/revocations.json", reads.revocations),
+            _write("/revocations.json", writes.revocations, "PUT"),
+            read("/", pages.page),
+            read("/.well-known/agent-skills/index.json", pages.well_known),
+            read("/{namespace}/.well-known/agent-skills/index.json", pages.well_known),
             read("/skills", reads.skills),
             read("/skills/{name}", reads.skill),
             read("/skills/{name}/versions", reads.versions),

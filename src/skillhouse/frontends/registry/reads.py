@@ -92,6 +92,12 @@ class ReadRoutes:
         listed = [dataclasses.asdict(one) for one in found]
         return json_reply({"changes": listed, "next": found[-1].seq if found else since})
 
+    def revocations(self, request: Request) -> Response:
+        found = self._repository.revocations()
+        if found is None:
+            return problem("unknown-version", "nothing was revoked by a signed list yet")
+        return document(request, found)
+
     def health(self, _: Request) -> Response:
         self._repository.store.setting("name")
         return json_reply({"status": "ok"})

@@ -25,6 +25,7 @@ from skillhouse.registry.hosting import (
     checked_address,
 )
 from skillhouse.registry.releases import Release
+from skillhouse.registry.trust import SIGNATURE_MAX
 from skillhouse.skill import ARCHIVE_MAX
 
 BODY_MAX = 16 * 1024
@@ -110,6 +111,14 @@ class WriteRoutes:
 
         return json_reply(dataclasses.asdict(await to_thread.run_sync(change)))
 
+    async def revocations(self, request: Request) -> Response:
+        access = await to_thread.run_sync(self._gate.writer, request)
+        if not access.is_admin:
+            raise HostingError("forbidden", "the token has no scope `admin`")
+        data = await _body(request, SIGNATURE_MAX)
+        await to_thread.run_sync(self._repository.put_revocations, data)
+        return Response(status_code=204)
+
     def _publisher(self, request: Request) -> tuple[Address, Access]:
         access = self._gate.writer(request)
         address = _address(request)
@@ -143,19 +152,27 @@ async def _received(request: Request, path: Path) -> int:
         raise HostingError("bad-request", "the connection ended before the package did") from error
 
 
-async def _json(request: Request, *, is_optional: bool = False) -> dict[str, Any]:
-    """Return a body that is one JSON object without a key twice."""
-    data = b""
+async def _body(request: Request, most: int) -> bytes:
+    data = bytearray()
     try:
         with anyio.fail_after(PAUSE_SECONDS):
             async for chunk in request.stream():
                 data += chunk
-                if len(data) > BODY_MAX:
-                    raise HostingError("too-large", f"expected at most {BODY_MAX} bytes")
-        if is_optional and not data:
-            return {}
+                if len(data) > most:
+                    raise HostingError("too-large", f"expected at most {most} bytes")
+    except (TimeoutError, ClientDisconnect) as error:
+        raise HostingError("bad-request", "the body did not arrive") from error
+    return bytes(data)
+
+
+async def _json(request: Request, *, is_optional: bool = False) -> dict[str, Any]:
+    """Return a body that is one JSON object without a key twice."""
+    data = await _body(request, BODY_MAX)
+    if is_optional and not data:
+        return {}
+    try:
         value = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
-    except (ValueError, RecursionError, TimeoutError, ClientDisconnect) as error:
+    except (ValueError, RecursionError) as error:
         raise HostingError("bad-request", "expected one JSON object") from error
     if not isinstance(value, dict):
         raise HostingError("bad-request", "expected one JSON object")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -47,7 +48,7 @@ DIRECTORY = "registry"
 REASON_MAX = 300
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _CHANNEL = re.compile(r"[a-z][a-z0-9-]{0,31}")
-_NAME_SETTING = "name"
+_NAME_SETTING, _LIST_SETTING, _REVOKED_SETTING = "name", "revocations", "revoked"
 _TAKEN = frozenset({"latest", "versions", "channels", "reports"})
 
 
@@ -143,7 +144,9 @@ class HostedRepository:
         media_type = media_type_of(data[:8])
         staging = archive.parent / "unpacked"
         checked = self._checks.check(data, staging, skill=address.skill, version=address.version)
-        if self.store.is_revoked(digest, checked.tree.digest):
+        listed = json.loads(self.store.setting(_REVOKED_SETTING) or b"[]")
+        is_listed = checked.tree.digest in listed or f"{address.skill}@{address.version}" in listed
+        if is_listed or self.store.is_revoked(digest, checked.tree.digest):
             raise HostingError("digest", "these files were revoked here, under some name")
         release = _release(checked, digest, len(data), media_type, utc_text(self.now), address)
         if not dry_run:
@@ -202,6 +205,40 @@ class HostedRepository:
         except (ValueError, PublisherError) as error:
             raise HostingError("signature", f"no root certificate: {error}") from error
         return registry
+
+    def revocations(self) -> bytes | None:
+        """Return the signed list as it was put; None where there is none."""
+        return self.store.setting(_LIST_SETTING) or None
+
+    def put_revocations(self, data: bytes) -> None:
+        """Take a signed list over: that of a root, or of an intermediate while no root has one.
+
+        Raises:
+            HostingError: `signature`, it is an older one, or no trusted root vouches for it.
+            MissingExtraError: what reads it is not installed.
+        """
+        with needs_extra("registry"):
+            from skillhouse.registry.revocations import read_list  # noqa: PLC0415
+            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+        anchors = AnchorStore(self._directory / TRUSTED_DIRECTORY)
+        known = self.revocations()
+        try:
+            roots = anchors.read(self.now).roots
+            given = read_list(data, roots, self.now)
+            # One file is served: another issuer's list would take back what that one revokes.
+            if known is not None and given.issuer != given.root:
+                before = read_list(known, roots, self.now)
+                if before.issuer != given.issuer:
+                    message = (
+                        "revocation: there is a list of another issuer; the root's replaces it"
+                    )
+                    raise HostingError("signature", message)
+            anchors.add_list(data, self.now)
+        except PublisherError as error:
+            raise HostingError("signature", str(error)) from error
+        revoked = [one.tree_digest or one.release for one in given.content.entries]
+        self.store.set_setting(_REVOKED_SETTING, json.dumps(revoked).encode())
+        self.store.set_setting(_LIST_SETTING, data, kind="revocations", at=utc_text(self.now))
 
     def _refuse_taken(self, address: Address, *, is_admin: bool) -> None:
         known = self.store.releases(address.namespace, address.skill)

@@ -14,7 +14,7 @@ from skillhouse.registry.releases import Release, SkillReleases, State
 
 ChangeKind = Literal["publish", "yank", "unyank", "revoke", "channel", "revocations"]
 Sort = Literal["relevance", "name", "updated"]
-PAGE_MAX = 100
+PAGE_MAX = 200
 """Skills of one page."""
 
 
@@ -143,7 +143,11 @@ class ReleaseStore(Protocol):
         """Whether a release with this archive or these files was revoked."""
 
     def find(self, query: ListQuery) -> HostedSkills:
-        """Return a page of the skills. HostingError `bad-request`: no cursor of ours."""
+        """Return a page of the skills. HostingError `bad-request`: no cursor of ours.
+
+        Words find skills with a published version; without words those are listed, too, of which
+        every version that is not revoked was yanked.
+        """
 
     def newest(self, namespace: str, most: int) -> tuple[NewestRelease, ...]:
         """Return skills with a published version, by name; at most so many."""

@@ -18,6 +18,7 @@ REPOSITORY_STORE = Schema(
             license TEXT NOT NULL DEFAULT '',
             publisher TEXT NOT NULL DEFAULT '',
             latest TEXT NOT NULL DEFAULT '',
+            standing INTEGER NOT NULL DEFAULT 0,
             updated_at TEXT NOT NULL DEFAULT '',
             UNIQUE (namespace, name)
         )
@@ -84,4 +85,6 @@ REPOSITORY_STORE = Schema(
     ),
     steps=(),
 )
-"""What a text is split into is part of the schema: a change of `search_text` needs a step."""
+"""`standing` is 2 with a published version, 1 with a yanked one, 0 where all were revoked.
+
+What a text is split into is part of the schema: a change of `search_text` needs a step."""

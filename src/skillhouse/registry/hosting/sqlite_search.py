@@ -50,18 +50,18 @@ def _pairs(found: re.Match[str]) -> str:
 
 
 def index_text(connection: sqlite3.Connection, number: int) -> None:
-    """Index the texts of a skill as its row has them; a skill with no latest is not found."""
-    query = "SELECT name, description, latest FROM skill WHERE id = ?"
-    name, description, latest = connection.execute(query, (number,)).fetchone()
+    """Index the texts of a skill as its row has them: one with a published version is found."""
+    query = "SELECT name, description, standing = 2 FROM skill WHERE id = ?"
+    name, description, is_found = connection.execute(query, (number,)).fetchone()
     texts = (" ".join(search_words(name)), " ".join(search_words(description)))
     known = connection.execute(
         "SELECT name, about FROM skill_text WHERE rowid = ?", (number,)
     ).fetchone()
-    if known == (texts if latest else None):
+    if known == (texts if is_found else None):
         return
     if known is not None:
         connection.execute("DELETE FROM skill_text WHERE rowid = ?", (number,))
-    if latest:
+    if is_found:
         connection.execute(
             "INSERT INTO skill_text (rowid, name, about) VALUES (?, ?, ?)", (number, *texts)
         )
@@ -99,7 +99,7 @@ def _exact(reader: Store, query: ListQuery) -> list[tuple[Any, ...]]:
     """Return the skills that are called as the query: they come first."""
     key = name_key("-".join(search_words(query.text)))
     return reader.rows(
-        "SELECT id FROM skill WHERE namespace = 'default' AND key = ? AND latest <> '' "
+        "SELECT id FROM skill WHERE namespace = 'default' AND key = ? AND standing = 2 "
         "AND (? = '' OR publisher = ?) LIMIT 5",
         (key, query.publisher, query.publisher),
     )
@@ -127,7 +127,7 @@ def _sorted(reader: Store, query: ListQuery, words: list[str], limit: int) -> Ho
     by_time = query.sort == "updated"
     columns, sign = ("updated_at, id", "<") if by_time else ("name, namespace", ">")
     order = "updated_at DESC, id DESC" if by_time else "name, namespace"
-    conditions, values = ["latest <> ''"], list[Any]()
+    conditions, values = ["standing > 0"], list[Any]()
     if query.publisher:
         conditions.append("publisher = ?")
         values.append(query.publisher)

@@ -309,15 +309,18 @@ def _refresh(connection: sqlite3.Connection, number: int, at: str) -> None:
         connection.execute("SELECT version, state FROM version WHERE skill = ?", (number,))
     )
     latest = newest_of(version for version, state in states.items() if state == "published")
-    # A skill without a published version keeps the text of the newest that there was.
-    shown = latest or max(states, key=version_key)
+    # A skill without such a version has the text of the newest that there is, pre-releases first.
+    standings = {"published": 2, "yanked": 1, "revoked": 0}
+    standing = max(standings[state] for state in states.values())
+    best = [version for version, state in states.items() if standings[state] == standing]
+    shown = latest or max(best, key=version_key)
     query = "SELECT description, license, signature FROM version WHERE skill = ? AND version = ?"
     description, license_text, signature = connection.execute(query, (number, shown)).fetchone()
     publisher = json.loads(signature)["publisher"] if signature else ""
     connection.execute(
-        "UPDATE skill SET description = ?, license = ?, publisher = ?, latest = ?, updated_at = ? "
-        "WHERE id = ?",
-        (description, license_text, publisher, latest, at, number),
+        "UPDATE skill SET description = ?, license = ?, publisher = ?, latest = ?, standing = ?, "
+        "updated_at = ? WHERE id = ?",
+        (description, license_text, publisher, latest, standing, at, number),
     )
     index_text(connection, number)
 
