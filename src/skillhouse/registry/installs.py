@@ -125,6 +125,10 @@ class Installs:
                 raise SkillError("tree-digest", staged, message)
             _make_durable(staged)
             staged.chmod(0o755)
+            if not before and lock.skills.get(name) == entry:
+                # One rename, after which all is as the lock has it already: nothing to recover.
+                _put(staged, target, is_there=False)
+                return
             self._begin(place, name, staged.parent, before, entry)
             _put(staged, target, is_there=bool(before))
             self._end(place.lock, lock.with_skill(name, entry))

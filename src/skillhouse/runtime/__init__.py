@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.policy import Explanation as Explanation
     from skillhouse.runtime.policy import Policy as Policy
     from skillhouse.runtime.prompts import Prompts as Prompts
+    from skillhouse.runtime.publishing import PreparedPackage as PreparedPackage
+    from skillhouse.runtime.publishing import Publishing as Publishing
     from skillhouse.runtime.rehearsal import JudgedLine as JudgedLine
     from skillhouse.runtime.rehearsal import MentionVerdict as MentionVerdict
     from skillhouse.runtime.rehearsal import ReadCommand as ReadCommand

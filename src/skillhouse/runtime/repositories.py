@@ -153,7 +153,11 @@ class Repositories:
         if settings.name not in self._open:
             token = read_token(settings, self._config.places.environment)
             self._open[settings.name] = repository_at(
-                self._network, settings.url, token=token, report=self._report
+                self._network,
+                settings.url,
+                token=token,
+                report=self._report,
+                partial=self._config.remote_directory.with_name("partial"),
             )
         return self._open[settings.name]
 

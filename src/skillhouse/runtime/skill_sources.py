@@ -68,7 +68,7 @@ class SkillSources:
         self._config = config
         self._network = network
         self._report = report
-        self.repositories = Repositories(config, network, report=report)
+        self.repositories = Repositories(config, network, report=self._fetching)
         """Those that are configured, each opened once."""
 
     def parse(self, text: str) -> Source:
