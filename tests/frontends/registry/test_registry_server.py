@@ -254,7 +254,8 @@ def test_the_well_known_list_has_the_newest_version_of_each(
     }.items()
     (url,) = [one["url"] for one in acme if one["name"] == "well-known"]
     assert url == "../../../skills/acme--well-known/1.0.0"
-    assert server.ask("/none/.well-known/agent-skills/index.json").json["skills"] == []
+    none = server.ask("/none/.well-known/agent-skills/index.json")
+    assert (none.status, none.code) == (404, "unknown-skill")
 
 
 def test_a_person_reads_a_page(server: Server):
