@@ -2,6 +2,8 @@
 
 `./x bench registry [--files N] [--rounds N]` signs a skill of N files and checks it often, with the
 reading of its files, as an install does, and without. The page cache is warm.
+
+`./x bench registry --server [--versions N]` measures a package server with N versions.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from _measure import markdown_table
+from _registry_server import server_rows
 from skillhouse.floor import read_tree
 from skillhouse.registry import (
     AnchorStore,
@@ -41,7 +44,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the check of signatures.")
     parser.add_argument("--files", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--server", action="store_true", help="the package server instead")
+    parser.add_argument("--versions", type=int, default=100_000, help="that the server has")
     options = parser.parse_args()
+    if options.server:
+        print(server_rows(options.versions, 10 * options.rounds // 3))
+        return
     with tempfile.TemporaryDirectory() as place:
         rows = measured(Path(place), options.files, options.rounds)
     print(

@@ -53,6 +53,7 @@ LISTS = {
     "keys log": "events",
     "keys session list": "sessions",
     "delete --list": "deleted",
+    "registry token list": "tokens",
     "install {project} --list": "skills",
     "install {project}/good --dry-run": "skills",
     "update": "skills",
@@ -87,6 +88,8 @@ THINGS = (
     "stop --status",
     "keys trust",
     "pack good",
+    "registry token new --scope read",
+    "registry token revoke no-such-token",
 )
 """Those that print one thing."""
 REFUSED = (
@@ -141,9 +144,11 @@ REFUSED = (
     "keys issue no-such-file",
     "keys certify no-such-file",
     "keys revoke no-such-file",
+    "registry token new --scope nonsense",
+    "registry trust no-such-file",
 )
 """Those that are refused here."""
-STREAMS = {("worker",)}
+STREAMS = {("worker",), ("registry", "serve")}
 """Verbs that print more than one line with --json, which docs/reference describes."""
 
 
