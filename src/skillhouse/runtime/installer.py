@@ -236,8 +236,12 @@ class Installer:
         return entry
 
     def restore(self, staged: StagedSkill, entry: LockEntry, *, force: bool = False) -> None:
-        """Put a staged skill in force under the entry that the lock has; errors as `install`."""
+        """Put a staged skill in force under the entry that the lock has; errors as `install`.
+
+        Edited files that it replaces are what a rollback then gives.
+        """
         place = staged.report.place
+        entry = self._with_edits(staged.name, entry, place, force=force)
         arguments = {
             "name": staged.name,
             "path": str(place.target(staged.name)),
@@ -254,15 +258,33 @@ class Installer:
         if installed is None:
             return None
         target = report.place.target(report.facts.name)
-        if target.is_dir() and not target.is_symlink():
-            tree = self._tree(target)
-            if tree is not None and tree.digest not in installed.expected and force:
-                _, members = registry.directory_members(target)
-                self._store.put(members, tree.digest)
-                installed = dataclasses.replace(installed, accepted=tree.digest)
+        edits = self._kept_edits(target, installed.expected) if force else ""
+        if edits:
+            installed = dataclasses.replace(installed, accepted=edits)
         if report.is_same and not installed.accepted:
             return None if installed.previous is None else dict(installed.previous)
         return registry.entry_value(dataclasses.replace(installed, previous=None))
+
+    def _with_edits(
+        self, name: str, entry: LockEntry, place: InstallPlace, *, force: bool
+    ) -> LockEntry:
+        """Return the entry with the files that are there as the version before it, if edited."""
+        edits = self._kept_edits(place.target(name), (entry.tree_digest,)) if force else ""
+        if not edits:
+            return entry
+        before = dataclasses.replace(entry, accepted=edits, previous=None)
+        return dataclasses.replace(entry, accepted="", previous=registry.entry_value(before))
+
+    def _kept_edits(self, target: Path, expected: tuple[str, ...]) -> str:
+        """Keep the files of a directory that are others than expected; return their digest."""
+        if not target.is_dir() or target.is_symlink():
+            return ""
+        tree = self._tree(target)
+        if tree is None or tree.digest in expected:
+            return ""
+        _, members = registry.directory_members(target)
+        self._store.put(members, tree.digest)
+        return tree.digest
 
     def _tree(self, directory: Path) -> Tree | None:
         try:

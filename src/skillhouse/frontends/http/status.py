@@ -200,7 +200,8 @@ class StatusReader:
             winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
-            check_for_person(self._house.config.remote_directory, skill)
+            check = self._house.services.installed_check.fault
+            check_for_person(self._house.config.remote_directory, skill, check)
             content = load(skill)
         except (SkillError, OSError) as error:
             problem = str(error)
