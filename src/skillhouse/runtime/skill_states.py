@@ -111,7 +111,7 @@ def _of_mark(mark: InstalledMark, skill: Skill | None) -> AbsentSkill:
     )
 
 
-def _changed(house: Skillhouse) -> Iterator[AbsentSkill]:
+def changed_skills(house: Skillhouse) -> Iterator[AbsentSkill]:
     """Yield the installed skills that are enabled, and not as they were installed."""
     try:
         wrong = [mark for mark in installed_marks(house) if not mark.is_well]
@@ -141,7 +141,7 @@ def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[Abse
     for found in index.diagnostics:
         if found.severity is Severity.ERROR and found.path is not None:
             yield broken_skill(found)
-    yield from _changed(house)
+    yield from changed_skills(house)
     settings = house.snapshot.settings
     off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
     for skill in (*off, *_denied_and_on(view, house), *view.for_people):
