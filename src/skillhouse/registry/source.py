@@ -69,10 +69,23 @@ def parse_source(text: str, start: Path, *, home: Path, github: str = GITHUB) ->
         return _scp(text, match)
     if "://" in text or "::" in text:
         return _address(text, github)
-    name, _, version = text.partition("@")
-    if not validate_name(name, directory=name) and _RANGE.fullmatch(version):
-        return Source(kind="name", location=name, repository="", ref=version)
+    if (named := _named(text)) is not None:
+        return named
     return _github(text, github)
+
+
+def _named(text: str) -> Source | None:
+    """Return a name of repositories, `pdf@^1.2` or `@acme/pdf@^1.2`; None for another source."""
+    at = "@" if text.startswith("@") else ""
+    name, separator, version = text.removeprefix("@").partition("@")
+    if bool(at) != ("/" in name):
+        return None
+    parts = name.split("/")
+    if len(parts) > 2 or any(validate_name(part, directory=part) for part in parts):
+        return None
+    if (separator and not version.strip()) or not _RANGE.fullmatch(version):
+        return None
+    return Source(kind="name", location=f"{at}{name}", repository="", ref=version.strip())
 
 
 def _local(text: str, start: Path, home: Path) -> Source:
@@ -97,7 +110,7 @@ def _github(text: str, github: str) -> Source:
     repository, _, path = rest.partition("/")
     full = f"{owner}/{repository.removesuffix('.git')}"
     if not _GITHUB_NAME.fullmatch(full) or ".." in full:
-        message = "expected ./directory, owner/repo, owner/repo/path@ref or an address"
+        message = "expected NAME, @namespace/NAME, ./directory, owner/repo or an address"
         raise SourceError(f"{message}, got {text[:80]!r}")
     return _git(f"{github.rstrip('/')}/{full}.git", path, ref, is_ref_given="@" in text)
 

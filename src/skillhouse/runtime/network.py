@@ -43,6 +43,7 @@ class Network:
     def __init__(self, config: Config, *, route: net.Route | None = None) -> None:
         self._settings = config.net
         self._approvals = config.approvals
+        self._repositories = config.repositories
         self._environment = config.places.environment
         cache = config.cache_directory
         self._downloads = None if cache is None else cache / DOWNLOADS
@@ -95,7 +96,7 @@ class Network:
     @once
     def secret_values(self) -> tuple[str, ...]:
         """The values that no log may hold."""
-        variables = sorted(secret_variables(self._settings, self._approvals))
+        variables = sorted(secret_variables(self._settings, self._approvals, self._repositories))
         return tuple(value for name in variables if (value := self._environment.get(name, "")))
 
     def conceal(self, text: str) -> str:
@@ -188,6 +189,47 @@ class Network:
             return remote.Fetched(response.status, response.url, response.body)
 
         return fetch
+
+    async def exchange(
+        self,
+        url: str,
+        max_bytes: int,
+        *,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        secrets: tuple[net.SecretBinding, ...] = (),
+        to_public: bool = False,
+    ) -> net.HttpResponse:
+        """Make one request to a server that an operator configured.
+
+        Args:
+            secrets: Further ones that `{{secret:NAME}}` in a header may name.
+            to_public: Whether the server may lead to any public host over https; else only to
+                itself.
+        """
+        target = net.parse_url(url)
+        own = net.HostRule(
+            host=target.host,
+            scheme=target.scheme,
+            port=target.port,
+            methods=frozenset({"GET", method}),
+        )
+        public = (net.HostRule(host="*", methods=frozenset({"GET"})),) if to_public else ()
+        policy = self._only(
+            own,
+            *public,
+            private=_LOOPBACK.get(target.host, ()),
+            body_bytes=max_bytes,
+            request_bytes=max(len(body), 1),
+            seconds=SYNC_SECONDS,
+            # What is sent goes to the server that was named, and to no other.
+            redirects=3 if method == "GET" else 0,
+        )
+        policy = replace(policy, secrets=(*policy.secrets, *secrets))
+        return await net.fetch(
+            url, policy=policy, method=method, headers=headers, body=body, route=self.route
+        )
 
     def channels(self, own: approval.Channel | None) -> tuple[approval.Channel, ...]:
         """Return `own` and the configured webhook; ConfigError if its variable holds no secret."""

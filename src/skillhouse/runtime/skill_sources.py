@@ -20,6 +20,7 @@ from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.runtime.mcp_skills import mcp_dial, mcp_servers_of
 from skillhouse.runtime.network import Network
+from skillhouse.runtime.repositories import Repositories, RepositoryOffer, locked_place
 from skillhouse.skill import (
     ARCHIVE_MAX,
     SKILL_FILE,
@@ -56,6 +57,8 @@ class OpenSource:
     commit: str = ""
     problems: tuple[str, ...] = ()
     """What of it cannot be used at all."""
+    offer: RepositoryOffer | None = None
+    """The version of a skill that a repository offers; None for other sources."""
     fetch: Callable[[Candidate], Candidate] = lambda candidate: candidate
     """Gets the files of a candidate of which only the name is known so far."""
 
@@ -82,6 +85,8 @@ class SkillSources:
         self._network = network
         self._report = report
         self._progress = progress
+        self.repositories = Repositories(config, network, report=report)
+        """Those that are configured, each opened once."""
 
     def parse(self, text: str) -> Source:
         """Return what a text names; SourceError if that is nothing."""
@@ -90,21 +95,30 @@ class SkillSources:
 
     @contextmanager
     def open(
-        self, source: Source, *, expected: str = "", is_typed: bool = True
+        self,
+        source: Source,
+        *,
+        expected: str = "",
+        is_typed: bool = True,
+        allow_yanked: str = "",
     ) -> Iterator[OpenSource]:
         """Give a source, open.
 
         Args:
             expected: `sha256:` digest that its archive must have.
             is_typed: Whether a person wrote the address; a project's lock has any.
+            allow_yanked: The version that a lock has, though it was yanked since.
 
         Raises:
             SourceError, ArchiveError, RemoteError, NetError: it cannot be had.
         """
-        if expected and source.kind not in ("archive", "url"):
+        if expected and source.kind not in ("archive", "url", "name"):
             raise SourceError("only an archive has a digest; a commit is named by `@`")
         if not is_typed and source.transport == "http":
             raise SourceError(f"a lock of a project may not lead to `{source.location}`: use https")
+        if source.kind == "name":
+            yield self._offered(source, expected, allow_yanked)
+            return
         with self._opened(source, expected, is_typed=is_typed) as found:
             yield found
 
@@ -124,9 +138,49 @@ class SkillSources:
                 return self._well_known(source, is_typed=is_typed)
             case "mcp":
                 return self._mcp(source)
-        raise SourceError(
-            f"no repository of packages is configured that could have `{source.location}`; "
-            "name where it comes from: owner/repo, an address or ./directory"
+        raise SourceError(f"no source: `{source.location}`")
+
+    def _offered(self, source: Source, expected: str, allow_yanked: str) -> OpenSource:
+        """Return the version of a name that the first repository with it offers.
+
+        The archive is fetched when its files are wanted.
+        """
+        namespace, skill = registry.split_name(source.location)
+        place = locked_place(source.repository)
+        if place is not None and "/" in source.repository and place[1] != namespace:
+            raise SourceError(f"`{source.location}` is not of the namespace `{place[1]}`")
+        found = self.repositories.find(namespace, skill, only=place[0] if place else "")
+        choice = registry.choose(found.skill, source.ref, allow_yanked=allow_yanked)
+        release = choice.release
+        if expected and expected != release.digest:
+            message = f"expected {expected}, `{found.settings.name}` has {release.digest}"
+            raise ArchiveError("digest", f"{message}: nothing was fetched")
+        note = self.repositories.take_revocations(found.settings)
+        document = found.repository.document()
+        offer = RepositoryOffer(
+            settings=found.settings,
+            namespace=namespace,
+            skill=skill,
+            release=release,
+            registry="" if document is None else document.name,
+            newer_yanked=choice.newer_yanked,
+        )
+
+        def fetch(candidate: Candidate) -> Candidate:
+            data = found.repository.archive(found.skill, release)
+            inner = _of_archive(source, data, release.digest).candidates
+            if len(inner) != 1:
+                raise SourceError(f"expected one skill in the archive, got {len(inner)}")
+            return replace(candidate, members=inner[0].members, fault=inner[0].fault)
+
+        return OpenSource(
+            source=replace(source, repository=found.locked_as),
+            resolved=found.repository.resolved(found.skill, release),
+            candidates=(Candidate(path="", folder=skill),),
+            digest=release.digest,
+            problems=(note,) if note else (),
+            offer=offer,
+            fetch=fetch,
         )
 
     @contextmanager
