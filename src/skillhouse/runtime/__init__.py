@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.skill_sources import SkillSources as SkillSources
     from skillhouse.runtime.skill_states import STATES as STATES
     from skillhouse.runtime.skill_states import absent_skills as absent_skills
+    from skillhouse.runtime.skill_states import changed_skills as changed_skills
     from skillhouse.runtime.skill_states import find_skill as find_skill
     from skillhouse.runtime.skill_states import may_hold_code as may_hold_code
     from skillhouse.runtime.skill_states import state_of as state_of
