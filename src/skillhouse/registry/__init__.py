@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.publisher_keys import PublisherKey as PublisherKey
     from skillhouse.registry.publisher_keys import PublisherKeys as PublisherKeys
     from skillhouse.registry.publisher_keys import new_publisher_key as new_publisher_key
+    from skillhouse.registry.revocations import REVOCATION_DAYS as REVOCATION_DAYS
     from skillhouse.registry.revocations import IssuedList as IssuedList
     from skillhouse.registry.revocations import Revocation as Revocation
     from skillhouse.registry.revocations import RevocationList as RevocationList

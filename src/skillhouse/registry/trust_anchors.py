@@ -103,9 +103,7 @@ class AnchorStore:
     def _files(self, kind: str, suffix: str) -> Sequence[Path]:
         return sorted((self._directory / kind).glob(f"*.{suffix}"))[:_ANCHORS_MAX]
 
-    def _certificate(
-        self, path: Path, known: Mapping[bytes, x509.Certificate]
-    ) -> x509.Certificate:
+    def _certificate(self, path: Path, known: Mapping[bytes, x509.Certificate]) -> x509.Certificate:
         data = self._bytes(path, PEM_MAX)
         if data in known:
             self._parsed[data] = known[data]
