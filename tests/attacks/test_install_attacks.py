@@ -302,6 +302,7 @@ def test_a_file_that_is_called_a_signature_is_never_passed_over(run: Run, place:
     refused(run, place, str(skill))
 
 
+@pytest.mark.slow
 def test_a_repository_with_a_link_out(run: Run, place: Path) -> None:
     origin = make_repository(place / "origin")
     secret = place / "secret"
@@ -317,6 +318,7 @@ def test_a_repository_with_a_link_out(run: Run, place: Path) -> None:
     assert "archive-link: no plain file: `more.md`" in said
 
 
+@pytest.mark.slow
 def test_a_repository_with_a_submodule(run: Run, place: Path) -> None:
     inner = make_repository(make_skill(place / "inner/x").parent)
     origin = make_repository(place / "origin")
@@ -336,6 +338,7 @@ def test_a_repository_with_a_submodule(run: Run, place: Path) -> None:
     assert "archive-link: no plain file: `more`" in refused(run, place, f"git+{origin.as_uri()}")
 
 
+@pytest.mark.slow
 def test_a_repository_whose_configuration_starts_programs(run: Run, place: Path) -> None:
     """Filters of attributes, hooks, and a command of the server's own configuration."""
     origin = make_repository(make_skill(place / "origin/notes").parent)
@@ -355,6 +358,7 @@ def test_a_repository_whose_configuration_starts_programs(run: Run, place: Path)
     assert not (place / "owned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["..", ".git", ".GIT", "git~1", "con.txt", "a\\b", "a:b", "x\u202ey", "caf\udce9"]
 )
@@ -390,6 +394,7 @@ def test_ten_objects_that_name_ten_million_files(place: Path) -> None:
         repository.files()
 
 
+@pytest.mark.slow
 def test_a_pack_that_is_too_large(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(git_repository, "PACK_MAX", 1024 * 1024)
     origin = place / "origin"
@@ -413,6 +418,7 @@ def moved(target: str) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+@pytest.mark.slow
 def test_a_server_that_leads_elsewhere(run: Run, place: Path) -> None:
     """Of git, so that no abandoned name is taken over; of an archive, to this machine."""
     asked: list[str] = []
@@ -487,6 +493,7 @@ def test_a_server_that_is_cut_off(run: Run, place: Path) -> None:
         assert "source: " in refused(run, place, f"{address}/notes.tar.gz")
 
 
+@pytest.mark.slow
 def test_a_lock_that_names_another_place_writes_nothing_there(run: Run, place: Path) -> None:
     """A project's lock is as untrusted as its skills."""
     package = pack(make_skill(place / "notes"))
@@ -508,6 +515,7 @@ def test_a_lock_that_names_another_place_writes_nothing_there(run: Run, place: P
     assert "no name of a skill" in err
 
 
+@pytest.mark.slow
 def test_a_skill_whose_name_is_another_installed_one_is_told_by_its_repository(
     run: Run, place: Path
 ) -> None:
@@ -522,6 +530,7 @@ def test_a_skill_whose_name_is_another_installed_one_is_told_by_its_repository(
     assert "Owned." not in body
 
 
+@pytest.mark.slow
 def test_a_lock_that_leads_to_this_machine(run: Run, place: Path) -> None:
     """Whoever writes a project's lock would send requests to services behind the firewall."""
     package = pack(make_skill(place / "notes"))

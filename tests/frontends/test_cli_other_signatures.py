@@ -81,6 +81,7 @@ def test_one_below_a_root_of_another_program_is_refused_with_the_reason(
     assert (code, "signature: " in err) == (1, True)
 
 
+@pytest.mark.slow
 def test_one_by_a_developer_of_ours_says_that_the_object_is_missing(run: Run, skill: Path) -> None:
     root = make_root()
     Path("root.crt").write_bytes(root.certificate.public_bytes(Encoding.PEM))
