@@ -46,13 +46,15 @@ class InstalledState:
     entry: LockEntry
     place: InstallPlace
     state: str
-    """ok, accepted, edited, missing, unreadable or refused."""
+    """ok, accepted, edited, missing, unreadable, refused, or unasked: well, as far as is known."""
     problem: str = ""
     digest: str = ""
     """Of the files as they are; empty where they cannot be read."""
     changes: TreeChanges | None = None
     """None where what was installed is not known file by file any more."""
     difference: tuple[str, ...] = ()
+    note: str = ""
+    """What its repository says of it, where that does not stop it."""
 
     @property
     def is_well(self) -> bool:

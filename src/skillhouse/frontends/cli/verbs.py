@@ -52,6 +52,7 @@ VERBS = {
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
     "worker": ("serve", "run the code of skills for a core in another process"),
     "sign": ("skill_signatures", "sign a skill of your own, for others to verify"),
+    "registry": ("registry", "serve a registry of packages, and make its tokens"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
     "stop": ("manage", "stop every tool and end the session keys at once"),
     "resume": ("manage", "allow the tools again after a stop"),
