@@ -156,8 +156,9 @@ def remove_publisher_key(
     value: dict[str, Any] = {"name": key.name, "for": use, "copy": str(copy or "")}
     if copy is None:
         return value, f"removed {key.name} for good"
-    text = f"removed {key.name}; an encrypted copy is in `{copy}`, and back in `{copy.parents[1]}"
-    return value, f"{text}/keys` it is a key again"
+    place = copy.parents[1] / "keys"
+    text = f"removed {key.name}; an encrypted copy is in `{copy}`: its files in `{place}` undo this"
+    return value, text
 
 
 def _consequence(key: registry.PublisherKey, *, final: bool) -> str:
