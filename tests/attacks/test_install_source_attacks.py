@@ -40,6 +40,7 @@ from tests.registry.test_git_repository import program, source_of
 __all__ = ["place", "run"]
 
 
+@pytest.mark.slow
 def test_a_repository_with_a_link_out(run: Run, place: Path) -> None:
     origin = make_repository(place / "origin")
     secret = place / "secret"
@@ -157,6 +158,7 @@ def test_a_full_disk_while_it_is_fetched(
     assert [one for one in left if "/skills/" in one or one.endswith("skills.lock")] == []
 
 
+@pytest.mark.slow
 def test_a_repository_with_a_submodule(run: Run, place: Path) -> None:
     inner = make_repository(make_skill(place / "inner/x").parent)
     origin = make_repository(place / "origin")
@@ -176,6 +178,7 @@ def test_a_repository_with_a_submodule(run: Run, place: Path) -> None:
     assert "archive-link: no plain file: `more`" in refused(run, place, f"git+{origin.as_uri()}")
 
 
+@pytest.mark.slow
 def test_a_repository_whose_configuration_starts_programs(run: Run, place: Path) -> None:
     """Filters of attributes, hooks, and a command of the server's own configuration."""
     origin = make_repository(make_skill(place / "origin/notes").parent)
@@ -195,6 +198,7 @@ def test_a_repository_whose_configuration_starts_programs(run: Run, place: Path)
     assert not (place / "owned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["..", ".git", ".GIT", "git~1", "con.txt", "a\\b", "a:b", "x\u202ey", "caf\udce9"]
 )
@@ -230,6 +234,7 @@ def test_ten_objects_that_name_ten_million_files(place: Path) -> None:
         repository.files()
 
 
+@pytest.mark.slow
 def test_a_pack_that_is_too_large(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(git_repository, "PACK_MAX", 1024 * 1024)
     origin = place / "origin"
@@ -253,6 +258,7 @@ def moved(target: str) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+@pytest.mark.slow
 def test_a_server_that_leads_elsewhere(run: Run, place: Path) -> None:
     """Of git, so that no abandoned name is taken over; of an archive, to this machine."""
     asked: list[str] = []
@@ -327,6 +333,7 @@ def test_a_server_that_is_cut_off(run: Run, place: Path) -> None:
         assert "source: " in refused(run, place, f"{address}/notes.tar.gz")
 
 
+@pytest.mark.slow
 def test_a_lock_that_names_another_place_writes_nothing_there(run: Run, place: Path) -> None:
     """A project's lock is as untrusted as its skills."""
     package = pack(make_skill(place / "notes"))
@@ -348,6 +355,7 @@ def test_a_lock_that_names_another_place_writes_nothing_there(run: Run, place: P
     assert "no name of a skill" in err
 
 
+@pytest.mark.slow
 def test_a_skill_whose_name_is_another_installed_one_is_told_by_its_repository(
     run: Run, place: Path
 ) -> None:
@@ -362,6 +370,7 @@ def test_a_skill_whose_name_is_another_installed_one_is_told_by_its_repository(
     assert "Owned." not in body
 
 
+@pytest.mark.slow
 def test_a_lock_that_leads_to_this_machine(run: Run, place: Path) -> None:
     """Whoever writes a project's lock would send requests to services behind the firewall."""
     package = pack(make_skill(place / "notes"))

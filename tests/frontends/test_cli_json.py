@@ -181,6 +181,7 @@ def test_a_list_names_its_key_and_counts_its_items(run: Run, settled: Path, line
     assert value["total"] >= len(value[name])
 
 
+@pytest.mark.slow
 def test_a_thing_is_an_object_without_a_list(run: Run, settled: Path) -> None:
     for line in THINGS:
         code, out, err = run(*words_of(line, settled), "--json")
@@ -190,6 +191,7 @@ def test_a_thing_is_an_object_without_a_list(run: Run, settled: Path) -> None:
         assert code in (0, 1), line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", REFUSED)
 def test_an_error_is_one_object_beside_the_line_for_people(
     run: Run, settled: Path, line: str
@@ -252,6 +254,7 @@ def error_names() -> Iterator[str]:
     return (name for name in found if not name.startswith("_"))
 
 
+@pytest.mark.slow
 def test_the_codes_of_errors_are_those_of_the_page() -> None:
     _, table = PAGE.read_text(encoding="utf-8").split("The others:")
     listed = set(

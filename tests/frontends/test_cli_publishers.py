@@ -26,6 +26,7 @@ def step(run: Run, *arguments: str) -> str:
     return err.removeprefix("skillhouse: ").strip()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("publisher")
 @pytest.mark.req("S002-111", "S002-113")
 def test_another_user_verifies_installs_and_loads_what_was_signed(

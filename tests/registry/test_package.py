@@ -32,6 +32,7 @@ def test_the_bytes_are_those_of_every_machine_and_time(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_user_clock_umask_and_locale_give_the_same_bytes(tmp_path: Path) -> None:
     skill = make_skill(tmp_path / "notes")
     (skill / "é.md").write_text("x")
@@ -67,6 +68,7 @@ def test_stock_tools_read_what_is_packed(tmp_path: Path) -> None:
     assert read_tree(tmp_path / "out") == package.tree == member_tree(read_archive(package.archive))
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.lists(segments, min_size=1, max_size=3).map("/".join),
@@ -135,6 +137,7 @@ def test_links_and_names_that_meet_are_not_packed(tmp_path: Path) -> None:
         directory_members(skill)
 
 
+@pytest.mark.slow
 def test_only_a_skill_in_its_own_directory_is_packed(tmp_path: Path) -> None:
     skill = make_skill(tmp_path / "notes")
     skill.rename(tmp_path / "other")

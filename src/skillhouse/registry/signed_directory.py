@@ -22,6 +22,9 @@ from skillhouse.registry.trust import (
 if TYPE_CHECKING:
     from skillhouse.registry.trust_anchors import AnchorStore
 
+OTHER_SIGNATURES = (".oms.sig", ".sigstore", ".sigstore.json", "model.sig")
+"""How names of signatures end that other programs make: NVIDIA's catalogue, `model_signing`."""
+
 
 def read_signature(directory: Path) -> bytes | None:
     """Return the signature in a directory, None for none; PublisherError `bundle`."""
@@ -99,5 +102,9 @@ def signed_skill(directory: Path, check: PublisherCheck, *, repository: str = ""
         raise PublisherError("identity", message)
     publisher = check.publisher_of(directory, tree, facts=facts, repository=repository)
     if publisher is None:
-        raise PublisherError("unsigned", f"there is no `{SIGNATURE_FILE}` in `{directory}`")
+        message = f"there is no `{SIGNATURE_FILE}` in `{directory}`"
+        others = [one.path for one in tree.files if one.path.endswith(OTHER_SIGNATURES)]
+        if others:
+            message += f"; `{others[0]}` is of another program, whose signatures are not accepted"
+        raise PublisherError("unsigned", message)
     return SignedSkill(publisher=publisher, facts=facts, tree=tree)
