@@ -16,12 +16,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from statistics import median
 
@@ -68,7 +67,7 @@ def _measured(base: Path, skills: int, many: int) -> Iterator[tuple[str, Times, 
     took = _timed(lambda: packages.update({d.name: pack(d).archive for d in directories}))
     yield f"pack of {FILES} files", took, skills
     with (
-        served({f"/{name}.tar.gz": data for name, data in packages.items()}) as address,
+        served_files({f"/{name}.tar.gz": data for name, data in packages.items()}) as address,
         Skillhouse(load_config(places)) as house,
         Installer(house) as installer,
     ):
@@ -179,8 +178,9 @@ def _verify(installer: Installer) -> None:
             raise SystemExit(f"`{name}` is not as it was installed")
 
 
-@contextmanager
-def served(files: Mapping[str, bytes]) -> Iterator[str]:
+def served_files(files: Mapping[str, bytes]) -> AbstractContextManager[str]:
+    """Serve files by their paths while the block runs, and give the address."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = files[self.path]
@@ -192,15 +192,7 @@ def served(files: Mapping[str, bytes]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Write nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return served(Handler)
 
 
 if __name__ == "__main__":
