@@ -17,7 +17,7 @@ import socket
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from tests.attacks.test_archive_attacks import info_of, unfiltered
 from tests.registry.hosting.servers import Answer, Server, package, serving
 from tests.registry.sources import make_skill, skill_text
 
-pytestmark = [pytest.mark.req("S002-104"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TOKEN = "secret"
 
@@ -120,7 +120,7 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 
 
 def skill_tar(
-    name: str = "pdf", version: str = "1.0.0", *, more: Mapping[str, bytes] | None = None
+    name: str = "pdf", version: str = "1.0.0", more: dict[str, bytes] | None = None
 ) -> bytes:
     return tar_of({"SKILL.md": skill_text(name, version=version).encode(), **(more or {})})
 
@@ -251,7 +251,7 @@ def test_what_is_no_skill_is_refused(
 
 
 def test_a_signature_of_others_is_never_passed_on(server: Server, publisher: str) -> None:
-    archive = skill_tar(more={"skill.sig": b"{}"})
+    archive = skill_tar(**{"skill.sig": b"{}"})
 
     def send() -> Answer:
         return server.publish(archive, "pdf", "1.0.0", publisher)
