@@ -20,6 +20,7 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.registry_mirror import configure_mirror, run_mirror
 from skillhouse.frontends.cli.serve import address
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.registry.hosting import (
@@ -46,6 +47,8 @@ _EXAMPLES = """examples:
   skillhouse registry token list
   skillhouse registry token revoke 3f2a9c81d0b4
   skillhouse registry trust root.crt             packages that it vouches for are taken
+  skillhouse registry mirror https://skills.example.com /srv/mirror
+  skillhouse registry mirror https://skills.example.com ./mirror --skill pdf --skill @acme/csv
 
 Serves packages of skills from one directory, to publish to and to install from
 (docs/guides/own-registry.md). It listens on this machine unless --host says otherwise; it has no
@@ -70,6 +73,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     listed = below.add_parser("list", help="list the tokens, without their secrets")
     revoke = below.add_parser("revoke", help="end a token at once")
     revoke.add_argument("id", metavar="ID", help="as `token list` shows it")
+    configure_mirror(verbs.add_parser("mirror", help="copy a repository into a directory of files"))
     trust = verbs.add_parser("trust", help="trust a root certificate of publishers")
     trust.add_argument("file", metavar="FILE", help="such as root.crt")
     for one in (new, listed, revoke, trust):
@@ -99,6 +103,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Do what the words say; 1 when there was no such token."""
     if options.verb == "serve":
         return _serve(options, terminal)
+    if options.verb == "mirror":
+        return run_mirror(options, terminal)
     work = {"new": _new, "list": _list, "revoke": _revoke}
     verb = work[options.token_verb] if options.verb == "token" else _trust
     if verb is not _list:
