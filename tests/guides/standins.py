@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -220,6 +222,15 @@ def a_free_port(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[st
 
 
 @contextmanager
+def a_registry_port(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """A free port of four digits, which the page names in several commands."""
+    for port in range(9_200, 9_900):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            break
+    yield {"8640": str(port)}
+
+
+@contextmanager
 def a_git_server(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
     """An empty repository, which git reaches as a directory."""
     # Its name is as long as the server's, so that lines break in the same places.
@@ -267,6 +278,7 @@ STANDINS: dict[str, Standin] = {
     "docs/guides/remote-skills.md": skill_servers,
     "docs/guides/install.md": a_git_server,
     "docs/guides/mcp-skills.md": an_mcp_server,
+    "docs/guides/own-registry.md": a_registry_port,
     "docs/guides/sign-skills.md": a_timestamp_authority,
 }
 """By page."""

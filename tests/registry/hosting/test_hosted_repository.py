@@ -55,7 +55,7 @@ class World:
         self, archive: bytes, name: str = "pdf", version: str = "1.2.0", access: Access = ANYONE
     ) -> Release:
         with self.repository.blobs.upload() as upload:
-            file = upload / "archive"
+            file = upload / "archive.part"
             file.write_bytes(archive)
             return self.repository.publish(checked_address(name, version), file, access=access)
 

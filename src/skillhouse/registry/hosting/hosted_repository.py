@@ -126,7 +126,7 @@ class HostedRepository:
         """Check an uploaded file and keep it as a version; it may be moved away.
 
         Args:
-            archive: In a directory of `BlobDirectory.upload`.
+            archive: Alone in a directory of `BlobDirectory.upload`, under no name of a skill.
             content_digest: `sha256:` as the sender counted it; empty where nothing was sent.
             dry_run: Checks everything and keeps nothing.
 
@@ -142,7 +142,7 @@ class HostedRepository:
             raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
         self._refuse_taken(address, is_admin=access.is_admin)
         media_type = media_type_of(data[:8])
-        staging = archive.parent / "unpacked"
+        staging = archive.parent
         checked = self._checks.check(data, staging, skill=address.skill, version=address.version)
         listed = json.loads(self.store.setting(_REVOKED_SETTING) or b"[]")
         is_listed = checked.tree.digest in listed or f"{address.skill}@{address.version}" in listed
