@@ -182,7 +182,7 @@ def mirror(base: Path) -> Iterator[dict[str, object]]:
         on_a_disk(disk)
         (base / "home").mkdir(exist_ok=True)
         filler = fill(disk, pages_left=pages)
-        words = ("registry", "mirror", source.address, str(disk / "mirror"))
+        words = ("registry", "mirror", source.address, str(disk / "mirror"), "--skill", "notes")
         code, said = run(base / "home", base, *words)
         check_whole(disk / "mirror")
         filler.unlink()

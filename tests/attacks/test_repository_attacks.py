@@ -7,6 +7,7 @@ the disk or in the lock.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import io
@@ -14,6 +15,7 @@ import json
 import tarfile
 import urllib.request
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,13 @@ from urllib.parse import unquote
 
 import pytest
 
+from skillhouse.registry import Revocation, next_list, pem_of, sign_list
 from skillhouse.registry.releases import DOCUMENT_MAX, blob_path, encode_document, index_path
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.test_cli_publishers import LOCKED, _password, publisher, template
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.loopback_http import served
+from tests.registry.pki import Party, make_root
 from tests.registry.repositories import StaticRepository, answer, static_server
 from tests.registry.sources import make_skill
 
@@ -435,3 +439,121 @@ def test_an_older_list_of_versions_takes_nothing_away(run: Run, place: Path, off
     code, _, err = run("update", *AGREED)
     assert (code, "would go back from 1.2.0 to 1.1.0" in err) == (1, True)
     assert "is not in its repository any more" in run("verify")[1]
+
+
+@pytest.fixture
+def root(run: Run, place: Path) -> Party:
+    """A root that this user trusts."""
+    made = make_root(now=datetime.now(UTC))
+    (place / "root.crt").write_bytes(pem_of([made.certificate]))
+    assert run("keys", "trust", str(place / "root.crt"))[0] == 0
+    return made
+
+
+def signed_list(by: Party, number: int) -> bytes:
+    content = None
+    for _ in range(number):
+        entry = Revocation(release=f"evil@{number}", reason="steals keys")
+        content = next_list(content, [entry], datetime.now(UTC))
+    assert content is not None
+    return sign_list(content, key=by.key, issuer=by.chain)
+
+
+def kept_lists(place: Path) -> list[bytes]:
+    lists = place / "home/.local/state/skillhouse/publishers/trusted/revocations"
+    return [path.read_bytes() for path in sorted(lists.glob("*.json"))]
+
+
+def test_an_older_list_of_revocations(run: Run, place: Path, official, root):
+    """Who holds back what was revoked keeps a revoked publisher's skills in use."""
+    new, old = signed_list(root, 2), signed_list(root, 1)
+    official.write("revocations.json", new)
+    assert run("install", "notes", *AGREED)[0] == 0
+    assert kept_lists(place) == [new]
+    official.write("revocations.json", old)
+    assert naive(place, official).get(official.address, "revocations.json") == old
+    code, out, _ = run("verify")
+    assert (code, kept_lists(place)) == (0, [new])
+    assert "has an older list of revocations than is here, which stays" in out
+
+
+def test_a_list_of_revocations_of_another_root(run: Run, place: Path, official, root):
+    """Whoever may revoke stops what they like: only a root that is trusted here may."""
+    official.write("revocations.json", signed_list(make_root(now=datetime.now(UTC)), 5))
+    code, _, err = run("install", "notes", *AGREED)
+    assert code == 0
+    assert "is not taken over: no root that is trusted here signed it" in err
+    assert kept_lists(place) == []
+
+
+def test_a_list_of_revocations_that_was_changed(run: Run, place: Path, official, root):
+    data = signed_list(root, 1)
+    value = json.loads(data)
+    payload = base64.b64decode(value["dsseEnvelope"]["payload"]).replace(b"evil@1", b"good@1")
+    value["dsseEnvelope"]["payload"] = base64.b64encode(payload).decode()
+    for broken in (json.dumps(value).encode(), data[:-20], b"{}", b"[" * 100_000):
+        official.write("revocations.json", broken)
+        said = refused(run, place, "notes")
+        assert "the revocations of `official`" in said
+    assert kept_lists(place) == []
+
+
+def test_a_package_that_is_led_elsewhere_while_it_is_published(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A server that was taken over collects packages, and tokens, for another one."""
+    monkeypatch.setenv("REPOSITORY_ACCESS", TOKEN)
+    got: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((self.headers.get("Authorization", ""), body))
+            answer(self, 201, b"{}")
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    class Taken(Leading):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            answer(self, 307, headers={"Location": f"{self.target}{self.path}"})
+
+    source = make_skill(place / "notes", version="1.0.0")
+    with served(Collector) as target:
+        handler = type("Taken", (Taken,), {"target": target, "only": "nothing"})
+        with served(handler) as address:
+            configure(place, ("official", address, True), more='token = "env:REPOSITORY_ACCESS"\n')
+            asked = urllib.request.Request(f"{target}/x", b"x", method="PUT")
+            urllib.request.urlopen(asked).close()
+            assert got.pop() == ("", b"x")
+            code, _, err = run("publish", str(source), "--yes", "--allow-unsigned")
+    assert (code, got) == (1, [])
+    assert "redirect" in err
+
+
+def test_a_server_that_says_that_it_published_something_else(run: Run, place: Path, monkeypatch):
+    release = {
+        "version": "1.0.0",
+        "digest": "sha256:" + "0" * 64,
+        "tree_digest": "skilltree1:" + "0" * 64,
+        "size": 1,
+        "published_at": "",
+    }
+
+    class Liar(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self, 404)
+
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            answer(self, 201, json.dumps(release).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    source = make_skill(place / "notes", version="1.0.0")
+    with served(Liar) as address:
+        configure(place, ("official", address, True))
+        code, _, err = run("publish", str(source), "--yes", "--allow-unsigned")
+    assert (code, "says that it published sha256:000" in err) == (1, True)

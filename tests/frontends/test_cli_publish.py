@@ -137,7 +137,7 @@ def test_versions_are_taken_back_and_channels_named(run: Run, place: Path, serve
     value = json.loads(run("registry", "revoke", "notes@2.0.0-rc.1", "--reason", "x", "--json")[1])
     assert (value["state"], value["reason"]) == ("revoked", "x")
     code, out, _ = run("verify")
-    assert (code, "refused: was revoked by its repository: x" in out) == (1, True)
+    assert (code, "refused: it was revoked by its repository: x" in out) == (1, True)
     assert run("install", "notes@beta", *UNSIGNED)[0] == 1
     assert "`notes` has no version 9.0.0" in run("registry", "yank", "notes@9.0.0")[2]
     assert run("registry", "yank", "notes")[0] == 2

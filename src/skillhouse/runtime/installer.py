@@ -320,7 +320,8 @@ class Installer:
                 if staged.name != name:
                     raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
                 if found.offer is not None:
-                    check_newer(name, entry, staged.report.entry)
+                    taken_back = found.offer.newer_yanked
+                    check_newer(name, entry, staged.report.entry, taken_back=taken_back)
             yield staged
 
     @contextmanager

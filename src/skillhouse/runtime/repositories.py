@@ -107,11 +107,11 @@ class ReleaseState:
     @property
     def text(self) -> str:
         words = {
-            "gone": "is not in its repository any more",
-            "changed": "is another archive in its repository now",
+            "gone": "it is not in its repository any more",
+            "changed": "it is another archive in its repository now",
             "published": "",
         }
-        said = words.get(self.state, f"was {self.state} by its repository")
+        said = words.get(self.state, f"it was {self.state} by its repository")
         return f"{said}: {self.reason}" if said and self.reason else said
 
 

@@ -116,7 +116,7 @@ def _said(state: InstalledState) -> str:
         "unasked": "as installed, and its repository was not asked",
     }
     said = words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
-    return f"{said}; it {shown(state.note)}" if state.note else said
+    return f"{said}; {shown(state.note)}" if state.note else said
 
 
 _PIN_EXAMPLES = """examples:
