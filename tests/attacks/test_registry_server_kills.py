@@ -23,7 +23,6 @@ PUBLISHERS = 3
 
 
 @pytest.mark.heavy
-@pytest.mark.req("S002-104")
 def test_killed_at_any_moment_each_version_is_whole_or_not_there(tmp_path: Path) -> None:
     chance = random.Random(19)
     numbers = itertools.count()

@@ -35,8 +35,6 @@ from tests.registry.pki import (
 )
 from tests.registry.sources import make_skill
 
-pytestmark = pytest.mark.req("S002-104")
-
 ADMIN = Access("a", ("admin",))
 ANYONE = Access("b", ("publish:default/*",))
 

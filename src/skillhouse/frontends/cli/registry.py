@@ -122,7 +122,9 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     try:
         return verb(repository, options, terminal)
     except HostingError as error:
-        raise UsageError(str(error)) from None
+        if error.code == "bad-request":
+            raise UsageError(str(error)) from None
+        raise
     finally:
         repository.store.close()
 

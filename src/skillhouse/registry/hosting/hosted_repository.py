@@ -243,8 +243,9 @@ class HostedRepository:
     def _refuse_taken(self, address: Address, *, is_admin: bool) -> None:
         known = self.store.releases(address.namespace, address.skill)
         if known is None:
-            near = self.store.similar(address.namespace, near_keys(address.skill))
-            if near and not is_admin:
+            keys = () if is_admin else near_keys(address.skill)
+            near = self.store.similar(address.namespace, keys)
+            if near:
                 message = (
                     f"`{address.skill}` could be taken for `{near[0]}`, which is here already: "
                     "choose another name, or ask whoever runs the registry (an admin token)"
