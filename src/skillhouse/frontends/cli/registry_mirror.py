@@ -43,16 +43,18 @@ def configure_mirror(mirror: argparse.ArgumentParser) -> None:
 def run_mirror(options: argparse.Namespace, terminal: Terminal) -> int:
     """Bring a mirror up to date; 1 when something of the source could not be mirrored."""
     directory = Path(options.start or ".", options.directory).absolute()
-    with house_of(options) as house, registry.MirrorDirectory(directory) as mirror:
+    with house_of(options) as house:
         address, token = _source(options, house)
-        done = registry.update_mirror(
-            mirror,
-            partial(repository_at, house.services.network, address, token=token),
-            skills=options.skills,
-            check=options.check,
-            max_bytes=options.max_gib * _GIB,
-            report=lambda line: terminal.note(shown(line)),
-        )
+        opened = partial(repository_at, house.services.network, address, token=token)
+        with registry.MirrorDirectory(directory) as mirror:
+            done = registry.update_mirror(
+                mirror,
+                opened,
+                skills=options.skills,
+                check=options.check,
+                max_bytes=options.max_gib * _GIB,
+                report=lambda line: terminal.note(shown(line)),
+            )
     for problem in done.problems:
         terminal.error(problem)
     text = (
