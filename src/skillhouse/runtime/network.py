@@ -227,6 +227,15 @@ class Network:
             redirects=3 if method == "GET" else 0,
         )
         policy = replace(policy, secrets=(*policy.secrets, *secrets))
+        if method == "GET":
+            # Archives are behind these requests too, and a cut one is continued.
+            return await net.download(
+                url,
+                policy=policy,
+                headers=headers,
+                directory=self._downloads,
+                route=self.route,
+            )
         return await net.fetch(
             url, policy=policy, method=method, headers=headers, body=body, route=self.route
         )
