@@ -99,6 +99,10 @@ def test_a_body_is_not_printed_but_by_an_explicit_flag(
         code, out, err = run("load", "notes", *more)
         assert (code, "Owned." in out) == (1, False)
         assert "its files are not those that were installed" in out + err
+    for more in ((), ("--json",)):
+        code, out, _ = run("rehearse", "About notes", *more)
+        assert (code, "Owned." in out) == (0, False)
+        assert "its files are not those that were installed" in " ".join(out.split())
     assert run("load", "notes", "--anyway")[:2] == (0, "Body.\nOwned.\n")
     monkeypatch.setenv("CLAUDECODE", "1")
     code, out, err = run("load", "notes", "--anyway")
