@@ -527,7 +527,7 @@ def test_a_package_that_is_led_elsewhere_while_it_is_published(
             urllib.request.urlopen(asked).close()
             assert got.pop() == ("", b"x")
             code, _, err = run("publish", str(source), "--yes", "--allow-unsigned")
-    assert (code, got) == (1, [])
+    assert (code, got) == (1, []), err
     assert "redirect" in err
 
 
