@@ -43,6 +43,16 @@ if TYPE_CHECKING:
     from skillhouse.registry.lock import entry_value as entry_value
     from skillhouse.registry.lock import read_lock as read_lock
     from skillhouse.registry.members import directory_members as directory_members
+    from skillhouse.registry.mirror import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
+    from skillhouse.registry.mirror import MirrorReport as MirrorReport
+    from skillhouse.registry.mirror import update_mirror as update_mirror
+    from skillhouse.registry.mirror_directory import MirrorDirectory as MirrorDirectory
+    from skillhouse.registry.mirror_directory import MirrorError as MirrorError
+    from skillhouse.registry.other_hashes import Comparison as Comparison
+    from skillhouse.registry.other_hashes import compare_hash as compare_hash
+    from skillhouse.registry.other_locks import OtherEntry as OtherEntry
+    from skillhouse.registry.other_locks import OtherLock as OtherLock
+    from skillhouse.registry.other_locks import read_other_lock as read_other_lock
     from skillhouse.registry.package import Package as Package
     from skillhouse.registry.package import member_tree as member_tree
     from skillhouse.registry.package import pack as pack

@@ -38,6 +38,8 @@ LISTED_MAX = 1_000_000
 """Skills of one repository that are listed."""
 PAGE = 200
 """Skills of one page of a list."""
+LISTS = "index/list"
+"""Where a mirror has pages of its skills."""
 WELL_KNOWN = ".well-known/agent-skills/index.json"
 
 
@@ -164,7 +166,7 @@ class Repository:
         pages = self._pages(text)
         first = next(pages, None)
         if first is None:
-            yield from itertools.islice(self._well_known(text), limit)
+            yield from itertools.islice(self._fitting(text), limit)
         else:
             yield from itertools.islice(
                 itertools.chain(first, itertools.chain.from_iterable(pages)), limit
@@ -190,17 +192,30 @@ class Repository:
                 raise RepositoryError("document", f"the list at `{self.address}` has no end")
             cursors.add(cursor)
 
-    def _well_known(self, text: str) -> Iterator[ListedSkill]:
-        data = self.read(WELL_KNOWN)
-        if data is None:
-            raise RepositoryError("not-found", f"`{self.address}` lists no skills", status=404)
-        with _of(self.address):
-            page = shaped(strict_document(data, "the list of skills"), _Page)
-            every = list(_listed(page.skills))
+    def _fitting(self, text: str) -> Iterator[ListedSkill]:
         words = text.casefold().split()
-        for one in every:
+        for one in self._files():
             if all(word in f"{one.typed} {one.description}".casefold() for word in words):
                 yield one
+
+    def _files(self) -> Iterator[ListedSkill]:
+        """Yield what the lists of a mirror have, or the list of any server of skills."""
+        path: str | None = f"{LISTS}/1.json"
+        number = 0
+        while path:
+            data = self.read(path)
+            if data is None and number == 0:
+                path, data = WELL_KNOWN, self.read(WELL_KNOWN)
+            if data is None:
+                raise RepositoryError("not-found", f"`{self.address}` lists no skills", status=404)
+            with _of(self.address):
+                page = shaped(strict_document(data, "the list of skills"), _Page)
+                yield from list(_listed(page.skills))
+            number += 1
+            if number * PAGE > LISTED_MAX:
+                raise RepositoryError("document", f"the list at `{self.address}` has no end")
+            is_last = page.next_cursor != str(number + 1) or path == WELL_KNOWN
+            path = None if is_last else f"{LISTS}/{number + 1}.json"
 
     def send(
         self,

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from skillhouse.runtime.installed_skills import InstalledSkills as InstalledSkills
     from skillhouse.runtime.installer import Installer as Installer
     from skillhouse.runtime.installer import StagedSkill as StagedSkill
+    from skillhouse.runtime.lock_import import ChangedSourceError as ChangedSourceError
+    from skillhouse.runtime.lock_import import RestoredSkill as RestoredSkill
+    from skillhouse.runtime.lock_import import is_users_lock as is_users_lock
+    from skillhouse.runtime.lock_import import restored as restored
     from skillhouse.runtime.management import Management as Management
     from skillhouse.runtime.management import SkillDefinition as SkillDefinition
     from skillhouse.runtime.management import SkillFile as SkillFile

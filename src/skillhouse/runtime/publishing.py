@@ -267,6 +267,7 @@ def _check(archive: bytes, place: Path, facts: SkillFacts) -> None:
         message = 'expected a version in SKILL.md (`metadata:` with `version: "1.0.0"`)'
         raise PublishError(f"{message}, got {facts.version[:40]!r}")
     checks = PublishChecks(_NoSignatures(place), registry="")
+    place.mkdir()
     try:
         checks.check(archive, place, skill=facts.name, version=facts.version)
     except HostingError as error:

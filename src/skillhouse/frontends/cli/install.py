@@ -15,8 +15,11 @@ from skillhouse.frontends.cli.install_answers import (
     installing,
     scope_of,
 )
+from skillhouse.frontends.cli.install_from_lock import install_from_lock
 from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.tick_list import Row
+from skillhouse.frontends.cli.ticking import tick
 from skillhouse.frontends.presentation.install_report import installed_value
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.registry.repository import LISTED_MAX
@@ -39,8 +42,10 @@ _INSTALL_EXAMPLES = """examples:
   skillhouse install https://git.example/team/skills.git//deploy@main
   skillhouse install https://example.com/pdf-1.2.tar.gz --digest sha256:...
   skillhouse install https://example.com               its .well-known/agent-skills
+  skillhouse install mcp:docs/pdf                      of a configured MCP server
   skillhouse install ./my-skill --project
   skillhouse install --frozen --project                all of skills.lock, exactly
+  skillhouse install --from-lock skills-lock.json      what `npx skills` or clawhub installed
 
 Everything about a skill is shown before it is in force. An unsigned one needs a person who
 types `unsigned`, or --yes --allow-unsigned; one of a repository that is not trusted a person who
@@ -65,6 +70,12 @@ def configure_install(parser: argparse.ArgumentParser) -> None:
         "--digest", default="", metavar="SHA256", help="what the archive's digest must be"
     )
     parser.add_argument("--frozen", action="store_true", help="what the lock has, and nothing else")
+    parser.add_argument(
+        "--from-lock", metavar="FILE", help="the skills of another installer's lock"
+    )
+    parser.add_argument(
+        "--allow-changed", action="store_true", help="with --yes: other files than that lock's, too"
+    )
     parser.add_argument("--offline", action="store_true", help="with --frozen: ask no source")
     parser.add_argument("--client", metavar="LIST", help="also put it where these clients read")
     add_scope(parser)
@@ -77,13 +88,17 @@ def install(options: argparse.Namespace, terminal: Terminal) -> int:
     if not is_look and not options.frozen:
         refuse_agents("install")
     with installing(options, terminal) as (house, installer):
-        if options.search is not None or (options.list and not options.source):
+        if options.search is not None or (
+            options.list and not (options.source or options.from_lock)
+        ):
             return _search(options, terminal, installer)
         place = installer.installed.place(scope_of(options, installer))
         if options.frozen:
-            if options.source:
+            if options.source or options.from_lock:
                 raise UsageError("--frozen takes everything from the lock, and no source")
             return _frozen(options, terminal, installer, place)
+        if options.from_lock:
+            return install_from_lock(options, terminal, house, installer, place)
         if not options.source:
             message = "expected a source, or --frozen to install what the lock has"
             raise UsageError(f"{message}; see `skillhouse install --help`")
@@ -180,19 +195,8 @@ def _named(every: Sequence[Candidate], name: str) -> Candidate:
 
 
 def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:
-    for number, one in enumerate(every, start=1):
-        terminal.note(f"{number:4}  {shown(one.path or one.folder)}")
-    terminal.prompt("Which ones? (numbers with blanks, or `all`) ")
-    answer = sys.stdin.readline().split()
-    if answer == ["all"]:
-        return every
-    try:
-        numbers = [int(word) for word in answer]
-    except ValueError:
-        numbers = [0]
-    if not numbers or not all(1 <= number <= len(every) for number in numbers):
-        raise UsageError(f"expected numbers from 1 to {len(every)}, nothing was installed")
-    return [every[number - 1] for number in dict.fromkeys(numbers)]
+    rows = [Row(label=one.path or one.folder, fault=one.fault) for one in every]
+    return [every[place] for place in tick("Which ones?", rows, terminal)]
 
 
 def _frozen(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from skillhouse.clients import Action, ExportRequest, export
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.person import typed
+from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
@@ -21,6 +22,8 @@ from skillhouse.runtime import Installer, Skillhouse, export_source
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import StagedSkill
+
+T = TypeVar("T")
 
 
 def add_scope(parser: argparse.ArgumentParser) -> None:
@@ -56,11 +59,20 @@ def scope_of(
 def installing(
     options: argparse.Namespace, terminal: Terminal
 ) -> Iterator[tuple[Skillhouse, Installer]]:
+    progress = TransferProgress(terminal)
+
+    def report(line: str) -> None:
+        progress.begin()
+        terminal.note(shown(line))
+
     with (
         house_of(options) as house,
-        Installer(house, report=lambda line: terminal.note(shown(line))) as installer,
+        Installer(house, report=report, progress=progress) as installer,
     ):
-        yield house, installer
+        try:
+            yield house, installer
+        finally:
+            terminal.clear_status()
 
 
 def scope_and_name(text: str) -> tuple[str, str]:
@@ -103,25 +115,30 @@ class InstallAnswers:
             self._terminal.error(f"{what}: {error}")
             self._values.append({"source": what, "error": str(error)})
 
-    def enter(self, staged: Any) -> StagedSkill:
-        found: StagedSkill = self._stack.enter_context(staged)
-        return found
+    def enter(self, staged: AbstractContextManager[T]) -> T:
+        return self._stack.enter_context(staged)
 
-    def take(self, installer: Installer, staged: StagedSkill) -> None:
-        """Show a staged skill and install it if the person agrees."""
+    def take(
+        self, installer: Installer, staged: StagedSkill, *, also: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Show a staged skill and install it if the person agrees; return whether it is in force.
+
+        Args:
+            also: What its JSON has besides.
+        """
         options, terminal, report = self._options, self._terminal, staged.report
-        value = report_value(report)
+        value = {**report_value(report), **(also or {})}
         self._values.append(value)
         if _is_there(installer, staged):
             value["status"] = "unchanged"
             self._ids.append(f"{report.place.scope}:{staged.name}")
             terminal.note(f"{shown(staged.name)}: just these files are installed already")
-            return
+            return True
         if not options.json:
             print_report(report, terminal, full=options.full)
         value["status"] = "shown"
         if options.dry_run:
-            return
+            return False
         installer.check(staged, force=options.force)
         is_unsigned = report.publisher is None
         words = (*["unsigned"] * is_unsigned, *["untrusted"] * report.is_untrusted)
@@ -129,7 +146,7 @@ class InstallAnswers:
             value["status"] = "declined"
             terminal.note(f"{shown(staged.name)}: nothing was installed")
             self._failed = True
-            return
+            return False
         # What was agreed to is this very report.
         installer.install(
             staged,
@@ -144,6 +161,7 @@ class InstallAnswers:
             terminal.line(f"{shown(staged.name)} is installed at {target}")
         if report.place.scope == "project":
             note_untrusted(self._house, terminal)
+        return True
 
     def _is_agreed(self, words: Sequence[str]) -> bool:
         """Whether a person agrees to each of the words, which flags say elsewhere."""
