@@ -130,6 +130,7 @@ REFUSED = (
     "install no-such-name",
     "skill install no-such-name",
     "publish good",
+    "registry mirror no-such-name mirror",
     "registry yank good@1.0",
     "registry unyank good@1.0",
     "registry revoke good@1.0",

@@ -297,8 +297,9 @@ STANDINS: dict[str, Standin] = {
     "docs/guides/remote-skills.md": skill_servers,
     "docs/guides/install.md": a_git_server,
     "docs/guides/mcp-skills.md": an_mcp_server,
-    "docs/guides/repositories.md": a_repository,
+    "docs/guides/mirror.md": a_registry_port,
     "docs/guides/own-registry.md": a_registry_port,
+    "docs/guides/repositories.md": a_repository,
     "docs/guides/sign-skills.md": a_timestamp_authority,
 }
 """By page."""

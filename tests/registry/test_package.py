@@ -147,3 +147,21 @@ def test_only_a_skill_in_its_own_directory_is_packed(tmp_path: Path) -> None:
 
 def test_a_package_of_nothing_is_an_archive(tmp_path: Path) -> None:
     assert read_archive(write_archive([])) == ()
+
+
+def test_names_are_where_every_reader_looks_for_them(tmp_path: Path) -> None:
+    # `skills` 1.5.18 of npm passes extended headers over.
+    long = "/".join(["deep"] * 8 + ["n" * 80])
+    longest = "/".join(["x" * 60, "y" * 100, "z" * 90])
+    skill = make_skill(tmp_path / "notes")
+    for name in ("Große Tabelle.md", long, longest):
+        (skill / name).parent.mkdir(parents=True, exist_ok=True)
+        (skill / name).write_text(name)
+    package = pack(skill)
+    found = [one.path for one in read_archive(package.archive)]
+    assert found == sorted(found, key=str.encode)
+    assert {"Große Tabelle.md", long, longest} <= set(found)
+    with tarfile.open(fileobj=io.BytesIO(package.archive), encoding="utf-8") as tar:
+        extended = [one.name for one in tar.getmembers() if one.pax_headers]
+    # There is room for a name of 255 bytes that has a slash in the right place.
+    assert extended == [longest]

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.remotes import Synced as Synced
     from skillhouse.runtime.repositories import Repositories as Repositories
     from skillhouse.runtime.repositories import RepositoryOffer as RepositoryOffer
+    from skillhouse.runtime.repositories import read_token as read_token
     from skillhouse.runtime.repository_http import HttpAccess as HttpAccess
     from skillhouse.runtime.repository_http import repository_at as repository_at
     from skillhouse.runtime.rule_editor import add_rule as add_rule

@@ -266,6 +266,7 @@ def _check(archive: bytes, place: Path, facts: SkillFacts) -> None:
     if not is_version(facts.version):
         message = 'expected a version in SKILL.md (`metadata:` with `version: "1.0.0"`)'
         raise PublishError(f"{message}, got {facts.version[:40]!r}")
+    place.mkdir()
     checks = PublishChecks(_NoSignatures(place), registry="")
     place.mkdir()
     try:

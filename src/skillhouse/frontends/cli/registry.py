@@ -48,13 +48,13 @@ _EXAMPLES = """examples:
   skillhouse registry token list
   skillhouse registry token revoke 3f2a9c81d0b4
   skillhouse registry trust root.crt             packages that it vouches for are taken
+  skillhouse registry mirror https://skills.example.com /srv/mirror
+  skillhouse registry mirror https://skills.example.com ./mirror --skill pdf --skill @acme/csv
   skillhouse registry yank pdf@1.2.0 --repository official --reason "drops pages"
   skillhouse registry unyank pdf@1.2.0
   skillhouse registry revoke @acme/pdf@1.2.0 --reason "steals keys"
   skillhouse registry channel pdf@2.0.0-rc.1 beta
   skillhouse registry push-revocations revocations.json --repository official
-  skillhouse registry mirror https://skills.example.com /srv/mirror
-  skillhouse registry mirror https://skills.example.com ./mirror --skill pdf --skill @acme/csv
 
 Serves packages of skills from one directory, to publish to and to install from
 (docs/guides/own-registry.md). It listens on this machine unless --host says otherwise; it has no
@@ -110,10 +110,10 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Do what the words say; 1 when there was no such token."""
     if options.verb == "serve":
         return _serve(options, terminal)
-    if options.verb in CHANGES:
-        return change(options, terminal)
     if options.verb == "mirror":
         return run_mirror(options, terminal)
+    if options.verb in CHANGES:
+        return change(options, terminal)
     work = {"new": _new, "list": _list, "revoke": _revoke}
     verb = work[options.token_verb] if options.verb == "token" else _trust
     if verb is not _list:
