@@ -5,7 +5,7 @@ checks it often, with the reading of its files, as an install does, and without.
 warm. Then `install --frozen` brings the skills of a lock, signed ones too, as a new process that
 fetches each archive from a server on loopback, and keeps nothing of an earlier start.
 
-`./x bench registry --server [--versions N]` measures a package server with N versions instead.
+`./x bench registry --server [--versions N]` measures a package server with N versions.
 """
 
 from __future__ import annotations
