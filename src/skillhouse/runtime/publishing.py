@@ -268,7 +268,6 @@ def _check(archive: bytes, place: Path, facts: SkillFacts) -> None:
         raise PublishError(f"{message}, got {facts.version[:40]!r}")
     place.mkdir()
     checks = PublishChecks(_NoSignatures(place), registry="")
-    place.mkdir()
     try:
         checks.check(archive, place, skill=facts.name, version=facts.version)
     except HostingError as error:
