@@ -206,9 +206,10 @@ class Network:
 
         Args:
             secrets: Further ones that `{{secret:NAME}}` in a header may name.
-            digest: `sha256:` digest of the file that is asked for, if it is known: then the server
-                may lead to any public host over https, and a cut stream is continued.
-            progress: Receives the bytes of such a file that are here, and those of the whole.
+            digest: `sha256:` digest of a file: it may come from any public host over https, where
+                the server leads to one, and is continued where it is cut. All else comes from the
+                server itself.
+            progress: As of `download_for`.
         """
         target = net.parse_url(url)
         own = net.HostRule(

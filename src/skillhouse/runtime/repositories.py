@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from skillhouse import registry
+from skillhouse import net, registry
 from skillhouse.floor import (
     ConfigError,
     MissingExtraError,
@@ -124,7 +124,7 @@ class Repositories:
         network: Network,
         *,
         report: Callable[[str], None] = lambda _: None,
-        progress: Callable[[int, int], None] = lambda _done, _total: None,
+        progress: net.Progress = lambda _done, _total: None,
     ) -> None:
         self._config = config
         self._network = network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
@@ -20,7 +19,6 @@ from skillhouse.runtime.network import Network
 
 _CREDENTIAL = "repository-token"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_BLOB = re.compile(r"blobs/sha256/[0-9a-f]{2}/([0-9a-f]{64})")
 _LARGE = ("blobs/", "skills/")
 """Paths of which a person sees that they are read: the others are small."""
 
@@ -71,7 +69,6 @@ class HttpAccess:
     ) -> RepositoryAnswer:
         if path.startswith(_LARGE) and "?" not in path:
             self._report(f"{self._address}/{path}")
-        name = _BLOB.fullmatch(path)
         url = f"{self._address}/{path}"
         own = {"Authorization": f"Bearer {{{{secret:{_CREDENTIAL}}}}}"} if self._secrets else {}
 
@@ -83,13 +80,18 @@ class HttpAccess:
                 headers={**(headers or {}), **own},
                 body=body,
                 secrets=self._secrets,
-                digest=f"sha256:{name[1]}" if name else "",
+                digest=_digest_in(path),
                 progress=self._progress,
             )
 
         response = anyio.run(exchange)
         names = {name.lower(): value for name, value in response.headers}
         return RepositoryAnswer(status=response.status, body=response.body, headers=names)
+
+
+def _digest_in(path: str) -> str:
+    """Return the digest of an archive that a path names; empty for other paths."""
+    return f"sha256:{path.rpartition('/')[2]}" if path.startswith("blobs/") else ""
 
 
 def repository_at(
