@@ -149,7 +149,7 @@ def installed(
             if kind == "signed":
                 by.sign(skill)
             packages[f"/{skill.name}.tar.gz"] = pack(skill).archive
-        with installs.served(packages) as address:
+        with installs.served_files(packages) as address:
             with Skillhouse(load_config(places)) as house, Installer(house) as installer:
                 installs.install_all(installer, [f"{address}{path}" for path in packages])
                 check = InstalledCheck(state, install_locks(house.config))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import sqlite3
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -104,8 +106,21 @@ def _nothing_here(_: Request, error: Exception) -> Response:
     )
 
 
-def _broken(_: Request, __: Exception) -> Response:
+def _broken(_: Request, error: Exception) -> Response:
+    if is_disk_full(error):
+        return problem("storage", "no space left on the registry's disk: nothing was changed")
     return problem("bad-request", "something went wrong here; the log says what", status=500)
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says that a disk or a quota is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
