@@ -52,10 +52,13 @@ class World:
     def publish(
         self, archive: bytes, name: str = "pdf", version: str = "1.2.0", access: Access = ANYONE
     ) -> Release:
-        with self.repository.blobs.upload() as upload:
-            file = upload / "archive.part"
-            file.write_bytes(archive)
+        upload = self.repository.blobs.new_upload()
+        file = upload / "archive.part"
+        file.write_bytes(archive)
+        try:
             return self.repository.publish(checked_address(name, version), file, access=access)
+        finally:
+            self.repository.blobs.end_upload(upload)
 
     def publish_skill(self, name: str, version: str = "1.0", access: Access = ANYONE) -> Release:
         folder = name.rpartition("--")[2]

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,8 @@ def test_all_is_there_after_a_start(tmp_path: Path):
 
 def test_a_file_of_others_is_refused_and_left_alone(tmp_path: Path):
     file = tmp_path / "registry.sqlite3"
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database:
         database.execute("CREATE TABLE own (a)")
-    database.close()
     os.chmod(file, 0o600)
     before = file.read_bytes()
     with pytest.raises(StateError):

@@ -6,8 +6,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from skillhouse.floor import descriptor, make_private, sync_directory
@@ -30,21 +29,14 @@ class BlobDirectory:
             if is_left(entry.name, UPLOAD):
                 shutil.rmtree(entry.path)
 
-    @contextmanager
-    def upload(self) -> Iterator[Path]:
-        """Give a private directory on the file system of the blobs, which goes at the end."""
-        place = self.new_upload()
-        try:
-            yield place
-        finally:
-            self.end_upload(place)
-
     def new_upload(self) -> Path:
+        """Return a new private directory, on the file system of the blobs."""
         place = self._uploads / f"{UPLOAD}{owner_name()}-{secrets.token_hex(8)}"
         place.mkdir(mode=0o700)
         return place
 
     def end_upload(self, place: Path) -> None:
+        """Remove the directory of an upload, whatever is in it."""
         shutil.rmtree(place)
 
     def path(self, digest: str) -> Path:

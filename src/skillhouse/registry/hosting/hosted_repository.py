@@ -126,7 +126,7 @@ class HostedRepository:
         """Check an uploaded file and keep it as a version; it may be moved away.
 
         Args:
-            archive: Alone in a directory of `BlobDirectory.upload`, under no name of a skill.
+            archive: Alone in a directory of `BlobDirectory.new_upload`, under no name of a skill.
             content_digest: `sha256:` as the sender counted it; empty where nothing was sent.
             dry_run: Checks everything and keeps nothing.
 
