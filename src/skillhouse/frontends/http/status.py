@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,17 @@ class StatusReader:
         """Return a scan that is at most `FRESH_SECONDS` old; raises SkillhouseError."""
         with self._lock:
             return self._fresh_scan()
+
+    @contextmanager
+    def using(self) -> Iterator[Skillhouse]:
+        """Hold the lock that the `Skillhouse` needs."""
+        with self._lock:
+            yield self._house
+
+    def expire(self) -> None:
+        """Have the next request scan again, after a change of ours."""
+        with self._lock:
+            self._last_scan = None
 
     def _fresh_scan(self) -> SkillScan:
         """Do what `scan` does; the lock is held."""

@@ -1,0 +1,116 @@
+"""What the routes of the API work with."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from skillhouse.floor.lock import once
+from skillhouse.frontends.http.api.problems import ApiProblem
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.http.status import SkillScan, StatusReader
+    from skillhouse.runtime import Skillhouse
+    from skillhouse.runtime.access_tokens import AccessTokens
+
+T = TypeVar("T")
+
+PAGE_DEFAULT = 50
+PAGE_MAX = 200
+
+
+class ApiServices:
+    """One for each application."""
+
+    def __init__(
+        self,
+        house: Skillhouse,
+        reader: StatusReader,
+        *,
+        tokens: AccessTokens,
+        document: Callable[[], Mapping[str, Any]],
+        clock: Callable[[], float],
+        read_only: str = "",
+    ) -> None:
+        """`document` makes the OpenAPI document; `read_only` is why nothing may be changed."""
+        self.house = house
+        self.reader = reader
+        self.tokens = tokens
+        self.read_only = read_only
+        self.clock = clock
+        self._document = document
+        self.answered: dict[int, int] = {}
+        """Number of answers by their status."""
+
+    @once
+    def openapi(self) -> Mapping[str, Any]:
+        return self._document()
+
+    @contextmanager
+    def fresh(self) -> Iterator[Skillhouse]:
+        """Hold the lock for reading, after a scan of at most a second ago."""
+        self.reader.scan()
+        with self.reader.using() as house:
+            yield house
+
+    def scan(self) -> SkillScan:
+        return self.reader.scan()
+
+
+def paged(
+    items: Sequence[T],
+    query: Mapping[str, Any],
+    *,
+    key: Callable[[T], str],
+    name: str,
+    value: Callable[[T], Any],
+) -> dict[str, Any]:
+    """Return one page of a list as `--json` writes lists, with the cursor of the next page.
+
+    Raises:
+        ApiProblem: the cursor is none of ours, or what it names is not in the list any more.
+    """
+    limit = query.get("limit", PAGE_DEFAULT)
+    start = _after(items, query.get("cursor"), key)
+    shown = items[start : start + limit]
+    has_more = start + limit < len(items)
+    cursor = _cursor(start + limit, key(shown[-1])) if has_more and shown else None
+    return {
+        "list": name,
+        "total": len(items),
+        name: [value(item) for item in shown],
+        "next": cursor,
+    }
+
+
+def _after(items: Sequence[T], cursor: str | None, key: Callable[[T], str]) -> int:
+    if cursor is None:
+        return 0
+    place, last = read_cursor(cursor)
+    if 0 < place <= len(items) and key(items[place - 1]) == last:
+        return place
+    for at, item in enumerate(items):
+        if key(item) == last:
+            return at + 1
+    raise ApiProblem(409, "cursor-ended", "the list has changed; begin without a cursor")
+
+
+def _cursor(place: int, last: str) -> str:
+    data = json.dumps([place, last], ensure_ascii=True).encode()
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> tuple[int, str]:
+    """Return the place and key of a cursor; ApiProblem for a text that is none."""
+    try:
+        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        place, last = json.loads(data)
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        place, last = None, None
+    if type(place) is not int or not isinstance(last, str):
+        raise ApiProblem(400, "wrong-cursor", "expected the `next` of an earlier answer")
+    return place, last

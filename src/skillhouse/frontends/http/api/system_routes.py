@@ -1,0 +1,77 @@
+"""The routes about the service itself: the document, health and status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint
+from skillhouse.frontends.http.api.schemas import COUNT, FLAG, TEXT, array, record
+from skillhouse.frontends.http.status import status_value
+
+
+def _openapi(api: ApiServices, _: ApiRequest) -> Any:
+    return api.openapi
+
+
+def _health(_: ApiServices, __: ApiRequest) -> dict[str, str]:
+    return {"status": "ok"}
+
+
+def _status(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    return status_value(api.reader.status())
+
+
+ROUTES = (
+    Endpoint(
+        name="showDocument",
+        method="GET",
+        path="/openapi.json",
+        tag="service",
+        what="This document.",
+        run=_openapi,
+        answer=record({"openapi": TEXT, "paths": {"type": "object"}}),
+        example={"openapi": "3.1.0", "paths": {}},
+    ),
+    Endpoint(
+        name="health",
+        method="GET",
+        path="/health",
+        tag="service",
+        what="Whether the service answers; it says nothing else.",
+        run=_health,
+        scope=None,
+        answer=record({"status": {"const": "ok"}}),
+        example={"status": "ok"},
+    ),
+    Endpoint(
+        name="showStatus",
+        method="GET",
+        path="/status",
+        tag="service",
+        what="Counts of skills and findings, roots, and what is wrong with the log.",
+        run=_status,
+        answer=record(
+            {
+                "version": TEXT,
+                "project": TEXT,
+                "trusted": FLAG,
+                "profile": TEXT,
+                "skills": COUNT,
+                "diagnostics": COUNT,
+                "audit": array(record({"code": TEXT, "message": TEXT})),
+                "roots": array(record({"path": TEXT, "scope": TEXT, "state": TEXT})),
+            }
+        ),
+        example={
+            "version": "0.1.0",
+            "project": "/home/you/project",
+            "trusted": True,
+            "profile": "default",
+            "skills": 4,
+            "diagnostics": 0,
+            "audit": [],
+            "roots": [],
+        },
+    ),
+)
