@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from skillhouse.floor import (
 )
 from skillhouse.frontends.http.api.api_app import ApiApp
 from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.event_watch import EventWatch
+from skillhouse.frontends.http.api.events import EventLog
 from skillhouse.frontends.http.api.problems import problem_value
 from skillhouse.frontends.http.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.frontends.http.api.routes import ENDPOINTS, document
@@ -41,6 +44,7 @@ from skillhouse.frontends.http.operations_api import (
     OperationsApi,
 )
 from skillhouse.frontends.http.pages import Pages
+from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.frontends.http.status import (
     StatusReader,
     detail_value,
@@ -80,10 +84,13 @@ def make_app(
     house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
     inbox = ApprovalInbox(house.approvals, enforcement, site.page, time.time, read_only=read_only)
     mcp = McpOverHttp(house, needs_key=not open_mcp)
+    events = EventLog()
+    watch = EventWatch(house, site.reader, events)
     services = ApiServices(
         house,
         site.reader,
         tokens=enforcement.access_tokens,
+        events=events,
         document=document,
         clock=time.time,
         read_only=read_only,
@@ -101,12 +108,13 @@ def make_app(
         *CallPage(house.audit_log, site.page).routes(),
         *inbox.routes(),
         Route(MCP_PATH, mcp),
+        Route(RPC_PATH, RpcEndpoint(house, site.reader, read_only=read_only)),
         *(Route(path, site.static) for path in _STATIC_TYPES),
     ]
     app = Starlette(
         routes=routes,
         exception_handlers=dict.fromkeys((SkillhouseError, HTTPException, Exception), site.failed),
-        lifespan=lambda _: mcp.running(),
+        lifespan=lambda _: _running(mcp, watch),
     )
     app.router.redirect_slashes = False
     return RequestGuard(
@@ -124,7 +132,11 @@ def make_app(
         # A device's answer has its own signature.
         open_paths=frozenset((*_OPEN_PATHS, *((MCP_PATH,) if open_mcp else ()))),
         post_below=INBOX_PATH,
-        methods_at={MCP_PATH: MCP_METHODS, OPERATIONS_PATH: OPERATIONS_METHODS},
+        methods_at={
+            MCP_PATH: MCP_METHODS,
+            OPERATIONS_PATH: OPERATIONS_METHODS,
+            RPC_PATH: RPC_METHODS,
+        },
         problems_below=API_PATH,
         needed=_needed_scope,
     )
@@ -133,8 +145,16 @@ def make_app(
 _OPEN_PATHS = (*_STATIC_TYPES, f"{API_PATH}/health", DEVICE_PATH, DEVICE_TOKEN_PATH)
 
 
+@asynccontextmanager
+async def _running(mcp: McpOverHttp, watch: EventWatch) -> AsyncIterator[None]:
+    async with mcp.running(), watch.running():
+        yield
+
+
 def _needed_scope(method: str, path: str) -> AccessScope | None:
     """Return what a named token needs beside /api/v1: pages and `/mcp` are the owner's."""
+    if path == RPC_PATH:
+        return AccessScope.CALL
     if not path.startswith(API):
         return None
     return AccessScope.READ if method in ("GET", "HEAD") else AccessScope.MANAGE

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillhouse.floor.lock import once
 from skillhouse.frontends.http.api.problems import ApiProblem
+from skillhouse.runtime.call_keys import CallKeys
 
 if TYPE_CHECKING:
+    from skillhouse.frontends.http.api.events import EventLog
     from skillhouse.frontends.http.status import SkillScan, StatusReader
     from skillhouse.runtime import Skillhouse
     from skillhouse.runtime.access_tokens import AccessTokens
@@ -32,6 +34,7 @@ class ApiServices:
         reader: StatusReader,
         *,
         tokens: AccessTokens,
+        events: EventLog,
         document: Callable[[], Mapping[str, Any]],
         clock: Callable[[], float],
         read_only: str = "",
@@ -40,6 +43,8 @@ class ApiServices:
         self.house = house
         self.reader = reader
         self.tokens = tokens
+        self.events = events
+        self.call_keys = CallKeys(house.config.state_directory, clock=clock)
         self.read_only = read_only
         self.clock = clock
         self._document = document
@@ -78,7 +83,7 @@ def paged(
     start = _after(items, query.get("cursor"), key)
     shown = items[start : start + limit]
     has_more = start + limit < len(items)
-    cursor = _cursor(start + limit, key(shown[-1])) if has_more and shown else None
+    cursor = cursor_of(start + limit, key(shown[-1])) if has_more and shown else None
     return {
         "list": name,
         "total": len(items),
@@ -99,7 +104,8 @@ def _after(items: Sequence[T], cursor: str | None, key: Callable[[T], str]) -> i
     raise ApiProblem(409, "cursor-ended", "the list has changed; begin without a cursor")
 
 
-def _cursor(place: int, last: str) -> str:
+def cursor_of(place: int, last: str) -> str:
+    """Return a text that only this module reads: a place in a list, and the key at it."""
     data = json.dumps([place, last], ensure_ascii=True).encode()
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 

@@ -35,6 +35,8 @@ _STATUS_OF_CODE: Mapping[str, int] = {
     "frontmatter": 422,
     "too-large": 413,
     "net": 502,
+    "not-installed": 404,
+    "key-reused": 422,
 }
 _STATUS_OF_CLASS: tuple[tuple[type[BaseException], int], ...] = (
     (UnknownSkillError, 404),

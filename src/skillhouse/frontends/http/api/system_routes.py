@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.frontends.http.api.api_services import ApiServices
-from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint
+from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Reply
 from skillhouse.frontends.http.api.schemas import COUNT, FLAG, TEXT, array, record
 from skillhouse.frontends.http.status import status_value
 
@@ -22,7 +22,42 @@ def _status(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     return status_value(api.reader.status())
 
 
+def _metrics(api: ApiServices, _: ApiRequest) -> Reply:
+    """Return counts in the text format of Prometheus (0.0.4); no name of a skill is among them."""
+    scan = api.scan()
+    enforcement = api.house.services.enforcement
+    lines = [
+        "# TYPE skillhouse_skills gauge",
+        f"skillhouse_skills {len(scan.view.visible)}",
+        "# TYPE skillhouse_findings gauge",
+        f"skillhouse_findings {len(scan.index.diagnostics)}",
+        "# TYPE skillhouse_questions_open gauge",
+        f"skillhouse_questions_open {len(enforcement.approvals.pending())}",
+        "# TYPE skillhouse_stopped gauge",
+        f"skillhouse_stopped {int(bool(enforcement.tiers.stopped_reason))}",
+        "# TYPE skillhouse_event_readers gauge",
+        f"skillhouse_event_readers {api.events.readers}",
+        "# TYPE skillhouse_api_answers_total counter",
+        *(
+            f'skillhouse_api_answers_total{{status="{status}"}} {count}'
+            for status, count in sorted(api.answered.items())
+        ),
+    ]
+    return Reply(content=("\n".join(lines) + "\n").encode())
+
+
 ROUTES = (
+    Endpoint(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        tag="service",
+        what="Counts for a collector, in the text format of Prometheus.",
+        run=_metrics,
+        media="text/plain; version=0.0.4; charset=utf-8",
+        answer={"type": "string"},
+        example="# TYPE skillhouse_skills gauge\nskillhouse_skills 4\n",
+    ),
     Endpoint(
         name="showDocument",
         method="GET",
