@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from skillhouse.floor import (
     AmbiguousSkillError,
@@ -75,7 +75,7 @@ def make_app(
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
     read_only: str = "",
-) -> ASGIApp:
+) -> RequestGuard:
     """Return the application of `http_app`, with the options of `serve`."""
     enforcement = house.services.enforcement
     example = f"http://127.0.0.1:{port}/?token=…"

@@ -115,7 +115,7 @@ class RequestGuard:
             needed: What a named token needs elsewhere.
         """
         self._app = app
-        self._keys = keys
+        self.keys = keys
         self._unauthorized = unauthorized
         self._open_paths = open_paths
         self._post_below = post_below
@@ -147,15 +147,15 @@ class RequestGuard:
         tokens = _query_tokens(scope)
         if tokens:
             # A cookie replaces the token in the address bar, and so in the history.
-            if len(tokens) == 1 and self._keys.is_token(tokens[0]):
-                cookie = (b"set-cookie", self._keys.set_cookie())
+            if len(tokens) == 1 and self.keys.is_token(tokens[0]):
+                cookie = (b"set-cookie", self.keys.set_cookie())
                 moved = GuardReply(status=303, headers=((b"location", b"/"), cookie))
                 await _reply(moved, scope, send)
             else:
                 await self._unauthorized(scope, receive, send)
             return
         try:
-            access = self._keys.access(scope)
+            access = self.keys.access(scope)
         except StateError:
             await _reply(self._said(scope, _NO_STATE), scope, send)
             return

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import secrets
 import signal
 import socket
@@ -20,8 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from skillhouse.floor import SkillError
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.desktop import open_on_desktop
+
+logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 BACKLOG = 128
@@ -40,6 +45,7 @@ def listen(
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
     read_only: str = "",
+    opens: bool = False,
 ) -> int:
     """Serve as `skillhouse.frontends.http.serve` describes."""
     with bound(port, host) as listener:
@@ -76,8 +82,18 @@ def listen(
             announce(f"http://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.
             sys.stdout.flush()
+            if opens:
+                open_page(f"http://{place}/?token={app.keys.one_time()}", house)
             server.run(sockets=[listener])
     return 0
+
+
+def open_page(address: str, house: Skillhouse) -> None:
+    """Open an address in the browser; where there is none, the printed one is enough."""
+    try:
+        open_on_desktop(address, project=house.services.project)
+    except SkillError as error:
+        logger.warning("%s", error)
 
 
 def bound(port: int, host: str = HOST) -> socket.socket:

@@ -82,6 +82,7 @@ class EventWatch:
     def _look_at_questions(self) -> None:
         path = self._house.config.state_directory / STATE_FILE
         if not path.exists():
+            self._states = {}
             return
         stamp = commit_stamp(path)
         if stamp == self._stamp:
@@ -102,6 +103,7 @@ class EventWatch:
         try:
             found = os.stat(log.path)
         except FileNotFoundError:
+            self._size = (0, 0)
             return
         size = (found.st_ino, found.st_size)
         if size == self._size:
