@@ -248,6 +248,11 @@ class StatusReader:
         with self._lock:
             yield self._house
 
+    def at_hand(self) -> SkillScan | None:
+        """Return the last scan without waiting, if it is fresh."""
+        found = self._last_scan
+        return found if self._clock() - self._scanned_at < FRESH_SECONDS else None
+
     def expire(self) -> None:
         """Have the next request scan again, after a change of ours."""
         with self._lock:

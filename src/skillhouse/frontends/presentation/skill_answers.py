@@ -22,7 +22,7 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.short_paths import clients_of
-from skillhouse.retrieval import HeadIndex
+from skillhouse.retrieval import HeadIndex, skills_of
 from skillhouse.runtime.code_facts import LOCKS
 from skillhouse.skill import (
     JAVASCRIPT_FILE,
@@ -68,7 +68,7 @@ class SearchAnswer:
 def search_answer(house: Skillhouse, query: str, limit: int) -> SearchAnswer:
     """Return the best skills, best first; SearchError without a full-text module."""
     hits = house.search(query, limit=limit)
-    skills = [house.index.get(hit.id) for hit in hits]
+    skills = skills_of(house.index, hits)
     return SearchAnswer(
         hits=hits, skills=skills, shadowed=_shadowed(house.index, query, skills, limit)
     )

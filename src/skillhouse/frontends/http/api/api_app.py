@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import inspect
 import json
 import logging
-import secrets
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from skillhouse.frontends.http.api.api_services import ApiServices
+    from skillhouse.frontends.http.status import SkillScan
 
 logger = logging.getLogger(__name__)
 
@@ -43,27 +42,9 @@ PROOF_HEADER = "skillhouse-proof"
 QUERY_MAX = 8_192
 """Bytes of a query."""
 FIELDS_MAX = 40
+KEPT_MAX = 100
+"""Answers that are kept until the next scan, a second at most."""
 _NO_CONTENT = (204, 304)
-
-
-class Proofs:
-    """What a page of ours sends with a change, besides the cookie: another page cannot know it.
-
-    A proof holds for one method and path, and until the service ends.
-    """
-
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
-
-    def of(self, method: str, path: str) -> str:
-        """Return the proof for one change, for a page to hold.
-
-        `path` is as the browser sends it.
-        """
-        return hmac.digest(self._key, f"{method} {path}".encode(), "sha256").hex()
-
-    def holds(self, given: str, method: str, path: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.of(method, path).encode())
 
 
 class ApiApp:
@@ -72,12 +53,13 @@ class ApiApp:
     def __init__(self, services: ApiServices, endpoints: Iterable[Endpoint]) -> None:
         self._services = services
         self._table = RouteTable(endpoints)
-        self.proofs = Proofs()
         self._bodies = {
             one.name: Draft202012Validator(dict(one.body.schema))
             for one in self._table.endpoints
             if one.body is not None
         }
+        self._kept: dict[tuple[str, bytes], Reply] = {}
+        self._kept_of: SkillScan | None = None
         self._values = {
             (one.name, each.name): Draft202012Validator(dict(each.schema))
             for one in self._table.endpoints
@@ -93,7 +75,7 @@ class ApiApp:
             if endpoint.media == EVENT_STREAM:
                 await endpoint.run(self._services, request)(receive, send)  # type: ignore[operator]
                 return
-            reply = _reply(endpoint, await self._run(endpoint, request))
+            reply = await self._answered(endpoint, request, scope["query_string"])
         except ApiProblem as problem:
             reply = _problem_reply(problem)
         except (SkillhouseError, OSError) as error:
@@ -145,7 +127,9 @@ class ApiApp:
         # ours nor a proof: no change, and no call, is made on the cookie alone.
         path = (scope.get("raw_path") or b"").decode("ascii", "replace").partition("?")[0]
         given = headers.get(PROOF_HEADER, "")
-        if "authorization" not in headers and not self.proofs.holds(given, scope["method"], path):
+        if "authorization" not in headers and not self._services.proofs.holds(
+            given, scope["method"], path
+        ):
             text = "a cookie alone changes nothing; send a token as `Authorization: Bearer TOKEN`"
             raise ApiProblem(403, "proof-wanted", text)
         if self._services.read_only and endpoint.changes and endpoint.scope in _REFUSED:
@@ -219,10 +203,28 @@ class ApiApp:
             raise ApiProblem(400, "wrong-body", text)
         return value
 
-    async def _run(self, endpoint: Endpoint, request: ApiRequest) -> Any:
+    async def _answered(self, endpoint: Endpoint, request: ApiRequest, query: bytes) -> Reply:
         if inspect.iscoroutinefunction(endpoint.run):
-            return await endpoint.run(self._services, request)
-        return await run_in_threadpool(_run_whole, endpoint, self._services, request)
+            return _reply(endpoint, await endpoint.run(self._services, request))
+        if not endpoint.is_kept:
+            return await run_in_threadpool(_run_whole, endpoint, self._services, request)
+        key = (endpoint.name, query)
+        scan = self._services.reader.at_hand()
+        if scan is not None and scan is self._kept_of and key in self._kept:
+            return self._kept[key]
+        reply = await run_in_threadpool(_run_whole, endpoint, self._services, request)
+        self._keep(key, reply)
+        return reply
+
+    def _keep(self, key: tuple[str, bytes], reply: Reply) -> None:
+        """Keep an answer until the next scan; it is of the scan of now or of the one before."""
+        scan = self._services.reader.at_hand()
+        if scan is not self._kept_of:
+            self._kept.clear()
+            # The answer may be of the scan before, so the first one after it is not kept.
+            self._kept_of = scan
+        elif len(self._kept) < KEPT_MAX:
+            self._kept[key] = reply
 
 
 def _run_whole(endpoint: Endpoint, services: ApiServices, request: ApiRequest) -> Reply:

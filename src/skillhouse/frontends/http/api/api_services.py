@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +25,26 @@ T = TypeVar("T")
 
 PAGE_DEFAULT = 50
 PAGE_MAX = 200
+
+
+class Proofs:
+    """What a page of ours sends with a change, besides the cookie: another page cannot know it.
+
+    A proof holds for one method and path, and until the service ends.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def of(self, method: str, path: str) -> str:
+        """Return the proof for one change, for a page to hold.
+
+        `path` is as the browser sends it.
+        """
+        return hmac.digest(self._key, f"{method} {path}".encode(), "sha256").hex()
+
+    def holds(self, given: str, method: str, path: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.of(method, path).encode())
 
 
 class ApiServices:
@@ -44,6 +66,7 @@ class ApiServices:
         self.reader = reader
         self.tokens = tokens
         self.events = events
+        self.proofs = Proofs()
         self.call_keys = CallKeys(house.config.state_directory, clock=clock)
         self.read_only = read_only
         self.clock = clock

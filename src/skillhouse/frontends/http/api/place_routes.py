@@ -7,6 +7,7 @@ from typing import Any
 
 from skillhouse import cells
 from skillhouse.approval import OWNER
+from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
@@ -39,7 +40,7 @@ from skillhouse.runtime import InstalledSkills
 from skillhouse.runtime.access_tokens import AccessScope
 from skillhouse.runtime.code_reload import reload_code
 from skillhouse.sandbox import PythonPlaces
-from skillhouse.skill import load_profile
+from skillhouse.skill import load_profile, profile_names
 from skillhouse.tiers.tier_values import PAGE
 
 RESUME_WORD = "resume"
@@ -47,8 +48,11 @@ RESUME_WORD = "resume"
 
 def _clients(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     named = [name for name in request.query.get("client", "").split(",") if name]
-    with api.fresh() as house:
-        places = house.config.places
+    places = api.house.config.places
+    for name in named:
+        if name != "all":
+            _check_profile(places, name)
+    # What it opens is a `Skillhouse` of its own.
     value = examine(places, seen_by(places, examined_profiles(places, named))).value()
     found = value.pop("problems")
     return {"list": "problems", "total": len(found), "problems": found, **value}
@@ -60,12 +64,15 @@ def _profiles(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 
 def _profile(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    name = request.path["profile"]
-    places = api.house.config.places
-    # By its name only: a path would read any file of this machine.
-    if all(name != one.name for one in listed_profiles(places)):
-        raise ApiProblem(404, "unknown-profile", f"there is no profile `{name[:80]}`")
+    name, places = request.path["profile"], api.house.config.places
+    _check_profile(places, name)
     return profile_value(load_profile(name, places.profiles))
+
+
+def _check_profile(places: Locations, name: str) -> None:
+    """Take a profile by its name only: a path would read any file of this machine."""
+    if name not in profile_names(places.profiles):
+        raise ApiProblem(404, "unknown-profile", f"there is no profile `{name[:80]}`")
 
 
 def _installed(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
@@ -160,7 +167,7 @@ ROUTES = (
             "clients": [],
             "skills": [],
         },
-        problems=(422,),
+        problems=(404,),
     ),
     Endpoint(
         name="listProfiles",

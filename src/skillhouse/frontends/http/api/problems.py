@@ -35,6 +35,7 @@ _STATUS_OF_CODE: Mapping[str, int] = {
     "frontmatter": 422,
     "too-large": 413,
     "net": 502,
+    "record-ambiguous": 409,
     "not-installed": 404,
     "key-reused": 422,
 }

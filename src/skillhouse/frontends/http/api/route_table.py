@@ -98,6 +98,8 @@ class Endpoint:
     media: str = JSON
     problems: tuple[int, ...] = ()
     """Statuses of problems besides those that each route may give."""
+    is_kept: bool = False
+    """Whether an answer follows from the last scan and the query alone, so that it is made once."""
     is_change: bool = True
     """Whether a POST changes something, so that a read-only service refuses it."""
 

@@ -153,6 +153,7 @@ ROUTES = (
         tag="skills",
         what="The skills that agents see, in catalog order.",
         run=_list,
+        is_kept=True,
         query=(
             Parameter(
                 name="q",

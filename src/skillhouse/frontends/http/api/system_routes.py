@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.frontends.http.api.api_services import ApiServices
-from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Reply
+from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter, Reply
 from skillhouse.frontends.http.api.schemas import COUNT, FLAG, TEXT, array, record
 from skillhouse.frontends.http.status import status_value
 
@@ -46,7 +46,37 @@ def _metrics(api: ApiServices, _: ApiRequest) -> Reply:
     return Reply(content=("\n".join(lines) + "\n").encode())
 
 
+def _proof(api: ApiServices, request: ApiRequest) -> dict[str, str]:
+    return {"proof": api.proofs.of(request.query["method"], request.query["path"])}
+
+
 ROUTES = (
+    Endpoint(
+        name="showProof",
+        method="GET",
+        path="/proof",
+        tag="service",
+        what="What a page sends as `Skillhouse-Proof` with one change, besides the cookie.",
+        run=_proof,
+        query=(
+            Parameter(
+                name="method",
+                schema={"enum": ["POST", "PUT", "DELETE"]},
+                what="The method of the change.",
+                example="PUT",
+                required=True,
+            ),
+            Parameter(
+                name="path",
+                schema={"type": "string", "minLength": 1, "maxLength": 2_000},
+                what="Its path, as it will be sent.",
+                example="/api/v1/skills/notes/enabled",
+                required=True,
+            ),
+        ),
+        answer=record({"proof": TEXT}),
+        example={"proof": "00"},
+    ),
     Endpoint(
         name="metrics",
         method="GET",
