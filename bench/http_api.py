@@ -184,7 +184,7 @@ async def measured(service: Service, home: Path, *, whole: bool) -> None:
     print("| requests | a second | errors | service | loader |\n|---|---|---|---|---|")
     await throughput(service, "page of 50 skills", ["/api/v1/skills?limit=50"])
     pairs = [(one, other) for one in WORDS for other in WORDS]
-    searches = [f"/api/v1/search?q={a}%20{b}%20file%20{n}" for n, (a, b) in enumerate(pairs * 10)]
+    searches = [f"/api/v1/search?q={a}%20{b}%20{n}" for n, (a, b) in enumerate(pairs * 10)]
     await throughput(service, "search, 1,000 different ones", searches)
     await throughput(service, "one skill", ["/api/v1/skills/skill-0007/content"])
     if whole:

@@ -7,11 +7,12 @@ import inspect
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from anyio import CapacityLimiter, to_thread
 from jsonschema_rs import Draft202012Validator
-from starlette.concurrency import run_in_threadpool
 
 from skillhouse.cells import RpcError
 from skillhouse.cells.rpc import parse
@@ -58,6 +59,7 @@ class ApiApp:
             for one in self._table.endpoints
             if one.body is not None
         }
+        self._short = CapacityLimiter(1)
         self._kept: dict[tuple[str, bytes], Reply] = {}
         self._kept_of: SkillScan | None = None
         self._values = {
@@ -206,15 +208,20 @@ class ApiApp:
     async def _answered(self, endpoint: Endpoint, request: ApiRequest, query: bytes) -> Reply:
         if inspect.iscoroutinefunction(endpoint.run):
             return _reply(endpoint, await endpoint.run(self._services, request))
+        work = partial(_run_whole, endpoint, self._services, request)
         if not endpoint.is_kept:
-            return await run_in_threadpool(_run_whole, endpoint, self._services, request)
+            return await to_thread.run_sync(work, limiter=self._lane(endpoint))
         key = (endpoint.name, query)
         scan = self._services.reader.at_hand()
         if scan is not None and scan is self._kept_of and key in self._kept:
             return self._kept[key]
-        reply = await run_in_threadpool(_run_whole, endpoint, self._services, request)
+        reply = await to_thread.run_sync(work, limiter=self._lane(endpoint))
         self._keep(key, reply)
         return reply
+
+    def _lane(self, endpoint: Endpoint) -> CapacityLimiter | None:
+        # More threads would wait for the lock, and take the interpreter from one another.
+        return self._short if endpoint.is_short else None
 
     def _keep(self, key: tuple[str, bytes], reply: Reply) -> None:
         """Keep an answer until the next scan; it is of the scan of now or of the one before."""

@@ -100,6 +100,8 @@ class Endpoint:
     """Statuses of problems besides those that each route may give."""
     is_kept: bool = False
     """Whether an answer follows from the last scan and the query alone, so that it is made once."""
+    is_short: bool = False
+    """Whether its work is short and under the one lock of readers: one thread does it."""
     is_change: bool = True
     """Whether a POST changes something, so that a read-only service refuses it."""
 

@@ -153,6 +153,7 @@ ROUTES = (
         tag="skills",
         what="The skills that agents see, in catalog order.",
         run=_list,
+        is_short=True,
         is_kept=True,
         query=(
             Parameter(
@@ -186,6 +187,7 @@ ROUTES = (
         tag="skills",
         what="One skill: metadata, files, findings, permission; not its body.",
         run=_show,
+        is_short=True,
         answer=record({"tree_digest": maybe(TEXT)}, optional={"id": TEXT, "state": TEXT}),
         example={**SKILL_EXAMPLE, "tree_digest": "skilltree1:00", "state": "in-use"},
     ),
@@ -196,6 +198,7 @@ ROUTES = (
         tag="skills",
         what="The body of a skill; hidden characters are escapes.",
         run=_load,
+        is_short=True,
         answer=ref("Content"),
         example=_CONTENT_EXAMPLE,
     ),
@@ -206,6 +209,7 @@ ROUTES = (
         tag="skills",
         what="The other files of a skill.",
         run=_files,
+        is_short=True,
         answer=listing("resources", TEXT, directory=TEXT, types={"type": "object"}),
         example={
             "list": "resources",
@@ -223,6 +227,7 @@ ROUTES = (
         tag="skills",
         what="The text of one file of a skill.",
         run=_file,
+        is_short=True,
         answer=record({"name": TEXT, "content": TEXT}),
         example={"name": "SKILL.md", "content": "---\nname: weather\n---\n"},
         problems=(413,),
@@ -234,6 +239,7 @@ ROUTES = (
         tag="skills",
         what="The skills that fit a request best, best first.",
         run=_search,
+        is_short=True,
         query=(
             Parameter(
                 name="q",
