@@ -67,7 +67,7 @@ def naive_app(house: Skillhouse, root: Path):
             await anyio.to_thread.run_sync(
                 lambda: house.management.set_enabled("notes", enabled=False)
             )
-        start = {"type": "http.response.start", "status": 200 if known else 401, "headers": []}
+        start: dict[str, Any] = {"type": "http.response.start", "status": 200 if known else 401, "headers": []}
         await send(start)
         await send({"type": "http.response.body", "body": json.dumps(value).encode()})
 
@@ -130,7 +130,7 @@ def test_a_cookie_without_a_proof_changes_nothing(house: Skillhouse, naive: Test
     proofs = ("", "x", "0" * 64, "é")
     for method, path, body in changes:
         for proof in proofs:
-            headers = {"skillhouse-proof": proof.encode("latin-1")}
+            headers = {b"skillhouse-proof": proof.encode("latin-1")}
             answer = client.request(method, path, json=body, headers=headers)
             refused(answer, 403, "proof-wanted")
     assert is_on(house)
@@ -241,7 +241,7 @@ def test_events_of_another_user_are_not_sent(house: Skillhouse) -> None:
             if b"for all" in sent:
                 is_sent.set()
 
-        await stream(receive, send)  # type: ignore[arg-type]
+        await stream(receive, send)
         return bytes(sent)
 
     log.publish("question", {"title": "bob pays"}, user="bob")

@@ -47,6 +47,7 @@ LISTS = {
     "policy lint": "findings",
     "config path": "files",
     "config check": "files",
+    "config repositories": "repositories",
     "remote list": "remotes",
     "keys list": "keys",
     "keys log": "events",

@@ -25,6 +25,7 @@ from skillhouse.registry.certificates import (
     is_issued_by,
 )
 from skillhouse.registry.signature_bundle import (
+    SignatureBundle,
     check_signature,
     read_bundle,
     sign_payload,
@@ -160,10 +161,7 @@ def read_list(data: bytes, roots: Sequence[x509.Certificate], now: datetime) -> 
     check_root(root)
     check_role(own, Role.ROOT if own == root else Role.INTERMEDIATE)
     check_signature(bundle, elliptic_key(own))
-    try:
-        content = _content(strict_json(bundle.payload, "revocation"))
-    except (DecodeError, ValueError, TypeError, KeyError) as error:
-        raise PublisherError("revocation", f"is no list: {str(error)[:120]}") from error
+    content = _read_content(bundle)
     issued_at = content.moment(content.issued_at)
     if issued_at > now + CLOCK_SKEW:
         raise PublisherError("revocation", "the list is of a time to come: check the clock")
@@ -171,6 +169,22 @@ def read_list(data: bytes, roots: Sequence[x509.Certificate], now: datetime) -> 
     for certificate, role in ((root, Role.ROOT), (own, Role.INTERMEDIATE)):
         check_time(certificate, role, issued_at)
     return IssuedList(content=content, issuer=fingerprint(own), root=fingerprint(root), data=data)
+
+
+def list_number(data: bytes) -> int:
+    """Return the number that a list says it has, whoever signed it: for those who only copy it.
+
+    Raises:
+        PublisherError: it is no list.
+    """
+    return _read_content(read_bundle(data, LIST_TYPE)).number
+
+
+def _read_content(bundle: SignatureBundle) -> RevocationList:
+    try:
+        return _content(strict_json(bundle.payload, "revocation"))
+    except (DecodeError, ValueError, TypeError, KeyError) as error:
+        raise PublisherError("revocation", f"is no list: {str(error)[:120]}") from error
 
 
 def _content(value: Any) -> RevocationList:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import write_atomically
+from skillhouse.floor import SkillhouseError, write_atomically
 from skillhouse.frontends.cli.install_answers import installing, scope_and_name
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
@@ -19,7 +20,8 @@ from skillhouse.registry import pack
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import InstalledState
+    from skillhouse.registry import InstallPlace, LockEntry
+    from skillhouse.runtime import InstalledState, Installer
 
 _UNINSTALL_EXAMPLES = """examples:
   skillhouse uninstall pdf
@@ -108,8 +110,13 @@ def _print_info(state: InstalledState, terminal: Terminal) -> None:
 
 
 def _said(state: InstalledState) -> str:
-    words = {"ok": "as installed", "accepted": "edited, and accepted so"}
-    return words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
+    words = {
+        "ok": "as installed",
+        "accepted": "edited, and accepted so",
+        "unasked": "as installed, and its repository was not asked",
+    }
+    said = words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
+    return f"{said}; it {shown(state.note)}" if state.note else said
 
 
 _PIN_EXAMPLES = """examples:
@@ -143,11 +150,13 @@ def _pin(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 _VERIFY_EXAMPLES = """examples:
-  skillhouse verify                  every installed skill, without the network
+  skillhouse verify                  every installed skill
+  skillhouse verify --offline        likewise, without asking any repository
   skillhouse verify pdf --full       what differs from what was installed
   skillhouse verify pdf --accept     keep my edits: agents load it again
   skillhouse verify ./pdf            who signed the skill in this directory
 
+Repositories are asked whether they took a version back, and for what they revoked.
 A directory (with a `/`, `.` or `~` at its beginning) must be signed by a publisher whose root is
 trusted here (`skillhouse keys trust`), and no file may be changed, added, removed or renamed. The
 message of a refusal begins with the step that refused.
@@ -159,6 +168,7 @@ def _configure_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repository", default="", metavar="NAME", help="the registry that ./DIR is signed for"
     )
+    parser.add_argument("--offline", action="store_true", help="ask no repository")
     parser.add_argument("--accept", action="store_true", help="take the edits for what is meant")
     parser.add_argument("--full", action="store_true", help="show all lines that differ")
     add_common(parser)
@@ -181,7 +191,7 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
         found = [(*installer.installed.find(name, scope=scope), name) for scope, name in ids]
         every = [(place, entry, name) for place, name, entry in installer.installed.entries()]
         for place, entry, name in found or every:
-            states.append(installer.installed.state(name, entry, place))
+            states.append(_asked(options, terminal, installer, name, entry, place))
         if options.accept and states[0].state == "edited":
             edited = states[0]
             scope = edited.place.scope
@@ -196,6 +206,26 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
         if not states:
             terminal.note("nothing was installed here")
     return 0 if all(state.is_well for state in states) else 1
+
+
+def _asked(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    installer: Installer,
+    name: str,
+    entry: LockEntry,
+    place: InstallPlace,
+) -> InstalledState:
+    """Compare a skill with the lock, and ask its repository about it."""
+    if options.offline:
+        return installer.installed.state(name, entry, place)
+    try:
+        return installer.released_state(name, entry, place)
+    except SkillhouseError as error:
+        # What could not be asked is no finding about the files, and not passed over either.
+        terminal.error(f"{name}: {error}; `--offline` compares the files alone")
+        state = installer.installed.state(name, entry, place)
+        return dataclasses.replace(state, state="unasked" if state.is_well else state.state)
 
 
 _PACK_EXAMPLES = """examples:

@@ -53,6 +53,7 @@ VERBS = {
     "tokens": ("tokens", "make, list and revoke tokens for the HTTP service"),
     "worker": ("serve", "run the code of skills for a core in another process"),
     "sign": ("skill_signatures", "sign a skill of your own, for others to verify"),
+    "registry": ("registry", "serve a registry of packages, and make its tokens"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
     "stop": ("manage", "stop every tool and end the session keys at once"),
     "resume": ("manage", "allow the tools again after a stop"),
