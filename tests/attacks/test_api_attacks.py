@@ -67,7 +67,8 @@ def naive_app(house: Skillhouse, root: Path):
             await anyio.to_thread.run_sync(
                 lambda: house.management.set_enabled("notes", enabled=False)
             )
-        start: dict[str, Any] = {"type": "http.response.start", "status": 200 if known else 401, "headers": []}
+        status = 200 if known else 401
+        start: dict[str, Any] = {"type": "http.response.start", "status": status, "headers": []}
         await send(start)
         await send({"type": "http.response.body", "body": json.dumps(value).encode()})
 

@@ -53,6 +53,7 @@ LISTS = {
     "keys log": "events",
     "keys session list": "sessions",
     "delete --list": "deleted",
+    "tokens list": "tokens",
     "install {project} --list": "skills",
     "install {project}/good --dry-run": "skills",
     "update": "skills",
@@ -87,6 +88,8 @@ THINGS = (
     "stop --status",
     "keys trust",
     "pack good",
+    "tokens new made --scope read",
+    "tokens revoke made",
 )
 """Those that print one thing."""
 REFUSED = (
@@ -134,6 +137,8 @@ REFUSED = (
     "keys issue no-such-file",
     "keys certify no-such-file",
     "keys revoke no-such-file",
+    "tokens revoke no-such-token",
+    "tokens new both --scope call --scope approve",
 )
 """Those that are refused here."""
 STREAMS = {("worker",)}

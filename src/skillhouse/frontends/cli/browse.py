@@ -20,7 +20,7 @@ from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,
 )
-from skillhouse.frontends.presentation.skill_answers import search_answer
+from skillhouse.frontends.presentation.skill_lists import search_answer
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
-from skillhouse.frontends.presentation.skill_answers import listed_value
+from skillhouse.frontends.presentation.skill_lists import listed_value
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.skill import load_profile
 

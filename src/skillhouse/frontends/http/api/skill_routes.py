@@ -24,10 +24,9 @@ from skillhouse.frontends.presentation.json_values import (
 from skillhouse.frontends.presentation.skill_answers import (
     files_answer,
     found_skill,
-    listed_value,
-    search_answer,
     shown_value,
 )
+from skillhouse.frontends.presentation.skill_lists import listed_value, search_answer
 from skillhouse.frontends.presentation.tool_values import tool_value
 from skillhouse.runtime import rehearse
 
