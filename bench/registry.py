@@ -4,6 +4,8 @@
 checks it often, with the reading of its files, as an install does, and without. The page cache is
 warm. Then `install --frozen` brings the skills of a lock, signed ones too, as a new process that
 fetches each archive from a server on loopback, and keeps nothing of an earlier start.
+
+`./x bench registry --server [--versions N]` measures a package server with N versions.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import installs
 from _measure import ROOT, markdown_table
+from _registry_server import server_rows
 from skillhouse.floor import read_tree
 from skillhouse.registry import (
     AnchorStore,
@@ -61,7 +64,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--skills", type=int, default=100, help="skills of the lock")
     parser.add_argument("--starts", type=int, default=5, help="times that they are installed")
+    parser.add_argument("--server", action="store_true", help="the package server instead")
+    parser.add_argument("--versions", type=int, default=100_000, help="that the server has")
     options = parser.parse_args()
+    if options.server:
+        print(server_rows(options.versions, 10 * options.rounds // 3))
+        return
     publisher = Publisher()
     with tempfile.TemporaryDirectory() as place:
         rows = measured(Path(place), publisher, options.files, options.rounds)
@@ -141,7 +149,7 @@ def installed(
             if kind == "signed":
                 by.sign(skill)
             packages[f"/{skill.name}.tar.gz"] = pack(skill).archive
-        with installs.served(packages) as address:
+        with installs.served_files(packages) as address:
             with Skillhouse(load_config(places)) as house, Installer(house) as installer:
                 installs.install_all(installer, [f"{address}{path}" for path in packages])
                 check = InstalledCheck(state, install_locks(house.config))

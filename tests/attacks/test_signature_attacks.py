@@ -50,6 +50,7 @@ def test_each_step_of_the_published_order_refuses_something() -> None:
     assert {*STEPS} ^ used == {"timestamp", "revocation"}
 
 
+@pytest.mark.slow
 def test_any_byte_of_the_signature_file_counts(case: Case) -> None:
     data = case.signature
     for position in range(0, len(data), 7):

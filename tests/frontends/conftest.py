@@ -50,21 +50,22 @@ def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def typing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """Run a command at a terminal, on which a word is typed once the command asks for it."""
+    """Run a command at a terminal, on which each line of a text is typed once it is asked for."""
 
     def call(word: str, *arguments: str) -> tuple[int, str, str]:
         ours, theirs = pty.openpty()
         said = bytearray()
 
         def person() -> None:
-            is_typed = False
+            words = word.split("\n")
             # A terminal whose other side is closed gives EIO.
             with contextlib.suppress(OSError):
                 while read := os.read(ours, 65_536):
                     said.extend(read)
-                    is_asked = b"Type `" in said or b"Which ones?" in said
-                    if is_asked and not is_typed:
-                        is_typed = os.write(ours, word.encode() + b"\n") > 0
+                    asked = said.count(b"Type `") + said.count(b"Which ones?")
+                    typed = len(word.split("\n")) - len(words)
+                    if words and asked > typed:
+                        os.write(ours, words.pop(0).encode() + b"\n")
 
         at_it = threading.Thread(target=person)
         with (

@@ -18,7 +18,9 @@ from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.registry import GitRepository, pack, parse_source
 from tests.frontends.conftest import Run
 from tests.frontends.terminals import Seat
+from tests.frontends.test_cli_repositories import configure
 from tests.loopback_http import served
+from tests.registry.repositories import StaticRepository
 from tests.registry.sources import git_server, make_repository, make_skill
 from tests.registry.test_git_repository import program
 
@@ -209,3 +211,36 @@ def test_git_says_how_far_it_is(place: Path) -> None:
             ]
     assert {unit for _, _, unit in steps} == {"objects", "objects packed by the server"}
     assert steps[-1] == (6, 6, "objects")
+
+
+def test_an_archive_of_a_repository_is_continued_as_well(run: Run, place: Path) -> None:
+    repository = StaticRepository(place / "official")
+    skill = make_skill(place / "sources/notes")
+    (skill / "noise.bin").write_bytes(os.urandom(1_000_000))
+    repository.publish(skill)
+    asked: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            file = place / "official" / self.path.lstrip("/")
+            data = file.read_bytes() if file.is_file() else b""
+            span = self.headers.get("Range", "")
+            is_blob = self.path.startswith("/blobs/")
+            if is_blob:
+                asked.append((span, self.headers.get("If-Range", "")))
+            start = int(span.removeprefix("bytes=").rstrip("-") or 0)
+            self.send_response(206 if span else 200 if data else 404)
+            self.send_header("ETag", '"one"')
+            self.send_header("Content-Length", str(len(data) - start))
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+            self.end_headers()
+            self.wfile.write(data[start : start + 600_000] if is_blob else data)
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    with served(Handler) as address:
+        configure(place, ("official", address, True))
+        code, _, err = run("install", "notes", *AGREED)
+    assert code == 0, err
+    assert asked == [("", ""), ("bytes=600000-", '"one"')]

@@ -26,6 +26,7 @@ def step(run: Run, *arguments: str) -> str:
     return err.removeprefix("skillhouse: ").strip()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("publisher")
 @pytest.mark.req("S002-111", "S002-113")
 def test_another_user_verifies_installs_and_loads_what_was_signed(
@@ -105,6 +106,8 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
         assert (code, out.startswith("revoked ")) == (0, True)
         assert step(run, "verify", "./pdf").startswith("revocation: ")
     assert run("verify")[0] == 0
+    assert "[refused]" not in run("list")[1]
+    assert "name: pdf" in run("load", "pdf", "--raw")[1]
 
     code, out, _ = run("keys", "trust", "revocations.json")
     assert (code, out) == (0, "took over revocation list 1 with 1 entry\n")
@@ -113,6 +116,10 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     code, _, err = run("call", "skill", "--args", '{"name":"pdf"}')
     assert (code, why in err) == (1, True)
     assert "### Skill: pdf" not in run(*listing)[1]
+    assert "pdf  [refused] " in run("list")[1]
+    code, out, err = run("load", "pdf", "--raw")
+    assert (code, out, why in err) == (1, "", True)
+    assert "name: pdf" in run("load", "pdf", "--raw", "--anyway")[1]
     assert why in run("install", "./pdf", "--yes")[2]
 
 

@@ -180,8 +180,11 @@ def test_a_repository_that_is_not_trusted_is_warned_about_and_accepted_by_a_word
         assert "warning: `community` is not trusted; " in out
         assert "days old, unsigned" in " ".join(out.split())
         assert "its repository is not trusted" in err
-    assert typing("yes", "install", "memos")[0] == 1
-    assert lock_of(place) == {}
+    for words in ("yes", "unsigned\nyes", "untrusted\nunsigned"):
+        assert typing(words, "install", "memos")[0] == 1
+        assert lock_of(place) == {}
+    assert typing("unsigned\nuntrusted", "install", "memos")[0] == 0
+    assert run("uninstall", "memos")[0] == 0
     code, out, err = run("install", "memos", *AGREED)
     assert (code, err) == (0, "")
     assert lock_of(place)["memos"]["repository"] == "community"
@@ -191,6 +194,23 @@ def test_a_repository_that_is_not_trusted_is_warned_about_and_accepted_by_a_word
     assert run("update", *AGREED)[0] == 0
     value = json.loads(run("install", "memos", "--dry-run", "--json")[1])["skills"][0]
     assert (value["trusted"], value["repository"]) == (False, "community")
+
+
+def test_a_lock_of_others_needs_the_word_too(run: Run, place: Path, community):
+    community.make("1.0.0", "memos")
+    assert run("install", "memos", "--project", *AGREED)[0] == 0
+    (place / "project/.agents/skills/memos").rename(place / "away")
+    frozen = ("install", "--frozen", "--project", "--allow-unsigned")
+    code, _, err = run(*frozen)
+    assert (code, "`community` is not trusted: use --accept-untrusted" in err) == (1, True)
+    assert run(*frozen, "--accept-untrusted")[0] == 0
+
+
+def test_a_repository_may_give_signed_skills_only(run: Run, place: Path, official):
+    configure(place, ("official", official.address, True), more="require_signature = true\n")
+    code, _, err = run("install", "notes", *AGREED)
+    assert (code, lock_of(place)) == (1, {})
+    assert "`notes` is unsigned, and `require_signature` is set for `official`" in err
 
 
 @pytest.mark.req("S002-105")
@@ -274,7 +294,7 @@ def test_an_update_stays_in_the_range_and_never_goes_back(run: Run, place: Path,
     official.change("notes", "1.2.0", state="yanked", reason="drops pages")
     code, out, err = run("update", *UNSIGNED)
     assert code == 1
-    assert "`notes` would go back from 1.2.0 to 1.1.0" in err
+    assert "would go back from 1.2.0, which its repository took back, to 1.1.0" in err
     assert run("verify")[:2] == (
         0,
         "user:notes  as installed; it was yanked by its repository: drops pages\n",
@@ -303,7 +323,7 @@ def test_a_yanked_version_comes_from_a_lock_only_and_a_revoked_one_never(
     official.change("notes", "1.0.0", state="revoked", reason="steals keys")
     code, out, _ = run("verify")
     assert code == 1
-    assert "project:notes  refused: was revoked by its repository: steals keys" in out
+    assert "project:notes  refused: it was revoked by its repository: steals keys" in out
     assert run("verify", "--offline")[0] == 0
     files.rename(place / "away-too")
     code, _, err = run("install", "--frozen", "--project", "--allow-unsigned")

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.registry import pack
 from tests.frontends.conftest import Run, place, run
 from tests.interop import npx_skills
 from tests.loopback_http import served
+from tests.registry.hosting.servers import serving
+from tests.registry.repositories import static_server
 from tests.registry.sources import git, git_server, make_repository, make_skill
 
 AGREED = ("--yes", "--allow-unsigned")
@@ -45,6 +48,9 @@ def rich_skill(directory: Path) -> Path:
     skill = make_skill(directory, "Körper.\r\nNo newline at the end", version="1.2.0")
     (skill / "references/deep/er").mkdir(parents=True)
     (skill / "references/deep/er/Große Tabelle.md").write_text("| a |\n", encoding="utf-8")
+    long = skill / "references" / "/".join(["n" * 30] * 4)
+    long.mkdir(parents=True)
+    (long / "table.md").write_text("| b |\n", encoding="utf-8")
     (skill / "assets").mkdir()
     (skill / "assets/logo.bin").write_bytes(bytes(range(256)))
     (skill / "assets/empty").write_bytes(b"")
@@ -94,3 +100,41 @@ def test_the_same_files_come_from_a_git_server(
         assert "notes: the lock has no hash that its files can be compared with" in err
         for name in names:
             assert files_of(theirs / name) == files_of(ours(place, name))
+
+
+def test_the_same_files_come_from_our_well_known_lists(
+    skills: tuple[str, ...], run: Run, place: Path
+) -> None:
+    with serving(place / "server") as server:
+        token = server.token("admin")
+        for name in ("notes", "acme--other"):
+            skill = rich_skill(place / "made" / name.rpartition("--")[2])
+            done = server.publish(pack(skill).archive, name, "1.2.0", token)
+            assert done.status == 201, done.body
+        assert run("registry", "mirror", server.url, str(place / "mirror"))[0] == 0
+        with served(static_server(place / "mirror")) as mirror:
+            for number, (address, name) in enumerate(
+                [
+                    (server.url, "notes"),
+                    (mirror, "notes"),
+                    (f"{server.url}/acme", "other"),
+                    (f"{mirror}/acme", "other"),
+                ]
+            ):
+                home, project = place / f"home-{number}", place / f"project-{number}"
+                home.mkdir()
+                project.mkdir()
+                theirs = npx_skills.add(
+                    skills, address, "--skill", name, home=home, project=project
+                )
+                code, _, err = run("install", address, "--skill", name, *AGREED)
+                assert code == 0, err
+                made = place / "made" / name
+                assert contents_of(theirs / name) == contents_of(ours(place, name))
+                assert files_of(ours(place, name)) == files_of(made)
+                # What they lose, and why a skill should start its scripts through `sh`: whether a
+                # file can be run.
+                modes = {path: mode for path, (mode, _) in files_of(theirs / name).items()}
+                assert modes["scripts/run.sh"] == 0o644
+                assert files_of(made)["scripts/run.sh"][0] == 0o755
+                assert run("uninstall", name)[0] == 0

@@ -180,6 +180,7 @@ def test_more_than_the_bound_is_refused_at_once(answer: bytes, tmp_path: Path) -
     found, ranges, _ = got(answer, directory=tmp_path, most=CUT)
     assert isinstance(found, NetError)
     assert (found.code, len(ranges)) == ("too-large", 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_an_earlier_run_that_is_too_large_is_not_used(tmp_path: Path) -> None:
@@ -244,6 +245,28 @@ def test_a_full_disk_keeps_nothing_and_stops_nothing(tmp_path: Path) -> None:
     assert not name.exists()
     found, _, _ = got(ok(WHOLE, ETAG), directory=Path("/dev/full/below"))
     assert body_of(found) == WHOLE
+
+
+def test_a_stream_that_only_trickles_ends_with_the_time_of_one_try(tmp_path: Path) -> None:
+    requests = 0
+
+    async def trickle(stream: SocketStream) -> None:
+        nonlocal requests
+        requests += 1
+        await stream.send(ok(WHOLE, ETAG)[: -len(WHOLE)])
+        while True:
+            await stream.send(b"x")
+            await anyio.sleep(0.02)
+
+    async def main() -> NetError:
+        async with serving(trickle) as server:
+            policy = policy_for(server, limits=NetLimits(seconds=0.5))
+            with pytest.raises(NetError) as caught:
+                await download(f"{server.url}/a", policy=policy, directory=tmp_path)
+            return caught.value
+
+    assert anyio.run(main).code == "timeout"
+    assert requests == 1
 
 
 def test_a_second_process_downloads_for_itself(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,13 @@ class StaticRepository:
         return self.place / index_path(*split_name(name))
 
 
-def static_server(place: Path) -> type[BaseHTTPRequestHandler]:
-    """Return a handler that serves the files below a directory, as any file server does."""
+def static_server(
+    place: Path, instead: Callable[[BaseHTTPRequestHandler], bool] = lambda _: False
+) -> type[BaseHTTPRequestHandler]:
+    """Return a handler that serves the files below a directory, as any file server does.
+
+    `instead` may answer a request in its own way, and then returns True.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         asked: list[str] = []  # noqa: RUF012 shared by all requests
@@ -109,6 +114,8 @@ def static_server(place: Path) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             self.asked.append(self.path)
             self.credentials.append(self.headers.get("Authorization", ""))
+            if instead(self):
+                return
             target = place / unquote(self.path.partition("?")[0]).lstrip("/")
             body = target.read_bytes() if target.is_file() else None
             answer(self, 404 if body is None else 200, body or b"")

@@ -137,12 +137,12 @@ def fail_at(moment: int, fault: str, base: Path) -> Callable[[], bool]:
         reads = event in ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
         if not touches or reads or (event == "open" and not int(str(arguments[2])) & WRITING):
             return
-        if seen == moment and "disk full" in fault:
-            seen += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(base))
-        if seen == moment:
-            os.kill(os.getpid(), signal.SIGKILL)
+        # First, because the kill is such a call itself.
         seen += 1
+        if seen - 1 == moment and "disk full" in fault:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(base))
+        if seen - 1 == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
     if "disk full" in fault:
@@ -184,6 +184,8 @@ def test_a_crash_at_any_moment_leaves_one_whole_version(
     assert len(lines) > 12
     assert {line[2] for line in lines} == {"before", "after"}
     assert lines[-1][2] == "after"
+    if "killed" in fault:
+        assert {line[1] for line in lines[:-1]} == {str(int(signal.SIGKILL))}
 
 
 def test_files_that_changed_while_a_person_looked_are_not_installed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from skillhouse.runtime import load_config, repository_at
 from skillhouse.runtime.network import Network
 from skillhouse.skill import ArchiveError
 from tests.loopback_http import served
-from tests.registry.repositories import StaticRepository, published_routes, static_server
+from tests.registry.repositories import StaticRepository, answer, published_routes, static_server
 from tests.runtime.places import make_places
 
 TOKEN = "0123456789abcdef"
@@ -104,6 +105,37 @@ def test_a_mirror_is_searched_by_what_it_lists(network, repository):
     assert [one.name for one in found.listed()] == ["notes", "acme--pdf"]
     assert [one.typed for one in found.listed("pdf reads")] == ["@acme/pdf"]
     assert [one.typed for one in found.listed(limit=1)] == ["notes"]
+
+
+def test_a_download_goes_on_where_it_was_cut_off(network, repository):
+    release = repository.skills["notes"].versions[0]
+    archive = repository.archives[release.digest]
+    ranges: list[str] = []
+
+    def cut(handler: BaseHTTPRequestHandler) -> bool:
+        if "blobs" not in handler.path:
+            return False
+        ranges.append(given := handler.headers.get("Range", ""))
+        if not given:
+            handler.send_response(200)
+            handler.send_header("Content-Length", str(len(archive)))
+            handler.end_headers()
+            handler.wfile.write(archive[:1_000])
+            handler.close_connection = True
+            return True
+        first = int(given.removeprefix("bytes=").rstrip("-"))
+        last = len(archive) - 1
+        answer(handler, 206, archive[first:], {"Content-Range": f"bytes {first}-{last}/{last + 1}"})
+        return True
+
+    progress: list[tuple[int, int]] = []
+    with served(static_server(repository.place, cut)) as address:
+        found = repository_at(network, address, progress=lambda *at: progress.append(at))
+        skill = found.skill("default", "notes")
+        assert skill is not None
+        assert found.archive(skill, release) == archive
+    assert ranges == ["", "bytes=1000-"]
+    assert progress[-1] == (len(archive), len(archive))
 
 
 def test_a_directory_takes_nothing(network, repository):

@@ -70,7 +70,13 @@ async def download(
     with kept_partial(directory, key, policy.limits.body_bytes) as partial:
         one = _Download(url, policy, dict(headers or {}), partial, progress, route or Route())
         one.is_known = bool(digest)
-        response = await one.run(pauses)
+        try:
+            response = await one.run(pauses)
+        except NetError as error:
+            if error.code == "too-large":
+                # The next run would come to the same end.
+                partial.drop()
+            raise
         if digest and one.was_continued and not _fits(response.body, digest):
             partial.begin("", 0)
             response = await one.run(pauses)

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.repository_access import RepositoryAnswer as RepositoryAnswer
     from skillhouse.registry.repository_access import RepositoryError as RepositoryError
     from skillhouse.registry.repository_access import directory_of as directory_of
+    from skillhouse.registry.revocations import REVOCATION_DAYS as REVOCATION_DAYS
     from skillhouse.registry.revocations import IssuedList as IssuedList
     from skillhouse.registry.revocations import Revocation as Revocation
     from skillhouse.registry.revocations import RevocationList as RevocationList

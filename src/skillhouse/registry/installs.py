@@ -146,10 +146,14 @@ class Installs:
             self._threads = self._threads or ThreadPoolExecutor(max_workers=SYNC_THREADS)
             _make_durable(staged, self._threads)
             staged.chmod(0o755)
+            is_known = lock.skills.get(name) == entry
+            if is_known and not before:
+                # One rename, after which all is as the lock has it already: nothing to recover.
+                _put(staged, target, is_there=False)
+                return
             self._begin(place, name, staged, before, entry)
             _put(staged, target, is_there=bool(before))
             # A skill that comes back as the lock has it changes nothing there.
-            is_known = lock.skills.get(name) == entry
             self._end(place.lock, None if is_known else lock.with_skill(name, entry))
 
     def check(self, place: InstallPlace, name: str, *, force: bool = False) -> None:

@@ -31,10 +31,12 @@ class RepositoryError(SkillhouseError):
     "unreachable", "mirror" (a directory takes nothing), "ambiguous", "not-configured".
     """
 
-    def __init__(self, code: str, message: str, *, status: int = 0) -> None:
+    def __init__(self, code: str, message: str, *, status: int = 0, digest: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        self.digest = digest
+        """Of "version-exists": of the archive that has the version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,7 @@ def check_answer(answer: RepositoryAnswer, what: str) -> None:
     if 200 <= answer.status < 300:
         return
     code = REFUSALS.get(answer.status, "unreachable" if answer.status >= 500 else "bad-request")
-    detail = ""
+    detail = digest = ""
     if "json" in answer.headers.get("content-type", ""):
         try:
             problem = strict_document(answer.body, "the answer")
@@ -125,11 +127,13 @@ def check_answer(answer: RepositoryAnswer, what: str) -> None:
         if isinstance(problem, dict):
             detail = _text(problem.get("detail")) or _text(problem.get("title"))
             code = _text(problem.get("code"))[:40] or code
+            digest = _text(problem.get("digest"))
     wait = answer.headers.get("retry-after", "")
     if wait.isdigit():
         detail = f"{detail}, try again in {wait} s" if detail else f"try again in {wait} s"
     said = f": {detail}" if detail else ""
-    raise RepositoryError(code, f"{what}: status {answer.status}{said}", status=answer.status)
+    message = f"{what}: status {answer.status}{said}"
+    raise RepositoryError(code, message, status=answer.status, digest=digest)
 
 
 def _text(value: object) -> str:

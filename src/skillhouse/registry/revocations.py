@@ -38,7 +38,7 @@ from skillhouse.registry.trust import PublisherError
 LIST_TYPE = "application/vnd.skillhouse.revocations+json"
 LIST_VERSION = 1
 ENTRIES_MAX = 10_000
-DAYS = 30
+REVOCATION_DAYS = 30
 """Days after which a list is too old to rely on (reference/registry.md, L1)."""
 WARN_AFTER = timedelta(days=7)
 """After which a newer list should be there (likewise)."""
@@ -104,7 +104,7 @@ def next_list(
     added: Iterable[Revocation],
     now: datetime,
     *,
-    days: int = DAYS,
+    days: int = REVOCATION_DAYS,
 ) -> RevocationList:
     """Return a newer list with more entries; PublisherError `revocation` where one is no entry."""
     entries = {} if before is None else {one.what: one for one in before.entries}

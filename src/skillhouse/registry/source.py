@@ -172,7 +172,8 @@ def _web(address: str, path: str, *, is_git: bool, github: str) -> Source | None
         return Source(kind="url", location=address, repository=origin)
     if parts.query:
         raise SourceError(f"expected an address without a query, got {address[:80]!r}")
-    return Source(kind="well-known", location=address, repository=origin)
+    # One server may have a list for each namespace, each below a path of its own.
+    return Source(kind="well-known", location=address, repository=address.rstrip("/"))
 
 
 def _split(text: str) -> tuple[str, str, str]:

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.policy import Explanation as Explanation
     from skillhouse.runtime.policy import Policy as Policy
     from skillhouse.runtime.prompts import Prompts as Prompts
+    from skillhouse.runtime.publishing import PreparedPackage as PreparedPackage
+    from skillhouse.runtime.publishing import Publishing as Publishing
     from skillhouse.runtime.rehearsal import JudgedLine as JudgedLine
     from skillhouse.runtime.rehearsal import MentionVerdict as MentionVerdict
     from skillhouse.runtime.rehearsal import ReadCommand as ReadCommand
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.remotes import Synced as Synced
     from skillhouse.runtime.repositories import Repositories as Repositories
     from skillhouse.runtime.repositories import RepositoryOffer as RepositoryOffer
+    from skillhouse.runtime.repositories import read_token as read_token
     from skillhouse.runtime.repository_http import HttpAccess as HttpAccess
     from skillhouse.runtime.repository_http import repository_at as repository_at
     from skillhouse.runtime.rule_editor import add_rule as add_rule
@@ -90,6 +93,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.skill_sources import SkillSources as SkillSources
     from skillhouse.runtime.skill_states import STATES as STATES
     from skillhouse.runtime.skill_states import absent_skills as absent_skills
+    from skillhouse.runtime.skill_states import changed_skills as changed_skills
     from skillhouse.runtime.skill_states import find_skill as find_skill
     from skillhouse.runtime.skill_states import may_hold_code as may_hold_code
     from skillhouse.runtime.skill_states import state_of as state_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skillhouse.floor import SkillhouseError
 from skillhouse.registry import LockEntry, SkillFacts, SourceError, is_older
 from skillhouse.runtime.install_report import InstallReport
@@ -104,14 +106,21 @@ def check_as_locked(name: str, entry: LockEntry, report: InstallReport) -> None:
         raise InstallError("signature", SourceError(message))
 
 
-def check_newer(name: str, installed: LockEntry, entry: LockEntry) -> None:
+def check_newer(
+    name: str, installed: LockEntry, entry: LockEntry, *, taken_back: Sequence[str] = ()
+) -> None:
     """Refuse an update that would go back, as a channel or a yank can make it.
+
+    Args:
+        taken_back: Versions that the repository took back.
 
     Raises:
         SourceError: the version is older than the installed one.
     """
     if is_older(entry.version, installed.version):
+        is_back = installed.version in taken_back
+        why = ", which its repository took back," if is_back else ""
         raise SourceError(
-            f"`{name}` would go back from {installed.version} to {entry.version}: "
+            f"`{name}` would go back from {installed.version}{why} to {entry.version}: "
             f"`skillhouse install {name}@{entry.version}` if you mean that"
         )

@@ -11,7 +11,7 @@ from typing import Self
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillError, Tree, TreeError, dataclass, read_tree
+from skillhouse.floor import SkillError, Tree, dataclass, read_tree
 from skillhouse.registry import (
     Candidate,
     InstallPlace,
@@ -33,6 +33,7 @@ from skillhouse.runtime.install_report import InstallReport, skill_effects
 from skillhouse.runtime.install_steps import InstallError, install_step
 from skillhouse.runtime.installed_check import InstalledState
 from skillhouse.runtime.installed_skills import InstalledSkills
+from skillhouse.runtime.local_edits import keep_edits, with_edits
 from skillhouse.runtime.opened_sources import OpenedSources, chosen_by_path
 from skillhouse.runtime.repositories import RepositoryOffer, locked_place
 from skillhouse.runtime.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
@@ -271,8 +272,12 @@ class Installer:
         return entry
 
     def restore(self, staged: StagedSkill, entry: LockEntry, *, force: bool = False) -> None:
-        """Put a staged skill in force under the entry that the lock has; errors as `install`."""
+        """Put a staged skill in force under the entry that the lock has; errors as `install`.
+
+        Edited files that it replaces are what a rollback then gives.
+        """
         place = staged.report.place
+        entry = with_edits(self._store, place.target(staged.name), entry) if force else entry
         arguments = {
             "name": staged.name,
             "path": str(place.target(staged.name)),
@@ -289,21 +294,12 @@ class Installer:
         if installed is None:
             return None
         target = report.place.target(report.facts.name)
-        if target.is_dir() and not target.is_symlink():
-            tree = self._tree(target)
-            if tree is not None and tree.digest not in installed.expected and force:
-                _, members = registry.directory_members(target)
-                self._store.put(members, tree.digest)
-                installed = dataclasses.replace(installed, accepted=tree.digest)
+        edits = keep_edits(self._store, target, installed.expected) if force else ""
+        if edits:
+            installed = dataclasses.replace(installed, accepted=edits)
         if report.is_same and not installed.accepted:
             return None if installed.previous is None else dict(installed.previous)
         return registry.entry_value(dataclasses.replace(installed, previous=None))
-
-    def _tree(self, directory: Path) -> Tree | None:
-        try:
-            return read_tree(directory)
-        except TreeError:
-            return None
 
     @contextmanager
     def newest(self, name: str, entry: LockEntry, place: InstallPlace) -> Iterator[StagedSkill]:
@@ -330,7 +326,8 @@ class Installer:
                 if staged.name != name:
                     raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
                 if found.offer is not None:
-                    check_newer(name, entry, staged.report.entry)
+                    taken_back = found.offer.newer_yanked
+                    check_newer(name, entry, staged.report.entry, taken_back=taken_back)
             yield staged
 
     @contextmanager

@@ -107,12 +107,17 @@ def load_known(skill: Skill) -> SkillContent:
 
 
 def load_for_person(
-    host: remote.McpHost | None, skill: Skill, remote_directory: Path
+    host: remote.McpHost | None,
+    skill: Skill,
+    remote_directory: Path,
+    installed: Callable[[Path, str], str] | None,
 ) -> SkillContent:
     """Return the body of a skill that a person asked to see; one of a server is fetched for it.
 
+    `installed` is what `check_for_person` asks.
+
     Raises:
-        SkillError: as `load`, or the files below `remote_directory` are not those of the sync.
+        SkillError: as `load`, or as of `check_for_person`.
         RemoteError: its server cannot be asked, or gave something else than it listed.
     """
     if host is not None and host.held(skill) is not None:
@@ -121,5 +126,5 @@ def load_for_person(
             portal.call(lambda: host.fetch(skill))
         finally:
             portal.close()
-    check_for_person(remote_directory, skill)
+    check_for_person(remote_directory, skill, installed)
     return skill_package.load(skill)

@@ -199,14 +199,16 @@ class Network:
         headers: Mapping[str, str],
         body: bytes = b"",
         secrets: tuple[net.SecretBinding, ...] = (),
-        to_public: bool = False,
+        digest: str = "",
+        progress: net.Progress = lambda _done, _total: None,
     ) -> net.HttpResponse:
         """Make one request to a server that an operator configured.
 
         Args:
             secrets: Further ones that `{{secret:NAME}}` in a header may name.
-            to_public: Whether the server may lead to any public host over https; else only to
-                itself.
+            digest: `sha256:` digest of the file that is asked for, if it is known: then the server
+                may lead to any public host over https, and a cut stream is continued.
+            progress: Receives the bytes of such a file that are here, and those of the whole.
         """
         target = net.parse_url(url)
         own = net.HostRule(
@@ -215,7 +217,7 @@ class Network:
             port=target.port,
             methods=frozenset({"GET", method}),
         )
-        public = (net.HostRule(host="*", methods=frozenset({"GET"})),) if to_public else ()
+        public = (net.HostRule(host="*", methods=frozenset({"GET"})),) if digest else ()
         policy = self._only(
             own,
             *public,
@@ -227,6 +229,16 @@ class Network:
             redirects=3 if method == "GET" else 0,
         )
         policy = replace(policy, secrets=(*policy.secrets, *secrets))
+        if digest:
+            return await net.download(
+                url,
+                policy=policy,
+                headers=headers,
+                digest=digest,
+                directory=self._downloads,
+                progress=progress,
+                route=self.route,
+            )
         return await net.fetch(
             url, policy=policy, method=method, headers=headers, body=body, route=self.route
         )

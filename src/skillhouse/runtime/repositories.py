@@ -107,11 +107,11 @@ class ReleaseState:
     @property
     def text(self) -> str:
         words = {
-            "gone": "is not in its repository any more",
-            "changed": "is another archive in its repository now",
+            "gone": "it is not in its repository any more",
+            "changed": "it is another archive in its repository now",
             "published": "",
         }
-        said = words.get(self.state, f"was {self.state} by its repository")
+        said = words.get(self.state, f"it was {self.state} by its repository")
         return f"{said}: {self.reason}" if said and self.reason else said
 
 
@@ -119,11 +119,17 @@ class Repositories:
     """The repositories of one configuration, in their order; each is opened when it is asked."""
 
     def __init__(
-        self, config: Config, network: Network, *, report: Callable[[str], None] = lambda _: None
+        self,
+        config: Config,
+        network: Network,
+        *,
+        report: Callable[[str], None] = lambda _: None,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> None:
         self._config = config
         self._network = network
         self._report = report
+        self._progress = progress
         self._open: dict[str, Repository] = {}
         self._with_revocations: set[str] = set()
 
@@ -153,7 +159,11 @@ class Repositories:
         if settings.name not in self._open:
             token = read_token(settings, self._config.places.environment)
             self._open[settings.name] = repository_at(
-                self._network, settings.url, token=token, report=self._report
+                self._network,
+                settings.url,
+                token=token,
+                report=self._report,
+                progress=self._progress,
             )
         return self._open[settings.name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
@@ -9,11 +10,17 @@ import anyio
 
 from skillhouse import net
 from skillhouse.floor import ConfigError
-from skillhouse.registry import DirectoryAccess, Repository, RepositoryAnswer, directory_of
+from skillhouse.registry import (
+    DirectoryAccess,
+    Repository,
+    RepositoryAnswer,
+    directory_of,
+)
 from skillhouse.runtime.network import Network
 
 _CREDENTIAL = "repository-token"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_BLOB = re.compile(r"blobs/sha256/[0-9a-f]{2}/([0-9a-f]{64})")
 _LARGE = ("blobs/", "skills/")
 """Paths of which a person sees that they are read: the others are small."""
 
@@ -32,6 +39,7 @@ class HttpAccess:
         *,
         token: str = "",
         report: Callable[[str], None] = lambda _: None,
+        progress: net.Progress = lambda _done, _total: None,
     ) -> None:
         """Take the address and, of a repository that wants one, the token.
 
@@ -46,6 +54,7 @@ class HttpAccess:
         self._address = address.rstrip("/")
         self._network = network
         self._report = report
+        self._progress = progress
         rule = net.HostRule(host=target.host, scheme=target.scheme, port=target.port, methods=None)
         self._secrets = (
             (net.SecretBinding(name=_CREDENTIAL, value=token, hosts=(str(rule),)),) if token else ()
@@ -60,9 +69,10 @@ class HttpAccess:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> RepositoryAnswer:
-        url = f"{self._address}/{path}"
         if path.startswith(_LARGE) and "?" not in path:
-            self._report(url)
+            self._report(f"{self._address}/{path}")
+        name = _BLOB.fullmatch(path)
+        url = f"{self._address}/{path}"
         own = {"Authorization": f"Bearer {{{{secret:{_CREDENTIAL}}}}}"} if self._secrets else {}
 
         async def exchange() -> net.HttpResponse:
@@ -73,7 +83,8 @@ class HttpAccess:
                 headers={**(headers or {}), **own},
                 body=body,
                 secrets=self._secrets,
-                to_public=path.startswith("blobs/"),
+                digest=f"sha256:{name[1]}" if name else "",
+                progress=self._progress,
             )
 
         response = anyio.run(exchange)
@@ -87,6 +98,7 @@ def repository_at(
     *,
     token: str = "",
     report: Callable[[str], None] = lambda _: None,
+    progress: net.Progress = lambda _done, _total: None,
 ) -> Repository:
     """Return the repository at an address: `https://…`, `file:///dir` or an absolute path.
 
@@ -99,5 +111,5 @@ def repository_at(
     if parts.scheme not in ("http", "https") or parts.query or parts.fragment or parts.username:
         message = f"expected https://host/path or file:///dir of a repository, got {address[:80]!r}"
         raise ConfigError(message, key="skills.repositories")
-    access = HttpAccess(network, address, token=token, report=report)
+    access = HttpAccess(network, address, token=token, report=report, progress=progress)
     return Repository(address, access)

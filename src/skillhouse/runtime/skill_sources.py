@@ -85,7 +85,9 @@ class SkillSources:
         self._network = network
         self._report = report
         self._progress = progress
-        self.repositories = Repositories(config, network, report=report)
+        self.repositories = Repositories(
+            config, network, report=self._fetching, progress=self._bytes
+        )
         """Those that are configured, each opened once."""
 
     def parse(self, text: str) -> Source:

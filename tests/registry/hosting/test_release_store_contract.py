@@ -23,8 +23,6 @@ from skillhouse.registry.hosting.release_store import NewRelease
 from skillhouse.registry.releases import Release
 from tests.registry.hosting.memory_store import MemoryReleases
 
-pytestmark = pytest.mark.req("S002-104")
-
 ENGINES: dict[str, Callable[[Path], ReleaseStore]] = {
     "sqlite": lambda place: SqliteReleases(place / "registry.sqlite3"),
     "memory": lambda _: MemoryReleases(),

@@ -231,7 +231,7 @@ def _print_body(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None
     terminal.heading("4 Body")
     content = rehearsal.content
     if content is None:
-        terminal.line("  not read: the skill is denied")
+        terminal.indented(f"not read: {shown(rehearsal.fault) or 'the skill is denied'}", 2)
         terminal.line()
         return
     _print_excerpt(content.body, BODY_LINES, terminal, full=full)

@@ -108,6 +108,12 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             for facts in found.code
             for one in facts.problems
         ]
+        home = str(places.home)
+        messages += [
+            f"the installed skill `{shown(one.id or one.name)}` is {one.state}: "
+            f"{shown(one.text.replace(home, '~'))}"
+            for one in found.changed
+        ]
         messages += [
             f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely; "
             "`skillhouse mcp status` says why"

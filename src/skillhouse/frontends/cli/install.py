@@ -53,7 +53,7 @@ types `untrusted`, or --yes --accept-untrusted.
 """
 
 
-def _configure_install(parser: argparse.ArgumentParser) -> None:
+def configure_install(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", nargs="?", help="NAME@RANGE, owner/repo, an address, or ./directory"
     )
@@ -82,7 +82,7 @@ def _configure_install(parser: argparse.ArgumentParser) -> None:
     add_agreement(parser)
 
 
-def _install(options: argparse.Namespace, terminal: Terminal) -> int:
+def install(options: argparse.Namespace, terminal: Terminal) -> int:
     """Install skills of one source; 1 when one of them is refused."""
     is_look = options.list or options.dry_run
     if not is_look and not options.frozen:
@@ -248,4 +248,4 @@ def _thaw(
     return "installed"
 
 
-VERBS = {"install": Verb(_INSTALL_EXAMPLES, _configure_install, _install)}
+VERBS = {"install": Verb(_INSTALL_EXAMPLES, configure_install, install)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from skillhouse.clients import ExportRequest, export
+from skillhouse.clients import Action, ExportRequest, export
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
@@ -190,7 +190,9 @@ class InstallAnswers:
             references=tuple(self._ids), clients=clients, where=scope_of(self._options)
         )
         for item in export(export_source(self._house), request):
-            word = item.state.value if item.is_well else item.reason
+            # The state is that of before.
+            done = "already there" if item.action is Action.NONE else "written"
+            word = done if item.is_well else item.reason
             self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
             self._failed = self._failed or not item.is_well
 

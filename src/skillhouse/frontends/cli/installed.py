@@ -116,7 +116,7 @@ def _said(state: InstalledState) -> str:
         "unasked": "as installed, and its repository was not asked",
     }
     said = words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
-    return f"{said}; it {shown(state.note)}" if state.note else said
+    return f"{said}; {shown(state.note)}" if state.note else said
 
 
 _PIN_EXAMPLES = """examples:
@@ -154,6 +154,7 @@ _VERIFY_EXAMPLES = """examples:
   skillhouse verify --offline        likewise, without asking any repository
   skillhouse verify pdf --full       what differs from what was installed
   skillhouse verify pdf --accept     keep my edits: agents load it again
+  skillhouse verify pdf --restore    put back what was installed; `rollback` has the edits
   skillhouse verify ./pdf            who signed the skill in this directory
 
 Repositories are asked whether they took a version back, and for what they revoked.
@@ -170,6 +171,9 @@ def _configure_verify(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--offline", action="store_true", help="ask no repository")
     parser.add_argument("--accept", action="store_true", help="take the edits for what is meant")
+    parser.add_argument(
+        "--restore", action="store_true", help="put back what was installed, keeping the edits"
+    )
     parser.add_argument("--full", action="store_true", help="show all lines that differ")
     add_common(parser)
 
@@ -178,13 +182,14 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
     """Compare installed skills with the lock; 1 when one is not as it should be."""
     directories = [one for one in options.skills if one.startswith((".", "/", "~"))]
     if directories:
-        if len(options.skills) != 1 or options.accept:
-            raise UsageError("a directory is verified alone, and has nothing to accept")
+        if len(options.skills) != 1 or options.accept or options.restore:
+            raise UsageError("a directory is verified alone, and has nothing to accept or restore")
         return verify_directory(options, directories[0], terminal)
-    if options.accept:
-        refuse_agents("verify --accept")
-        if len(options.skills) != 1:
-            raise UsageError("--accept is about one skill")
+    for flag in ("accept", "restore"):
+        if getattr(options, flag):
+            refuse_agents(f"verify --{flag}")
+            if len(options.skills) != 1 or options.accept == options.restore:
+                raise UsageError(f"--{flag} is about one skill, and --accept is no --restore")
     states: list[InstalledState] = []
     with installing(options, terminal) as (_, installer):
         ids = [scope_and_name(text) for text in options.skills]
@@ -197,6 +202,8 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
             scope = edited.place.scope
             accepted = installer.installed.accept(edited.name, edited.digest, scope=scope)
             states = [installer.installed.state(edited.name, accepted, edited.place)]
+        if options.restore:
+            states = [_restored(installer, states[0], terminal)]
     if options.json:
         terminal.json_list("skills", [state_value(state) for state in states])
     else:
@@ -206,6 +213,23 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
         if not states:
             terminal.note("nothing was installed here")
     return 0 if all(state.is_well for state in states) else 1
+
+
+RESTORED = ("edited", "accepted", "missing", "unreadable")
+
+
+def _restored(installer: Installer, state: InstalledState, terminal: Terminal) -> InstalledState:
+    """Put back what was installed, where something else is there by now."""
+    name, entry, place = state.name, state.entry, state.place
+    if state.state not in RESTORED:
+        # What a repository took back, or whose signature is refused, comes back by no flag.
+        return state
+    with installer.locked(name, entry, place) as staged:
+        installer.restore(staged, entry, force=True)
+    if state.state in ("edited", "accepted"):
+        terminal.note(f"the edits are kept: `skillhouse rollback {place.scope}:{name}`")
+    place, entry = installer.installed.find(name, scope=place.scope)
+    return installer.installed.state(name, entry, place)
 
 
 def _asked(

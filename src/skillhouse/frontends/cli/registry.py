@@ -20,6 +20,7 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.publish import CHANGES, add_changes, change
 from skillhouse.frontends.cli.registry_mirror import configure_mirror, run_mirror
 from skillhouse.frontends.cli.serve import address
 from skillhouse.frontends.presentation.text import shown
@@ -49,6 +50,11 @@ _EXAMPLES = """examples:
   skillhouse registry trust root.crt             packages that it vouches for are taken
   skillhouse registry mirror https://skills.example.com /srv/mirror
   skillhouse registry mirror https://skills.example.com ./mirror --skill pdf --skill @acme/csv
+  skillhouse registry yank pdf@1.2.0 --repository official --reason "drops pages"
+  skillhouse registry unyank pdf@1.2.0
+  skillhouse registry revoke @acme/pdf@1.2.0 --reason "steals keys"
+  skillhouse registry channel pdf@2.0.0-rc.1 beta
+  skillhouse registry push-revocations revocations.json --repository official
 
 Serves packages of skills from one directory, to publish to and to install from
 (docs/guides/own-registry.md). It listens on this machine unless --host says otherwise; it has no
@@ -76,6 +82,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     configure_mirror(verbs.add_parser("mirror", help="copy a repository into a directory of files"))
     trust = verbs.add_parser("trust", help="trust a root certificate of publishers")
     trust.add_argument("file", metavar="FILE", help="such as root.crt")
+    add_changes(verbs)
     for one in (new, listed, revoke, trust):
         one.add_argument("--directory", metavar="DIR", help="the registry's (in the user's state)")
         add_common(one)
@@ -105,6 +112,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         return _serve(options, terminal)
     if options.verb == "mirror":
         return run_mirror(options, terminal)
+    if options.verb in CHANGES:
+        return change(options, terminal)
     work = {"new": _new, "list": _list, "revoke": _revoke}
     verb = work[options.token_verb] if options.verb == "token" else _trust
     if verb is not _list:
@@ -113,7 +122,9 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     try:
         return verb(repository, options, terminal)
     except HostingError as error:
-        raise UsageError(str(error)) from None
+        if error.code == "bad-request":
+            raise UsageError(str(error)) from None
+        raise
     finally:
         repository.store.close()
 

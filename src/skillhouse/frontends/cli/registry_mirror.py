@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skillhouse import registry
 from skillhouse.frontends.cli.options import add_common, house_of, positive
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.runtime import repository_at
+from skillhouse.runtime import Repositories, Skillhouse, read_token, repository_at
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -20,7 +20,11 @@ _GIB = 1024**3
 
 def configure_mirror(mirror: argparse.ArgumentParser) -> None:
     add = mirror.add_argument
-    add("source", metavar="SOURCE", help="the address of a repository, or of another mirror")
+    add(
+        "source",
+        metavar="SOURCE",
+        help="the name of a configured repository, an address, or a mirror",
+    )
     add(
         "directory",
         metavar="DIRECTORY",
@@ -39,16 +43,18 @@ def configure_mirror(mirror: argparse.ArgumentParser) -> None:
 def run_mirror(options: argparse.Namespace, terminal: Terminal) -> int:
     """Bring a mirror up to date; 1 when something of the source could not be mirrored."""
     directory = Path(options.start or ".", options.directory).absolute()
-    with house_of(options) as house, registry.MirrorDirectory(directory) as mirror:
-        address = _address(options)
-        done = registry.update_mirror(
-            mirror,
-            partial(repository_at, house.services.network, address),
-            skills=options.skills,
-            check=options.check,
-            max_bytes=options.max_gib * _GIB,
-            report=lambda line: terminal.note(shown(line)),
-        )
+    with house_of(options) as house:
+        address, token = _source(options, house)
+        opened = partial(repository_at, house.services.network, address, token=token)
+        with registry.MirrorDirectory(directory) as mirror:
+            done = registry.update_mirror(
+                mirror,
+                opened,
+                skills=options.skills,
+                check=options.check,
+                max_bytes=options.max_gib * _GIB,
+                report=lambda line: terminal.note(shown(line)),
+            )
     for problem in done.problems:
         terminal.error(problem)
     text = (
@@ -68,9 +74,12 @@ def run_mirror(options: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if done.problems else 0
 
 
-def _address(options: argparse.Namespace) -> str:
-    """Return the source as an address; a directory may be named as everywhere."""
+def _source(options: argparse.Namespace, house: Skillhouse) -> tuple[str, str]:
+    """Return the address and the token of a source; a configured one has its own token."""
     text: str = options.source
-    if "://" in text or not text.startswith((".", "/", "~")):
-        return text
-    return str(Path(options.start or ".", Path(text).expanduser()).absolute())
+    if "://" in text:
+        return text, ""
+    if text.startswith((".", "/", "~")):
+        return str(Path(options.start or ".", Path(text).expanduser()).absolute()), ""
+    settings = Repositories(house.config, house.services.network).named(text)
+    return settings.url, read_token(settings, house.config.places.environment)

@@ -28,6 +28,8 @@ VERBS = {
     "info": ("installed", "show where an installed skill is from, and how it is now"),
     "pin": ("installed", "keep an installed skill at its version"),
     "verify": ("installed", "compare installed skills with what was installed, or a signature"),
+    "publish": ("publish", "publish a skill to a repository"),
+    "skill": ("skill_verbs", "install a skill, as design 002 prints the command"),
     "pack": ("installed", "make an archive of one skill, the same bytes everywhere"),
     "enable": ("manage", "let agents see a skill again"),
     "disable": ("manage", "hide a skill from every agent"),

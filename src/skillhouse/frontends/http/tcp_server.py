@@ -57,10 +57,14 @@ def bound(port: int, host: str = HOST) -> socket.socket:
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
         raise OSError(error.errno, advice, f"{host}:{port}") from error
+    # Connections inherit it. asyncio leaves it out where the socket does not name its protocol, and
+    # the body of each answer then waits 40 ms for the client to acknowledge the head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 _ADVICE = {

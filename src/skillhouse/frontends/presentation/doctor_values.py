@@ -31,6 +31,7 @@ from skillhouse.runtime import (
     Skillhouse,
     TrustStore,
     audit_troubles,
+    changed_skills,
     file_troubles,
     offered_code,
     usable_config,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import Trouble
     from skillhouse.clients import Change, Lens, LensProblem
     from skillhouse.floor import Diagnostic
-    from skillhouse.runtime import CodeFacts, Config
+    from skillhouse.runtime import AbsentSkill, CodeFacts, Config
     from skillhouse.skill import Profile
 
 
@@ -63,11 +64,13 @@ class Examination:
     watches: dict[str, Any] | None
     code: Sequence[CodeFacts]
     notes: Sequence[str]
+    changed: Sequence[AbsentSkill]
+    """Installed skills whose files are not those that were installed."""
 
     @property
     def is_well(self) -> bool:
         broken = any(facts.is_broken for facts in self.code)
-        wrong = (self.problems, self.faults, self.stuck, self.open_files, self.unsafe)
+        wrong = (self.problems, self.faults, self.stuck, self.open_files, self.unsafe, self.changed)
         return not (broken or any(wrong))
 
     def value(self) -> dict[str, Any]:
@@ -84,13 +87,14 @@ class Examination:
             "catalog": self.catalog,
             "watches": self.watches,
             "code": [facts_value(facts) for facts in self.code],
+            "installed": [one._asdict() for one in self.changed],
         }
 
 
 def examine(places: Locations, lens: Lens) -> Examination:
     """Look at everything here besides what the clients see, which is `lens`."""
     config, faults = usable_config(places)
-    catalog, watches, code, notes = _own_place(config)
+    catalog, watches, code, notes, changed = _own_place(config)
     return Examination(
         lens=lens,
         problems=tuple(problems(lens)),
@@ -102,25 +106,33 @@ def examine(places: Locations, lens: Lens) -> Examination:
         watches=watches,
         code=code,
         notes=notes,
+        changed=changed,
     )
 
 
 def _own_place(
     config: Config,
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None, tuple[CodeFacts, ...], list[str]]:
+) -> tuple[
+    dict[str, Any] | None,
+    dict[str, Any] | None,
+    tuple[CodeFacts, ...],
+    list[str],
+    tuple[AbsentSkill, ...],
+]:
     """Return what the catalog's bounds leave out, how changes are noticed, the skills with code,
-    and notes about them; nothing where a file keeps us from starting."""
+    notes about them, and the installed skills that changed; nothing where a file keeps us from
+    starting."""
     try:
         with Skillhouse(config) as house:
             view = house.view()
             found, use = catalog_report(view), watch_use(house.snapshot.roots)
             notes = list(catalog_notes(found, view))
-            code = offered_code(house)
+            code, changed = offered_code(house), tuple(changed_skills(house))
     except SkillhouseError as error:
-        return None, None, (), [f"the catalog cannot be made: {error}"]
+        return None, None, (), [f"the catalog cannot be made: {error}"], ()
     notes += [f"skill with code {one_line(f'{one.name}: {one.summary()}')}" for one in code]
     if use is None:
-        return found, None, code, notes
+        return found, None, code, notes, changed
     if use.polls:
         notes.append(
             f"a program that watches these {use.needed:,} directories polls them: at most "
@@ -128,7 +140,7 @@ def _own_place(
             "are free (fs.inotify.max_user_watches)"
         )
     watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
-    return found, watches, code, notes
+    return found, watches, code, notes, changed
 
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:

@@ -117,6 +117,7 @@ def rule_values(layers: Sequence[Layer]) -> list[dict[str, Any]]:
 def finding_value(found: RuleFinding) -> dict[str, Any]:
     return {
         "code": found.code,
+        "severity": "info" if found.is_note else "warning",
         "layer": found.layer,
         "rule_index": found.rule_index,
         "effect": found.rule.effect.value,

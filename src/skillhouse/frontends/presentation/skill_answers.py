@@ -41,7 +41,7 @@ def found_skill(house: Skillhouse, reference: str) -> SkillContent | CodeFacts:
             it is known why it cannot be used.
     """
     try:
-        return house.load(reference)
+        return house.load(reference, anyway=True)
     except UnknownSkillError as error:
         try:
             return runtime.facts_named(house, reference)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import sqlite3
 from collections.abc import Awaitable, Callable
 
+import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -26,6 +29,9 @@ from skillhouse.frontends.registry.writes import WriteRoutes
 from skillhouse.registry.hosting import HostedRepository, HostingError
 
 Endpoint = Callable[[Request], Response]
+REST_MAX = 1 << 20
+REST_SECONDS = 2.0
+"""How much of a refused body is passed over before the connection is closed, and how long."""
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -102,21 +108,67 @@ def _nothing_here(_: Request, error: Exception) -> Response:
     )
 
 
-def _broken(_: Request, __: Exception) -> Response:
+def _broken(_: Request, error: Exception) -> Response:
+    if is_disk_full(error):
+        return problem("storage", "no space left on the registry's disk: nothing was changed")
     return problem("bad-request", "something went wrong here; the log says what", status=500)
 
 
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says that a disk or a quota is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _with_headers(app: ASGIApp) -> ASGIApp:
-    """Return the application with our headers on each answer."""
+    """Return the application with our headers on each answer, and an end to each request."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        body = _RequestBody(receive)
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 rate = scope.get("state", {}).get("rate_limit")
                 own = [(b"ratelimit", rate.encode())] if rate else []
+                if scope["method"] in ("PUT", "POST") and not await body.is_over(scope):
+                    own.append((b"connection", b"close"))
                 message["headers"] = [*message.get("headers", ()), *HEADERS, *own]
             await send(message)
 
-        await app(scope, receive, send_with_headers)
+        await app(scope, body.receive, send_with_headers)
 
     return answer
+
+
+class _RequestBody:
+    """What comes with a request, so that a refused one ends with an answer that is read."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_over = False
+        self._is_begun = False
+
+    async def receive(self) -> Message:
+        self._is_begun = True
+        message = await self._receive()
+        self._is_over = not message.get("more_body", False)
+        return message
+
+    async def is_over(self, scope: Scope) -> bool:
+        """Pass over the rest of a body that is not long; False where there is more.
+
+        A client that is still sending when the connection closes may never read the answer.
+        """
+        if not self._is_begun and any(name == b"expect" for name, _ in scope["headers"]):
+            # It has sent nothing yet, and waits for us.
+            return False
+        left = REST_MAX
+        with anyio.move_on_after(REST_SECONDS):
+            while not self._is_over and left > 0:
+                left -= len((await self.receive()).get("body", b""))
+        return self._is_over

@@ -63,6 +63,8 @@ class OpenRoutes:
         if validate_name(namespace, directory=namespace):
             raise HostingError("unknown-skill", "there is no such namespace here")
         found = self._repository.store.newest(namespace, LISTED_MAX + 1)
+        if not found and namespace != DEFAULT_NAMESPACE:
+            raise HostingError("unknown-skill", "there is no such namespace here")
         if len(found) > LISTED_MAX:
             message = f"more than {LISTED_MAX} skills: search with /skills?q=WORDS"
             raise HostingError("unknown-skill", message)

@@ -34,6 +34,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "version": (422, "The version is refused"),
     "signature": (422, "The signature is refused"),
     "rate-limited": (429, "Too many requests"),
+    "storage": (507, "The registry has no room"),
 }
 """Status and title of each code."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -70,18 +70,24 @@ class WriteRoutes:
         if length.isdecimal() and int(length) > ARCHIVE_MAX:
             raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
         is_dry = request.query_params.get("dry_run", "0") not in ("0", "false", "")
+        blobs = self._repository.blobs
         async with self._uploads:
-            with self._repository.blobs.upload() as place:
-                archive = place / "archive"
-                size = await _received(request, archive)
+            place = await to_thread.run_sync(blobs.new_upload)
+            archive = place / "archive.part"
 
-                def publish() -> Release:
-                    return self._repository.publish(
-                        address, archive, access=access, content_digest=digest, dry_run=is_dry
-                    )
+            def publish() -> Release:
+                _append(archive, rest)
+                return self._repository.publish(
+                    address, archive, access=access, content_digest=digest, dry_run=is_dry
+                )
 
+            try:
+                size, rest = await _received(request, archive)
                 limiter = self._small if size <= SMALL else self._large
                 release = await to_thread.run_sync(publish, limiter=limiter)
+            finally:
+                with CancelScope(shield=True):
+                    await to_thread.run_sync(blobs.end_upload, place)
         answer = json_reply(dataclasses.asdict(release), 200 if is_dry else 201)
         if not is_dry:
             answer.headers["location"] = f"/skills/{address.name}/{address.version}"
@@ -130,26 +136,36 @@ def _address(request: Request) -> Address:
     return checked_address(request.path_params["name"], request.path_params["version"])
 
 
-async def _received(request: Request, path: Path) -> int:
-    """Write a body to a new file; HostingError where it is too large or too slow."""
-    size = 0
+async def _received(request: Request, path: Path) -> tuple[int, bytes]:
+    """Write a body to a new file; return its size, and the end of it that is not written yet.
+
+    HostingError: it is too large or too slow.
+    """
+    size, rest = 0, bytearray()
     try:
         with anyio.fail_after(UPLOAD_SECONDS):
-            async with await anyio.open_file(path, "xb") as file:
-                chunks = request.stream()
-                while True:
-                    with anyio.fail_after(PAUSE_SECONDS):
-                        chunk = await anext(chunks, None)
-                    if chunk is None:
-                        return size
-                    size += len(chunk)
-                    if size > ARCHIVE_MAX:
-                        raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
-                    await file.write(chunk)
+            chunks = request.stream()
+            while True:
+                with anyio.fail_after(PAUSE_SECONDS):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return size, bytes(rest)
+                size += len(chunk)
+                if size > ARCHIVE_MAX:
+                    raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
+                rest += chunk
+                if len(rest) > SMALL:
+                    await to_thread.run_sync(_append, path, bytes(rest))
+                    rest.clear()
     except TimeoutError as error:
         raise HostingError("bad-request", "the package came too slowly") from error
     except ClientDisconnect as error:
         raise HostingError("bad-request", "the connection ended before the package did") from error
+
+
+def _append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
 
 
 async def _body(request: Request, most: int) -> bytes:

@@ -33,12 +33,19 @@ class BlobDirectory:
     @contextmanager
     def upload(self) -> Iterator[Path]:
         """Give a private directory on the file system of the blobs, which goes at the end."""
-        place = self._uploads / f"{UPLOAD}{owner_name()}-{secrets.token_hex(8)}"
-        place.mkdir(mode=0o700)
+        place = self.new_upload()
         try:
             yield place
         finally:
-            shutil.rmtree(place)
+            self.end_upload(place)
+
+    def new_upload(self) -> Path:
+        place = self._uploads / f"{UPLOAD}{owner_name()}-{secrets.token_hex(8)}"
+        place.mkdir(mode=0o700)
+        return place
+
+    def end_upload(self, place: Path) -> None:
+        shutil.rmtree(place)
 
     def path(self, digest: str) -> Path:
         """Return where an archive is, or would be; the digest is one that we made or checked."""

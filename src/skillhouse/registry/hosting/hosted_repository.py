@@ -126,7 +126,7 @@ class HostedRepository:
         """Check an uploaded file and keep it as a version; it may be moved away.
 
         Args:
-            archive: In a directory of `BlobDirectory.upload`.
+            archive: Alone in a directory of `BlobDirectory.upload`, under no name of a skill.
             content_digest: `sha256:` as the sender counted it; empty where nothing was sent.
             dry_run: Checks everything and keeps nothing.
 
@@ -142,7 +142,7 @@ class HostedRepository:
             raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
         self._refuse_taken(address, is_admin=access.is_admin)
         media_type = media_type_of(data[:8])
-        staging = archive.parent / "unpacked"
+        staging = archive.parent
         checked = self._checks.check(data, staging, skill=address.skill, version=address.version)
         listed = json.loads(self.store.setting(_REVOKED_SETTING) or b"[]")
         is_listed = checked.tree.digest in listed or f"{address.skill}@{address.version}" in listed
@@ -243,8 +243,9 @@ class HostedRepository:
     def _refuse_taken(self, address: Address, *, is_admin: bool) -> None:
         known = self.store.releases(address.namespace, address.skill)
         if known is None:
-            near = self.store.similar(address.namespace, near_keys(address.skill))
-            if near and not is_admin:
+            keys = () if is_admin else near_keys(address.skill)
+            near = self.store.similar(address.namespace, keys)
+            if near:
                 message = (
                     f"`{address.skill}` could be taken for `{near[0]}`, which is here already: "
                     "choose another name, or ask whoever runs the registry (an admin token)"

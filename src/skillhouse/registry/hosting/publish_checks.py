@@ -47,13 +47,12 @@ class PublishChecks:
         self._requires_signature = requires_signature
 
     def check(self, data: bytes, staging: Path, *, skill: str, version: str) -> CheckedPackage:
-        """Return what is in an archive, unpacked below the new directory `staging`.
+        """Return what is in an archive, which is unpacked into a new directory in `staging`.
 
         Raises:
             HostingError: archive, skill, name, version or signature.
         """
         directory = staging / skill
-        staging.mkdir(mode=0o700)
         try:
             write_members(read_archive(data), directory)
             # Read again from the disk, as whoever installs it does.
@@ -76,8 +75,13 @@ class PublishChecks:
                 message += f"; expected {SKILL_FILE} at the top of the archive"
             raise HostingError(code, message) from error
         if os.path.lexists(directory / SKILL_FILE):
-            found = [one for one in validate(directory) if one.severity is Severity.ERROR]
-            if found and found[0].code != "name-mismatch":
+            found = [
+                one
+                for one in validate(directory)
+                # Whether the name is that of the address is asked later, with a better answer.
+                if one.severity is Severity.ERROR and one.code != "name-mismatch"
+            ]
+            if found:
                 listed = "; ".join(f"{one.code}: {one.message}" for one in found[:5])
                 raise HostingError("skill", f"`skillhouse validate` refuses it: {listed}")
         return facts

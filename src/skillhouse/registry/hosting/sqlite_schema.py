@@ -25,6 +25,7 @@ REPOSITORY_STORE = Schema(
         """,
         "CREATE INDEX skill_key ON skill (namespace, key)",
         "CREATE INDEX skill_name ON skill (name, namespace)",
+        "CREATE INDEX skill_publisher ON skill (publisher)",
         "CREATE INDEX skill_updated ON skill (updated_at, id)",
         """
         CREATE TABLE version (

@@ -26,6 +26,8 @@ TERMS_MAX = 16
 """Words of a query that are searched."""
 FOUND_MAX = 1_000
 """Skills down to which a search can be paged."""
+RANKED_MAX = 2_000
+"""Skills that one query ranks; with 50,000 skills a common word has more."""
 _COLUMNS = "namespace, name, description, latest, license, publisher, updated_at"
 # Han, kana and Hangul are written without blanks: a word is any two characters beside each other.
 _CJK = "\u3005\u3007\u3041-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
@@ -84,10 +86,9 @@ def _ranked(reader: Store, query: ListQuery, words: list[str], limit: int) -> Ho
         raise HostingError("bad-request", f"a search shows at most {FOUND_MAX} skills")
     most = min(start + limit + 1, FOUND_MAX)
     numbers = [number for (number,) in _exact(reader, query)]
-    for operator in (" AND ", " OR "):
+    for match in (_all_words, _any_word):
         if len(numbers) < most:
-            numbers += _matches(reader, query, operator.join(f'"{word}"' for word in words), most)
-            numbers = list(dict.fromkeys(numbers))
+            numbers = list(dict.fromkeys([*numbers, *match(reader, query, words, most)]))
     page = numbers[start : start + limit]
     is_more = len(numbers) > start + limit and start + limit < FOUND_MAX
     return HostedSkills(
@@ -105,20 +106,58 @@ def _exact(reader: Store, query: ListQuery) -> list[tuple[Any, ...]]:
     )
 
 
-def _matches(reader: Store, query: ListQuery, match: str, most: int) -> list[int]:
-    if not query.publisher:
-        rows = reader.rows(
-            "SELECT rowid FROM skill_text WHERE skill_text MATCH ? "
-            "ORDER BY bm25(skill_text, 10.0, 5.0) LIMIT ?",
-            (match, most),
-        )
-    else:
-        rows = reader.rows(
-            "SELECT skill_text.rowid FROM skill_text JOIN skill ON skill.id = skill_text.rowid "
-            "WHERE skill_text MATCH ? AND skill.publisher = ? "
-            "ORDER BY bm25(skill_text, 10.0, 5.0) LIMIT ?",
-            (match, query.publisher, most),
-        )
+def _all_words(reader: Store, query: ListQuery, words: list[str], most: int) -> list[int]:
+    """Return the skills with every word, best first; of very many, those with it in the name."""
+    match = " AND ".join(map(_quoted, words))
+    if _count(reader, match) <= RANKED_MAX:
+        return _matches(reader, query, match, most)
+    named = f"name : ({match})"
+    found = _matches(reader, query, named, most) if _count(reader, named) <= RANKED_MAX else []
+    return [*found, *_matches(reader, query, match, most, order="skill_text.rowid DESC")]
+
+
+def _any_word(reader: Store, query: ListQuery, words: list[str], most: int) -> list[int]:
+    """Return the skills with some of the words, best first: the rarest ones that are not too many.
+
+    A word that most skills have says little, and to rank all of those takes 50 ms.
+    """
+    counts = sorted((_count(reader, _quoted(word)), word) for word in words)
+    total, rare = 0, []
+    for count, word in counts:
+        total += count
+        if total <= RANKED_MAX:
+            rare.append(_quoted(word))
+    return _matches(reader, query, " OR ".join(rare), most) if rare else []
+
+
+def _count(reader: Store, match: str) -> int:
+    """Return how many skills match, counted no further than what is ranked."""
+    query = "SELECT count(*) FROM (SELECT 1 FROM skill_text WHERE skill_text MATCH ? LIMIT ?)"
+    ((count,),) = reader.rows(query, (match, RANKED_MAX + 1))
+    return int(count)
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
+
+
+def _matches(
+    reader: Store,
+    query: ListQuery,
+    match: str,
+    most: int,
+    *,
+    order: str = "bm25(skill_text, 10.0, 5.0)",
+) -> list[int]:
+    condition, values = "", [match]
+    if query.publisher:
+        condition = "AND skill_text.rowid IN (SELECT id FROM skill WHERE publisher = ?) "
+        values.append(query.publisher)
+    rows = reader.rows(
+        f"SELECT skill_text.rowid FROM skill_text WHERE skill_text MATCH ? {condition}"  # noqa: S608
+        f"ORDER BY {order} LIMIT ?",
+        (*values, most),
+    )
     return [number for (number,) in rows]
 
 
@@ -133,7 +172,7 @@ def _sorted(reader: Store, query: ListQuery, words: list[str], limit: int) -> Ho
         values.append(query.publisher)
     if words:
         conditions.append("id IN (SELECT rowid FROM skill_text WHERE skill_text MATCH ?)")
-        values.append(" AND ".join(f'"{word}"' for word in words))
+        values.append(" AND ".join(map(_quoted, words)))
     if query.cursor:
         conditions.append(f"({columns}) {sign} (?, ?)")
         values += _pair(query.cursor, int if by_time else str)
