@@ -37,6 +37,8 @@ PINS = (
     ),
     # What checks our signatures besides us; it is no verifier to rely on (decision 0275).
     ("model-signing", ["requirements/model-signing.in"]),
+    # What compares the HTTP API with its document; it wants other packages than we have.
+    ("schemathesis", ["requirements/schemathesis.in"]),
 )
 """Name of each file and what it is compiled from; a later one agrees with the earlier ones."""
 

@@ -53,6 +53,7 @@ LISTS = {
     "keys log": "events",
     "keys session list": "sessions",
     "delete --list": "deleted",
+    "tokens list": "tokens",
     "registry token list": "tokens",
     "install {project} --list": "skills",
     "install {project}/good --dry-run": "skills",
@@ -88,6 +89,8 @@ THINGS = (
     "stop --status",
     "keys trust",
     "pack good",
+    "tokens new made --scope read",
+    "tokens revoke made",
     "registry token new --scope read",
     "registry token revoke no-such-token",
 )
@@ -145,6 +148,8 @@ REFUSED = (
     "keys issue no-such-file",
     "keys certify no-such-file",
     "keys revoke no-such-file",
+    "tokens revoke no-such-token",
+    "tokens new both --scope call --scope approve",
     "registry token new --scope nonsense",
     "registry trust no-such-file",
 )

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 import uvicorn
 
@@ -235,3 +236,41 @@ def test_no_token_is_for_this_machine_only(tmp_path: Path) -> None:
         pytest.raises(PermissionError, match="--no-auth is for this machine only"),
     ):
         serve(house, port=0, announce=print, host="0.0.0.0", open_mcp=True)
+
+
+def test_an_answer_does_not_wait_for_an_acknowledgement(tmp_path: Path):
+    """Its head and body are two writes, of which the second waited 40 ms for a delayed ACK."""
+    seen: list[int] = []
+
+    class Transport:
+        def __init__(self, ours: socket.socket) -> None:
+            self._ours = ours
+
+        def get_extra_info(self, name: str) -> object:
+            return self._ours if name == "socket" else ("127.0.0.1", 1)
+
+        def close(self) -> None:
+            self._ours.close()
+
+        abort = close
+
+    async def connected(ours: socket.socket) -> None:
+        config = uvicorn.Config(_no_app, http="h11")
+        config.load()
+        state = uvicorn.Server(config).server_state
+        protocol = tcp_server.header_timeout_protocol()(config, state, {})
+        protocol.connection_made(Transport(ours))  # type: ignore[arg-type]
+        seen.append(ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        protocol.connection_lost(None)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as ours,
+    ):
+        anyio.run(connected, ours)
+    assert seen == [1]
+
+
+async def _no_app(scope: object, receive: object, send: object) -> None:
+    """Answers nothing; no request comes."""

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.cli.calls import tool_value
+from skillhouse.frontends.presentation.tool_values import tool_value
 from skillhouse.runtime import Skillhouse, load_config
 from skillhouse.sandbox import SandboxStatus, default_python
 from skillhouse.tools import SkillCodeTool, UnknownToolError

@@ -336,7 +336,7 @@ def another_client(approval: Approval) -> ApprovalError:
 OWNER = "local"
 """The user who owns the state directory, who could change it in any case."""
 
-OWNER_CHANNELS = frozenset({"terminal", "cli", "page", "device"})
+OWNER_CHANNELS = frozenset({"terminal", "cli", "page", "device", "api"})
 """Ways to answer that have access control of their own, such as the page with its token."""
 
 SIGN_CHANNELS = frozenset({"page", "device"})

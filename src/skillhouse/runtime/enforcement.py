@@ -18,6 +18,7 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
+from skillhouse.runtime.access_tokens import Access, AccessTokens
 from skillhouse.runtime.config.config_files import approvals_of
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.store import STATE_FILE
@@ -117,6 +118,11 @@ class EnforcementServices:
     def tokens(self) -> approval.Tokens:
         """The one-time tokens with which a script approves a request."""
         return approval.Tokens(self._state, clock=self.clock)
+
+    @once
+    def access_tokens(self) -> AccessTokens:
+        """The named tokens and the browsers of the HTTP service."""
+        return AccessTokens(self._state, record=self._token_event, clock=self.clock)
 
     @once
     def session_keys(self) -> signer.SessionKeys:
@@ -286,6 +292,14 @@ class EnforcementServices:
         entries = [policy.defaults, *policy.tools.values(), *(p for _, p in policy.wildcards)]
         entries += [policy.fallback] if policy.fallback else []
         return any(entry.confirmation_channel == COMPANION_APP for entry in entries)
+
+    def _token_event(self, what: str, access: Access) -> None:
+        """Record a new or revoked token; what cannot be recorded is not made."""
+        record = self.event if what == "new" else self.noted
+        scopes = " ".join(sorted(access.scopes))
+        record(
+            "token", user=access.user, reason=what, id=access.id, name=access.name, scopes=scopes
+        )
 
     def _revoke(self, notice: StopNotice) -> None:
         # Whatever the policy's action: docs/decisions/0111-tier-policy.md.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -22,7 +20,7 @@ from skillhouse.floor import (
     dataclass,
     read_beneath,
 )
-from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.runtime.desktop import open_on_desktop
 from skillhouse.runtime.find_skills import SearchPlace, find_in
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
@@ -115,8 +113,6 @@ def file_kind(name: str) -> FileKind:
 FILE_MAX = 5 * 1024 * 1024
 """Bytes of a skill's file that is read for a person (DESIGN, bounds: fetch)."""
 
-_OPENERS = {"darwin": "open", "win32": "explorer"}
-
 
 class Management:
     """The seven operations (S004-67); every change is in the audit log."""
@@ -207,17 +203,7 @@ class Management:
     def open_directory(self, reference: str | None = None) -> Path:
         """Show a skill's directory, or the user's, in the file manager; SkillError without one."""
         path = self.target("user").path if reference is None else self._find(reference).directory
-        wanted = _OPENERS.get(sys.platform, "xdg-open")
-        opener = shutil.which(wanted, path=safe_path(os.environ, self._project))
-        if opener is None:
-            raise SkillError("no-file-manager", path, "no file manager found; open it yourself")
-        subprocess.Popen(
-            [opener, os.fspath(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        open_on_desktop(path, project=self._project)
         return path
 
     def create(

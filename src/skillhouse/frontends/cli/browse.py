@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse import discovery
@@ -21,16 +20,12 @@ from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,
-    skill_value,
 )
+from skillhouse.frontends.presentation.skill_lists import search_answer
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.retrieval import HeadIndex
-from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
-    from skillhouse.skill import Skill
 
 _CATALOG_EXAMPLES = """examples:
   skillhouse catalog                  what a system prompt would list
@@ -93,17 +88,10 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the best skills, best first; 1 when none fits."""
     house = house_of(options)
     prepare_search(house, terminal)
-    hits = house.search(" ".join(options.query), limit=options.limit)
-    skills = [house.index.get(hit.id) for hit in hits]
-    others = _shadowed(house, " ".join(options.query), skills, options.limit)
+    found = search_answer(house, " ".join(options.query), options.limit)
+    hits, skills, others = found.hits, found.skills, found.shadowed
     if options.json:
-        found = [
-            {**skill_value(skill), "score": hit.score, "fields": list(hit.fields)}
-            for hit, skill in zip(hits, skills, strict=True)
-        ]
-        nothing = {"score": 0.0, "fields": []}
-        more = ({**skill_value(one), **nothing, "shadowed_by": by} for one, by in others)
-        terminal.json_list("hits", [*found, *more])
+        terminal.json_list("hits", found.values())
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:
@@ -120,26 +108,6 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         ]
         terminal.rows(rows, most=48)
     return 0 if hits else 1
-
-
-def _shadowed(
-    house: Skillhouse, query: str, hits: Sequence[Skill], limit: int
-) -> list[tuple[Skill, str]]:
-    """Return the shadowed skills that fit, or whose winner does, with the id of that.
-
-    They are found by names and descriptions alone: no index has their bodies.
-    """
-    index = house.index
-    if not index.shadowed:
-        return []
-    names = {skill.name for skill in hits}
-    found = [skill for skill in index.shadowed if skill.name in names]
-    heads = HeadIndex(SkillIndex(index.shadowed))
-    by_id = {skill.id: skill for skill in index.shadowed}
-    found += [by_id[hit.id] for hit in heads.search(query, limit=limit)]
-    winners = {skill.name: skill.id for skill in index.skills}
-    unique = list({skill.file: skill for skill in found}.values())[:limit]
-    return [(skill, winners.get(skill.name, "")) for skill in unique]
 
 
 _LOAD_EXAMPLES = """examples:

@@ -32,15 +32,13 @@ from skillhouse.frontends.presentation.call_values import (
     detail_of,
     recorded_call,
 )
-from skillhouse.frontends.presentation.json_values import (
-    python_value,
-)
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.tool_values import result_value, tool_value
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
-    from skillhouse.tools import Progress, SkillCodeTool, Tool, ToolResult
+    from skillhouse.tools import Progress, SkillCodeTool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
   skillhouse tools list
@@ -82,20 +80,6 @@ def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
         what = counted(problems, "finding")
         terminal.note(f"{what} about skills' code: `skillhouse reload`")
     return 0
-
-
-def tool_value(tool: Tool) -> dict[str, Any]:
-    """Return a tool as plain values; `skill` and `level` are null for a built-in tool."""
-    code = tool if isinstance(tool, toolbox.SkillCodeTool) else None
-    return {
-        "name": tool.name,
-        "full_name": code.full_name if code else tool.name,
-        "skill": code.skill.manifest.name if code else None,
-        "level": code.level if code else None,
-        "python": python_value(code) if code else None,
-        "description": tool.description,
-        "parameters": dict(tool.schema),
-    }
 
 
 def _described(tool: SkillCodeTool) -> str:
@@ -172,7 +156,7 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
         if is_shown or (result.status == "error" and _may_be_of_skill(options.tool)):
             entry = recorded_call(house.audit_log, request)
     if options.json:
-        terminal.json({**_result_value(result), **code_value(entry)})
+        terminal.json({**result_value(result), **code_value(entry)})
         return 1 if result.is_error else 0
     code = _print_result(result, terminal, as_json=False)
     _print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
@@ -304,18 +288,9 @@ def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Te
     return 0
 
 
-def _result_value(result: ToolResult) -> dict[str, Any]:
-    return {
-        "status": result.status,
-        "content": result.content,
-        "data": result.data,
-        "approval_id": result.approval_id,
-    }
-
-
 def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> int:
     if as_json:
-        terminal.json(_result_value(result))
+        terminal.json(result_value(result))
     elif result.is_error:
         terminal.error(result.content)
     else:

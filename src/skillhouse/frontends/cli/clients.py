@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import __version__
-from skillhouse.audit import AuditLog
-from skillhouse.clients import (
-    ClientConfigs,
-    compare,
-    exported_sources,
-    is_installed,
-    problems,
-)
-from skillhouse.discovery import git_root, watch_bound, watch_use
-from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.client_fixes import fix_files
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
 from skillhouse.frontends.presentation.client_report import (
@@ -26,36 +13,32 @@ from skillhouse.frontends.presentation.client_report import (
     as_toml,
     difference,
     lens_skill_value,
-    lens_value,
     report,
     table,
 )
-from skillhouse.frontends.presentation.json_values import (
-    catalog_notes,
-    catalog_report,
-    diagnostic_values,
-    facts_value,
+from skillhouse.frontends.presentation.doctor_values import (
+    examine,
+    examined_profiles,
+    listed_profiles,
+    machine,
+    profile_line_value,
+    profile_value,
+    profiles_of,
+    seen_by,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.runtime import (
     Locations,
     Skillhouse,
-    TrustStore,
-    audit_troubles,
-    changed_skills,
-    file_troubles,
-    offered_code,
     usable_config,
 )
-from skillhouse.runtime.own_files import AUDIT_FILE
-from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
+from skillhouse.skill import DEFAULT_PROFILE, load_profile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skillhouse.clients import Change, Lens, LensSkill
+    from skillhouse.clients import Lens, LensSkill
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import AbsentSkill, CodeFacts, Config
     from skillhouse.skill import Profile
 
 _DOCTOR_EXAMPLES = """examples:
@@ -94,8 +77,8 @@ def add_start(parser: argparse.ArgumentParser) -> None:
 def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print what each client makes of this place; 1 when something is wrong."""
     places = places_of(options)
-    config, faults = usable_config(places)
-    chosen = _examined(places, options.clients or ())
+    config = usable_config(places).config
+    chosen = examined_profiles(places, options.clients or ())
     lens = seen_by(places, chosen)
     if options.fix:
 
@@ -104,118 +87,43 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
                 house.management.discard(path, skill)
 
         return fix_files(lens, terminal, discard=discard, as_json=options.json)
-    found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
-    unsafe = unsafe_entries(places)
-    catalog, watches, code, notes, changed = _own_place(config)
-    broken = [facts for facts in code if facts.is_broken]
+    found = examine(places, lens)
     if options.json:
-        audit = [dataclasses.asdict(one) for one in stuck]
-        files = [dataclasses.asdict(one) for one in open_files]
-        entries = [{"client": one.client, "name": one.name, "fault": one.fault} for one in unsafe]
-        value = {**lens_value(lens, found), "audit": audit, "files": files}
-        value |= {"configuration": diagnostic_values(faults)}
-        value |= {"entries": entries, "catalog": catalog, "watches": watches}
-        value |= {"code": [facts_value(facts) for facts in code]}
-        value |= {"installed": [one._asdict() for one in changed]}
-        terminal.json_list("problems", value.pop("problems"), {"machine": machine(), **value})
+        value = found.value()
+        terminal.json_list("problems", value.pop("problems"), value)
     else:
-        for line in report(lens, found, machine=machine(), everything=options.all):
+        for line in report(lens, found.problems, machine=machine(), everything=options.all):
             terminal.line(line)
         if not options.clients:
             for line in wrapped(_others_text(places, chosen), COLUMNS):
                 terminal.line(line)
-        for note in notes:
+        for note in found.notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
-        messages = [f"{one.advice} [{one.code}]" for one in faults]
-        messages += [f"{one.message} [{one.code}]" for one in (*stuck, *open_files)]
+        messages = [f"{one.advice} [{one.code}]" for one in found.faults]
+        outside = (*found.stuck, *found.open_files)
+        messages += [f"{one.message} [{one.code}]" for one in outside]
         messages += [
             f"skill with code `{shown(facts.name)}`: {shown(one.message)} [{one.code}]"
-            for facts in code
+            for facts in found.code
             for one in facts.problems
         ]
         home = str(places.home)
         messages += [
             f"the installed skill `{shown(one.id or one.name)}` is {one.state}: "
             f"{shown(one.text.replace(home, '~'))}"
-            for one in changed
+            for one in found.changed
         ]
         messages += [
             f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely; "
             "`skillhouse mcp status` says why"
-            for entry in unsafe
+            for entry in found.unsafe
         ]
         for message in messages:
             terminal.line()
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
-    wrong = (found, faults, stuck, open_files, unsafe, broken, changed)
-    return 1 if any(wrong) else 0
-
-
-def _own_place(
-    config: Config,
-) -> tuple[
-    dict[str, Any] | None,
-    dict[str, Any] | None,
-    tuple[CodeFacts, ...],
-    list[str],
-    tuple[AbsentSkill, ...],
-]:
-    """Return what the catalog's bounds leave out, how changes are noticed, the skills with code,
-    notes about them, and the installed skills that changed; nothing where a file keeps us from
-    starting."""
-    try:
-        with Skillhouse(config) as house:
-            view = house.view()
-            found, use = catalog_report(view), watch_use(house.snapshot.roots)
-            notes = list(catalog_notes(found, view))
-            code, changed = offered_code(house), tuple(changed_skills(house))
-    except SkillhouseError as error:
-        return None, None, (), [f"the catalog cannot be made: {error}"], ()
-    notes += [f"skill with code {one_line(f'{one.name}: {one.summary()}')}" for one in code]
-    if use is None:
-        return found, None, code, notes, changed
-    if use.polls:
-        notes.append(
-            f"a program that watches these {use.needed:,} directories polls them: at most "
-            f"{watch_bound():,} are watched, and {use.free:,} of this user's {use.most:,} watches "
-            "are free (fs.inotify.max_user_watches)"
-        )
-    watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
-    return found, watches, code, notes, changed
-
-
-def unsafe_entries(places: Locations) -> tuple[Change, ...]:
-    """Return the entries of clients that are not safe to start our server with."""
-    state = usable_config(places).config.state_directory
-    configs = ClientConfigs(
-        places=places,
-        project=git_root(places.start) or places.start,
-        state_directory=state,
-        audit=AuditLog(state / AUDIT_FILE),
-    )
-    return tuple(change for change in configs.status() if change.fault)
-
-
-def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
-    """Return the named profiles; without names those of all clients, and our own behaviour."""
-    if names:
-        return tuple(load_profile(name, places.profiles) for name in dict.fromkeys(names))
-    known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
-    clients = tuple(profile for profile in known if profile.client)
-    ours = load_profile(usable_config(places).config.profile, places.profiles)
-    return clients if ours in clients else (*clients, ours)
-
-
-def _examined(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
-    """Return the profiles that `doctor` is about: those named, or of what is installed here."""
-    if names and "all" not in names:
-        return profiles_of(places, names)
-    known = profiles_of(places, ())
-    if names:
-        return known
-    return tuple(one for one in known if not one.client or is_installed(one, places))
+    return 0 if found.is_well else 1
 
 
 def _others_text(places: Locations, chosen: Sequence[Profile]) -> str:
@@ -223,25 +131,6 @@ def _others_text(places: Locations, chosen: Sequence[Profile]) -> str:
     if not any(one.client for one in chosen):
         return f"no client that we know is installed here; `--client NAME`: {', '.join(others)}"
     return f"not installed here: {', '.join(others)} (`--client NAME`)" if others else ""
-
-
-def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
-    config = usable_config(places).config
-    project = git_root(places.start) or places.start
-    lens = compare(
-        start=places.start,
-        home=places.home,
-        environment=places.environment,
-        profiles=profiles,
-        trusted=TrustStore(config.state_directory).is_trusted(project),
-        explicit=config.roots,
-    )
-    return dataclasses.replace(lens, exported=exported_sources(config.state_directory))
-
-
-def machine() -> str:
-    system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return f"skillhouse {__version__}, {system}, Python {platform.python_version()}"
 
 
 _PROFILES_EXAMPLES = """examples:
@@ -279,14 +168,9 @@ def _profiles(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _list_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
-    found = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
-    # What people have installed first, then our own behaviour, then the published designs.
-    # Real clients first, those that were compared before all.
-    found.sort(key=lambda p: (not p.client, not p.checked, p.name != DEFAULT_PROFILE.name))
+    found = listed_profiles(places)
     if options.json:
-        keys = ("name", "title", "client", "checked")
-        values = [{key: getattr(profile, key) for key in keys} for profile in found]
-        terminal.json_list("profiles", values)
+        terminal.json_list("profiles", [profile_line_value(one) for one in found])
     else:
         terminal.rows([(shown(profile.name), _titled(profile)) for profile in found])
     return 0
@@ -304,7 +188,7 @@ def _titled(profile: Profile) -> str:
 def _show_profile(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     profile = load_profile(options.name, places.profiles)
     if options.json:
-        terminal.json(_plain(dataclasses.asdict(profile)))
+        terminal.json(profile_value(profile))
         return 0
     if options.toml:
         terminal.document(as_toml(profile))
@@ -322,15 +206,6 @@ def _show_profile(options: argparse.Namespace, places: Locations, terminal: Term
         for fact in profile.facts:
             terminal.indented(one_line(fact), 4, "  - ")
     return 0
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: sets as sorted lists."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset):
-        return sorted(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:

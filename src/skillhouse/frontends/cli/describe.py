@@ -5,35 +5,28 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import runtime
-from skillhouse.floor import TreeError, UnknownSkillError, UnusableSkillError, tree_digest
+from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.code_report import facts_rows
-from skillhouse.frontends.presentation.json_values import (
-    content_value,
-    diagnostic_values,
-    explanation_value,
-    facts_value,
+from skillhouse.frontends.presentation.json_values import diagnostic_values
+from skillhouse.frontends.presentation.skill_answers import (
+    digest_of,
+    files_answer,
+    found_skill,
+    shown_value,
 )
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.runtime.code_facts import LOCKS
-from skillhouse.skill import (
-    JAVASCRIPT_FILE,
-    PYTHON_FILE,
-    list_resources,
-    read_manifest,
-    validate,
-)
+from skillhouse.skill import SkillContent, list_resources, validate
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import AbsentSkill, CodeFacts, Explanation, Skillhouse
-    from skillhouse.skill import Skill, SkillContent
+    from skillhouse.skill import Skill
 
 SHADOWS_SHOWN = 5
 """Skills that one shadows which are named with it."""
@@ -60,27 +53,23 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
         path = house.management.open_directory(options.skill)
         terminal.note(f"opened {shown(str(path))}")
     try:
-        content = house.load(options.skill, anyway=True)
-    except UnknownSkillError as error:
-        # A skill of code alone has no SKILL.md; the error then names the nearest of both kinds.
-        return _show_other(house, error, terminal, options)
-    skill = content.skill
-    state = runtime.state_of(house, skill)
-    explained = runtime.explain_loading(house, skill, content=content)
-    code = runtime.facts_at(house, skill.directory, skill.scope)
+        found = found_skill(house, options.skill)
+    except UnusableSkillError as error:
+        return _show_unusable(error, terminal, options)
     if options.json:
-        plain = content_value(content)
-        del plain["body"]
-        plain["frontmatter"] = dict(skill.frontmatter.fields)
-        plain |= {"tree_digest": _digest(skill.directory), "code": facts_value(code)}
-        plain |= {"state": state.state, "state_reason": state.text}
-        terminal.json({**plain, "decision": explanation_value(explained)})
+        terminal.json(shown_value(house, found))
         return 0
+    if not isinstance(found, SkillContent):
+        return _show_code(found, terminal)
+    skill = found.skill
+    state = runtime.state_of(house, skill)
+    explained = runtime.explain_loading(house, skill, content=found)
+    code = runtime.facts_at(house, skill.directory, skill.scope)
     terminal.heading(shown(skill.name))
     terminal.line()
-    rows = _facts(skill, content, explained, _state_text(house, state))
+    rows = _facts(skill, found, explained, _state_text(house, state))
     rows += facts_rows(code) if code else []
-    _print_facts(rows, (*content.diagnostics, *(code.problems if code else ())), terminal)
+    _print_facts(rows, (*found.diagnostics, *(code.problems if code else ())), terminal)
     return 0
 
 
@@ -90,19 +79,6 @@ def _state_text(house: Skillhouse, state: AbsentSkill) -> str:
         others = [one.id for one in house.index.shadowed if one.name == state.name]
         return f"used; it shadows {', '.join(others[:SHADOWS_SHOWN])}" if others else ""
     return f"{runtime.STATES[state.state]}: {state.text}"
-
-
-def _show_other(
-    house: Skillhouse, error: UnknownSkillError, terminal: Terminal, options: argparse.Namespace
-) -> int:
-    """Show a skill of code alone, or what is known of one that cannot be used; then 1."""
-    try:
-        facts = runtime.facts_named(house, options.skill)
-    except UnknownSkillError as nearest:
-        if isinstance(error, UnusableSkillError):
-            return _show_unusable(error, terminal, options)
-        raise UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint) from None
-    return _show_code(facts, terminal, options)
 
 
 def _show_unusable(
@@ -129,11 +105,7 @@ def _show_unusable(
     return 1
 
 
-def _show_code(facts: CodeFacts, terminal: Terminal, options: argparse.Namespace) -> int:
-    digest = _digest(facts.directory)
-    if options.json:
-        terminal.json({"tree_digest": digest, "code": facts_value(facts)})
-        return 0
+def _show_code(facts: CodeFacts, terminal: Terminal) -> int:
     terminal.heading(shown(facts.name))
     terminal.line()
     about = facts.manifest
@@ -141,7 +113,7 @@ def _show_code(facts: CodeFacts, terminal: Terminal, options: argparse.Namespace
         ("description", one_line(about.description if about else "")),
         ("location", shown(str(facts.directory))),
         ("version", shown(about.version if about else "")),
-        ("digest", digest or NO_DIGEST),
+        ("digest", digest_of(facts.directory) or NO_DIGEST),
         *facts_rows(facts),
         ("files", ", ".join(map(one_line, list_resources(facts.directory)[0][:10]))),
     ]
@@ -174,7 +146,7 @@ def _facts(
         ("license", front.license or ""),
         ("needs", front.compatibility or ""),
         ("allowed-tools", " ".join(front.allowed_tools)),
-        ("digest", _digest(skill.directory) or NO_DIGEST),
+        ("digest", digest_of(skill.directory) or NO_DIGEST),
     ]
     known = {"name", "description", "license", "compatibility", "allowed-tools", "version"}
     facts += [(key, _field_text(value)) for key, value in front.fields.items() if key not in known]
@@ -194,13 +166,6 @@ def _field_text(value: object) -> str:
 NO_DIGEST = "none: the directory cannot be bound to its content"
 
 
-def _digest(directory: Path) -> str | None:
-    try:
-        return tree_digest(directory)
-    except TreeError:
-        return None
-
-
 _FILES_EXAMPLES = """examples:
   skillhouse files pdf
   skillhouse files pdf --json
@@ -213,43 +178,17 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _files(options: argparse.Namespace, terminal: Terminal) -> int:
-    house = house_of(options)
-    try:
-        content = house.load(options.skill, anyway=True)
-        directory, names, omitted = content.directory, content.resources, content.resources_omitted
-    except UnknownSkillError as error:
-        try:
-            directory = runtime.facts_named(house, options.skill).directory
-        except UnknownSkillError as nearest:
-            if isinstance(error, UnusableSkillError):
-                raise error from None
-            raise UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint) from None
-        names, omitted = list_resources(directory)
-    types = {name: _file_type(directory, name) for name in names}
+    found = files_answer(house_of(options), options.skill)
     if options.json:
-        more = {"directory": str(directory), "resources_omitted": omitted, "types": types}
-        terminal.json_list("resources", names, more, total=len(names) + omitted)
+        terminal.json_list("resources", found.names, found.more(), total=found.total)
         return 0
-    for relative in names:
-        terminal.rows([(shown(relative), types[relative])], most=60)
-    if omitted:
-        terminal.note(f"and {omitted} more")
-    elif not names:
+    for relative in found.names:
+        terminal.rows([(shown(relative), found.types[relative])], most=60)
+    if found.omitted:
+        terminal.note(f"and {found.omitted} more")
+    elif not found.names:
         terminal.note("no other files")
     return 0
-
-
-def _file_type(directory: Path, name: str) -> str:
-    """Return the type of a file; of a skill with code, also which are its manifest and module."""
-    manifest = read_manifest(directory).manifest
-    if manifest is not None:
-        if name == manifest.entry:
-            return "code"
-        if name == (PYTHON_FILE if manifest.language == "python" else JAVASCRIPT_FILE):
-            return "manifest"
-        if name in LOCKS[manifest.language]:
-            return "lock"
-    return runtime.file_kind(name)
 
 
 VERBS = {

@@ -22,6 +22,7 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
+from skillhouse.frontends.presentation.skill_lists import listed_value
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.skill import load_profile, profile_names
 
@@ -352,10 +353,7 @@ def _value(
     if options.findings:
         value["diagnostics"] = diagnostic_values(_findings(house))
     wanted = options.problem
-    value["skills"] = [
-        {**skill_value(skill), "root": skill.root, "clients": list(clients_of(Path(skill.root)))}
-        for skill in page
-    ]
+    value["skills"] = [listed_value(skill) for skill in page]
     return {
         **value,
         "hidden": [skill_value(skill) for skill in view.hidden],

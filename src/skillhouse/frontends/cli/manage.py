@@ -23,6 +23,7 @@ from skillhouse.frontends.cli.templates import (
     template_hint,
 )
 from skillhouse.frontends.presentation.operations import definition_value
+from skillhouse.frontends.presentation.service_values import stop_value
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.skill import validate_name
@@ -194,17 +195,7 @@ def _stop(options: argparse.Namespace, terminal: Terminal) -> int:
             return 1 if reason else 0
         report = safeguards.stop(OWNER, options.reason)
     if options.json:
-        failed = [{"step": name, "error": why} for name, why in report.failed]
-        terminal.json(
-            {
-                "new": report.is_new,
-                "ended": report.ended,
-                "silent": list(report.silent),
-                "killed": report.killed,
-                "done": list(report.done),
-                "failed": failed,
-            }
-        )
+        terminal.json(stop_value(report))
     else:
         terminal.line("everything is stopped" if report.is_new else "everything was stopped before")
         terminal.line(f"  {counted(report.ended, 'call')} ended")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from skillhouse.floor import SkillError, UnknownSkillError
 from skillhouse.frontends.cli.configuration import configure_rule, write_rule
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -21,14 +19,18 @@ from skillhouse.frontends.cli.options import (
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import (
-    command_value,
     diagnostic_values,
     explanation_value,
-    matched_value,
+)
+from skillhouse.frontends.presentation.policy_values import (
+    explained,
+    finding_value,
+    line_value,
+    rule_values,
 )
 from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.permission import ACTIONS, Effect, Permission, command_resource, lint_rules
+from skillhouse.permission import ACTIONS, Effect, command_resource, lint_rules
 from skillhouse.permission.grammar import grammar_of
 from skillhouse.runtime import (
     POLICY_NAMES,
@@ -39,19 +41,16 @@ from skillhouse.runtime import (
     starting_rules,
     usable_config,
 )
-from skillhouse.skill import load
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.permission import CommandReading, MatchedRule, RuleFinding
+    from skillhouse.permission import CommandReading, MatchedRule
     from skillhouse.runtime import (
         Explanation,
         JudgedLine,
         ReadCommand,
-        Skillhouse,
         UsableConfig,
     )
-    from skillhouse.skill import Skill, SkillContent
 
 _POLICY_EXAMPLES = """examples:
   skillhouse policy init developer            shows the rules, asks, and adds them
@@ -144,11 +143,11 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.action == "exec":
             judged = judged_line(house, resource, agent=options.agent)
             if options.json:
-                terminal.json(_line_value(judged))
+                terminal.json(line_value(judged))
             else:
                 _print_line(judged, terminal)
             return 1 if judged.effect is Effect.DENY else 0
-        found = _explained(house, options.action, resource, options.agent)
+        found = explained(house, options.action, resource, options.agent)
     if options.json:
         terminal.json(explanation_value(found))
     else:
@@ -182,23 +181,6 @@ def _quoted(arguments: list[str]) -> list[str]:
 
 
 _WITH_VALUE = frozenset({"--agent", "-C", "--root", "--profile"})
-
-
-def _content_of(skill: Skill) -> SkillContent | None:
-    """Return what a skill's file says; None where it cannot be used, which `load` says."""
-    try:
-        return load(skill)
-    except SkillError:
-        return None
-
-
-def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
-    if action == "skill":
-        # Rules may be about skills that are not here yet.
-        with suppress(UnknownSkillError):
-            skill = house.index.get(resource)
-            return house.policy.explain_skill(skill, agent=agent, content=_content_of(skill))
-    return house.policy.explain(Permission(action=action, resource=resource), agent=agent)
 
 
 def _print_explanation(found: Explanation, terminal: Terminal) -> None:
@@ -283,56 +265,12 @@ def _assigned(variables: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name}={value}" for name, value in variables)
 
 
-def _line_value(judged: JudgedLine) -> dict[str, Any]:
-    verdict = judged.verdict
-    return {
-        "action": "exec",
-        "resource": judged.line,
-        "effect": judged.effect.value,
-        "layer": judged.layer,
-        "rule_index": _rule_index(judged),
-        "reason": judged.reason,
-        "reasons": list(judged.reasons),
-        "needs_shell": verdict.needs_shell,
-        "plan": None if verdict.structure is None else dict(verdict.structure.value()),
-        "rules": [
-            {"command": command, **matched_value(matched)}
-            for command, rules in judged.matched
-            for matched in rules
-        ],
-        "commands": [command_value(command) for command in judged.commands],
-    }
-
-
-def _rule_index(judged: JudgedLine) -> int | None:
-    places = [
-        matched.rule_index
-        for _, rules in judged.matched
-        for matched in rules
-        if matched.decided
-        and matched.layer == judged.layer
-        and matched.rule.effect is judged.effect
-    ]
-    return places[0] if places else None
-
-
 def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
     """Print every rule of every layer; 1 when a file could not be used."""
     config, faults = usable
     layers = (*config.layers, *config.agents.values())
     if is_json:
-        rules = [
-            {
-                "layer": layer.name,
-                "rule_index": index,
-                "effect": rule.effect.value,
-                "action": rule.action,
-                "pattern": rule.pattern,
-                "reason": rule.reason,
-            }
-            for layer in layers
-            for index, rule in enumerate(layer.rules)
-        ]
+        rules = rule_values(layers)
         more = {"files": diagnostic_values(faults)} if faults else {}
         terminal.json_list("rules", rules, more)
         return 1 if faults else 0
@@ -363,7 +301,7 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
     code = 1 if len(findings) > notes or faults else 0
     if is_json:
         more = {"files": diagnostic_values(faults)} if faults else {}
-        terminal.json_list("findings", [_finding_value(found) for found in findings], more)
+        terminal.json_list("findings", [finding_value(found) for found in findings], more)
         return code
     for fault in faults:
         terminal.line(finding_line(fault, terminal))
@@ -377,20 +315,6 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
         said += f", {counted(len(faults), 'fault')} of files: not every rule was read"
     terminal.note(said)
     return code
-
-
-def _finding_value(found: RuleFinding) -> dict[str, Any]:
-    return {
-        "code": found.code,
-        "severity": "info" if found.is_note else "warning",
-        "layer": found.layer,
-        "rule_index": found.rule_index,
-        "effect": found.rule.effect.value,
-        "action": found.rule.action,
-        "pattern": found.rule.pattern,
-        "message": found.message,
-        "by": found.by,
-    }
 
 
 VERBS = {

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.service_values import (
+    failures,
+    loaded_names,
+    reload_more,
+)
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
-    from skillhouse.runtime.code_reload import Loaded, Reloaded
+    from skillhouse.runtime.code_reload import Reloaded
 
 _RELOAD_EXAMPLES = """examples:
   skillhouse reload
@@ -44,30 +48,16 @@ def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
         done = anyio.run(_reloaded, house, options.agent, _reload_progress(terminal))
     found = done.loaded
     problems = house.services.skill_code.problems
-    failed = _failed(found) + [
-        (str(problem.path or ""), problem.message)
-        for problem in problems
-        if problem.severity is Severity.ERROR
-    ]
+    failed = failures(found, problems)
     if options.json:
-        terminal.json_list(
-            "loaded",
-            [name for skill in found for name in skill.tools],
-            {
-                "not_tried": [skill.skill for skill in found if not skill.is_tried],
-                "failed": [{"name": name, "error": error} for name, error in failed],
-                "steps": [
-                    {"directory": str(directory), "step": step} for directory, step in done.steps
-                ],
-            },
-        )
+        terminal.json_list("loaded", loaded_names(found), reload_more(done, problems))
         return 1 if failed else 0
     if not house.services.skill_code.is_enabled:
         terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
     for skill in found:
         for name in skill.tools:
             terminal.line(shown(name) + ("" if skill.is_tried else " (asked about, not loaded)"))
-    for name, error in _failed(found):
+    for name, error in failures(found, ()):
         terminal.line(f"{shown(name)}: {terminal.style('failed', 'red')}: {shown(error)}")
     for problem in problems:
         terminal.line(finding_line(problem, terminal))
@@ -98,17 +88,6 @@ def _reload_progress(terminal: Terminal) -> Callable[[int, int], None]:
             terminal.note(f"loaded {done} of {counted(of, 'skill')}")
 
     return tell
-
-
-def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:
-    whole = [(skill.skill, skill.error) for skill in found if skill.error]
-    single = [
-        (f"{skill.skill}:{tool}", "the manifest declares it, and the code does not export it")
-        for skill in found
-        if skill.lacking is not None
-        for tool in skill.lacking.tools
-    ]
-    return whole + single
 
 
 VERBS = {"reload": Verb(_RELOAD_EXAMPLES, _configure_reload, _reload)}

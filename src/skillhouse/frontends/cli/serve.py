@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _UP_EXAMPLES = """examples:
   skillhouse up
+  skillhouse up --open          in the browser, at once
   skillhouse up --port 8600
   skillhouse up --host 0.0.0.0 --allow-host house.example.com:8600
   skillhouse up --no-auth       /mcp without the token, for a client that cannot send one
@@ -32,7 +33,9 @@ _UP_EXAMPLES = """examples:
 The page is served on 127.0.0.1 if --host names no other address; the address printed holds the
 token that opens it. Whatever the address, only requests for 127.0.0.1, localhost and the names of
 --allow-host are answered, and none without the token. There is no TLS: beyond this machine, put a
-server that has it in front. At /mcp the same address serves the
+server that has it in front. A browser that used the address once stays signed in for 90 days, also
+after a restart; `skillhouse tokens` lists and revokes browsers, and makes tokens for programs that
+use the HTTP API at /api/v1. At /mcp the same address serves the
 tools to MCP clients, which send `Authorization: Bearer TOKEN`.
 """
 
@@ -65,6 +68,12 @@ def _configure_up(parser: argparse.ArgumentParser) -> None:
         "--no-auth",
         action="store_true",
         help="answer /mcp without the token; every program of this machine can call tools then",
+    )
+    parser.add_argument(
+        "--open",
+        dest="opens",
+        action="store_true",
+        help="open the page in the browser, which stays signed in after a restart",
     )
     add_tools(parser)
     add_place(parser)
@@ -115,6 +124,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
             host=options.host,
             allowed=options.allowed,
             read_only=agent,
+            opens=options.opens,
         )
     finally:
         logging.getLogger().removeHandler(handler)

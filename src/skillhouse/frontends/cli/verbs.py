@@ -52,6 +52,7 @@ VERBS = {
     "completions": ("completions", "print the script with which bash, zsh or fish completes"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
+    "tokens": ("tokens", "make, list and revoke tokens for the HTTP service"),
     "worker": ("serve", "run the code of skills for a core in another process"),
     "sign": ("skill_signatures", "sign a skill of your own, for others to verify"),
     "registry": ("registry", "serve a registry of packages, and make its tokens"),

@@ -27,6 +27,7 @@ def serve(
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
     read_only: str = "",
+    opens: bool = False,
 ) -> int:
     """Serve until SIGINT or SIGTERM, and return the exit code 0.
 
@@ -39,6 +40,7 @@ def serve(
         allowed: Additional accepted host names, NAME or NAME:PORT as a browser sends them.
         open_mcp: Whether `/mcp` accepts requests without the token from programs of this machine.
         read_only: Why the page approves nothing; empty if it may approve.
+        opens: Whether the page is opened in the browser, by an address that works once.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
@@ -54,6 +56,7 @@ def serve(
         allowed=allowed,
         open_mcp=open_mcp,
         read_only=read_only,
+        opens=opens,
     )
 
 

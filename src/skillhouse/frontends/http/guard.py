@@ -8,12 +8,23 @@ every listener of this package: nothing answers outside it.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import StateError, dataclass
+from skillhouse.runtime.access_tokens import (
+    BROWSER_DAYS,
+    NO_ACCESS,
+    Access,
+    AccessScope,
+    AccessTokens,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,11 +53,33 @@ HEADERS = (
 _SET_BY_US = frozenset(name for name, _ in HEADERS)
 
 
+ACCESS = "skillhouse.access"
+"""Key of the scope that has whose request it is."""
+
+
+def access_of(scope: Scope) -> Access:
+    """Return on whose behalf a request comes, as the guard has found out."""
+    access: Access = scope.get(ACCESS, NO_ACCESS)
+    return access
+
+
+NeededScope = Callable[[str, str], AccessScope | None]
+"""Returns the scope with which a named token may use a method and path; None: the owner only."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReply:
     status: int
+    code: str = ""
+    """Of the problem that a program gets."""
     message: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    media: bytes = b"text/plain; charset=utf-8"
+
+
+_NO_STATE = GuardReply(
+    status=503, code="state", message="the state cannot be read; no token can be checked"
+)
 
 
 class RequestGuard:
@@ -63,6 +96,8 @@ class RequestGuard:
         post_below: str | None = None,
         methods_at: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         allowed: Sequence[str] = (),
+        problems_below: str = "",
+        needed: NeededScope = lambda _, __: None,
     ) -> None:
         """Store the checks.
 
@@ -75,13 +110,18 @@ class RequestGuard:
             post_below: Prefix of the paths that allow POST as well.
             methods_at: Paths with methods of their own.
             allowed: Additional host names, NAME or NAME:PORT; none is a pattern.
+            problems_below: Prefix of the paths for which the application answers methods and
+                scopes itself, and refusals are problem details; empty for none.
+            needed: What a named token needs elsewhere.
         """
         self._app = app
-        self._keys = keys
+        self.keys = keys
         self._unauthorized = unauthorized
         self._open_paths = open_paths
         self._post_below = post_below
         self._methods_at = methods_at
+        self._problems_below = problems_below
+        self._needed = needed
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
         # A browser omits the default port of http.
         accepted = self._hosts + (NAMES if port == 80 else ())
@@ -102,34 +142,79 @@ class RequestGuard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope)
         if refusal is not None:
-            await _reply(refusal, scope, send)
+            await _reply(self._said(scope, refusal), scope, send)
             return
         tokens = _query_tokens(scope)
         if tokens:
             # A cookie replaces the token in the address bar, and so in the history.
-            if len(tokens) == 1 and self._keys.is_token(tokens[0]):
-                cookie = (b"set-cookie", self._keys.set_cookie())
+            if len(tokens) == 1 and self.keys.is_token(tokens[0]):
+                cookie = (b"set-cookie", self.keys.set_cookie())
                 moved = GuardReply(status=303, headers=((b"location", b"/"), cookie))
                 await _reply(moved, scope, send)
             else:
                 await self._unauthorized(scope, receive, send)
-        elif scope["path"] in self._open_paths or self._keys.open(scope):
-            await self._app(scope, receive, send)
-        else:
+            return
+        try:
+            access = self.keys.access(scope)
+        except StateError:
+            await _reply(self._said(scope, _NO_STATE), scope, send)
+            return
+        if access is None and scope["path"] not in self._open_paths:
             await self._unauthorized(scope, receive, send)
+            return
+        refusal = None if access is None else self._beyond(scope, access)
+        if refusal is not None:
+            await _reply(self._said(scope, refusal), scope, send)
+            return
+        scope[ACCESS] = access or NO_ACCESS
+        await self._app(scope, receive, send)
+
+    def _beyond(self, scope: Scope, access: Access) -> GuardReply | None:
+        """Refuse a named token what its scopes do not name; the application knows its own part."""
+        path = scope["path"]
+        if access.is_owner or path in self._open_paths or self._is_own(path):
+            return None
+        needed = self._needed(scope["method"], path)
+        if needed is not None and needed in access.scopes:
+            return None
+        what = f"the scope `{needed}`" if needed else "the token that `skillhouse up` printed"
+        return GuardReply(status=403, code="scope-wanted", message=f"this address needs {what}")
+
+    def _is_own(self, path: str) -> bool:
+        below = self._problems_below
+        return bool(below) and (path == below or path.startswith(f"{below}/"))
+
+    def _said(self, scope: Scope, refusal: GuardReply) -> GuardReply:
+        """Return a refusal as problem details where the address is one of the API."""
+        if not self._is_own(scope["path"]):
+            return refusal
+        value = {
+            "type": f"urn:skillhouse:problem:{refusal.code}",
+            "title": HTTPStatus(refusal.status).phrase,
+            "status": refusal.status,
+            "detail": refusal.message,
+            "code": refusal.code,
+            "mend": None,
+        }
+        return replace(refusal, message=json.dumps(value), media=b"application/problem+json")
 
     def _refusal(self, scope: Scope) -> GuardReply | None:
         hosts = list(header_values(scope, b"host"))
         if len(hosts) != 1 or hosts[0] not in self._accepted_hosts:
             return GuardReply(
-                status=421, message=f"only {' and '.join(self._hosts)} are served here"
+                status=421,
+                code="wrong-host",
+                message=f"only {' and '.join(self._hosts)} are served here",
             )
         if not all(o in self._accepted_origins for o in header_values(scope, b"origin")):
-            return GuardReply(status=403, message="requests of other origins are refused")
+            message = "requests of other origins are refused"
+            return GuardReply(status=403, code="foreign-origin", message=message)
         # `same-site` is another port of this machine, and so another server.
         if not all(s in _OWN_SITES for s in header_values(scope, b"sec-fetch-site")):
             message = "requests of other pages are refused; type the address, or paste it"
-            return GuardReply(status=403, message=message)
+            return GuardReply(status=403, code="foreign-origin", message=message)
+        if self._is_own(scope["path"]):
+            return None
         methods = self._methods_at.get(scope["path"], READ_METHODS)
         if self._post_below is not None and scope["path"].startswith(self._post_below):
             methods = (*methods, "POST")
@@ -155,7 +240,7 @@ def _query_tokens(scope: Scope) -> list[str]:
 async def _reply(reply: GuardReply, scope: Scope, send: Send) -> None:
     body = f"{reply.message}\n".encode() if reply.message else b""
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", reply.media),
         (b"content-length", str(len(body)).encode()),
         *reply.headers,
     ]
@@ -178,33 +263,73 @@ def _with_headers(send: Send) -> Send:
 
 
 class AccessKeys:
-    """The token of one start, and the session of its browser; they are kept in memory only."""
+    """The token of one start and the session of its browser, in memory, and those that are kept."""
 
-    def __init__(self, *, token: str, session: str, port: int) -> None:
-        """Store the token, which the user gets, and the session, which only the cookie has."""
+    def __init__(
+        self, *, token: str, port: int, session: str = "", kept: AccessTokens | None = None
+    ) -> None:
+        """Store the token, which the user gets, and the session, which only the cookie has.
+
+        Without `session`, each browser gets one of its own, which outlives this start and may be
+        revoked. `kept` has those and the named tokens; None for neither.
+        """
         self._token = token.encode()
         self._session = session.encode()
+        self._kept = kept
+        self._once: set[str] = set()
         # Cookies ignore ports. The port in the name separates two servers on one machine. It is no
         # protection: other servers of this machine that the user visits get the cookie too. So the
-        # cookie is valid for this start only, and is not the token.
+        # cookie is not the token, changes nothing by itself, and can be revoked.
         self._cookie = b"skillhouse_%d" % port
 
-    def is_token(self, given: str) -> bool:
-        """Whether `given` is the token, compared in constant time."""
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+    def one_time(self) -> str:
+        """Return a token that opens a session once, for an address that others may see."""
+        token = secrets.token_urlsafe(32)
+        self._once.add(token)
+        return token
 
-    def open(self, scope: Scope) -> bool:
-        """Whether a request has a valid key; a cookie does not outweigh a wrong `Authorization`."""
+    def is_token(self, given: str) -> bool:
+        """Whether `given` is the token, compared in constant time, or a fresh one-time token."""
+        if hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
+            return True
+        fitting = [one for one in self._once if hmac.compare_digest(one, _ascii(given))]
+        self._once.difference_update(fitting)
+        return bool(fitting)
+
+    def access(self, scope: Scope) -> Access | None:
+        """Return whose key a request has; a cookie does not outweigh a wrong `Authorization`.
+
+        Raises:
+            StateError: the kept tokens cannot be read.
+        """
         given = list(header_values(scope, b"authorization"))
         if given:
             scheme, _, token = given[0].partition(b" ")
-            is_ours = hmac.compare_digest(token.strip(), self._token)
-            return len(given) == 1 and scheme.lower() == b"bearer" and is_ours
-        return any(hmac.compare_digest(value, self._session) for value in self._cookies(scope))
+            if len(given) != 1 or scheme.lower() != b"bearer":
+                return None
+            if hmac.compare_digest(token.strip(), self._token):
+                return Access()
+            return self._found(token.strip(), "token")
+        for value in self._cookies(scope):
+            if self._session and hmac.compare_digest(value, self._session):
+                return Access(kind="browser", name="browser")
+            found = self._found(value, "browser")
+            if found is not None:
+                return found
+        return None
 
     def set_cookie(self) -> bytes:
-        """Return the `Set-Cookie` of the session, which ends with the browser."""
-        return self._cookie + b"=" + self._session + b"; HttpOnly; SameSite=Strict; Path=/"
+        """Return the `Set-Cookie` of a session: of this browser's own, where those are kept."""
+        value, lasts = self._session, b""
+        if not value and self._kept is not None:
+            value = self._kept.new_browser().encode()
+            lasts = b"; Max-Age=%d" % (BROWSER_DAYS * 86_400)
+        return self._cookie + b"=" + value + b"; HttpOnly; SameSite=Strict; Path=/" + lasts
+
+    def _found(self, token: bytes, kind: str) -> Access | None:
+        if self._kept is None:
+            return None
+        return self._kept.find(token.decode("latin-1"), kind)
 
     def _cookies(self, scope: Scope) -> Iterator[bytes]:
         """Yield every value of our cookie: a server on another port may have set it as well."""
@@ -220,3 +345,8 @@ def header_values(scope: Scope, name: bytes) -> Iterator[bytes]:
     for key, value in scope["headers"]:
         if key == name:
             yield value
+
+
+def _ascii(text: str) -> str:
+    """Return a text that can be compared in constant time; no token of ours has other signs."""
+    return text.encode("ascii", "replace").decode()

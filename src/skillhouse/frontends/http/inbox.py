@@ -239,10 +239,10 @@ def _device_error(code: str, message: str, status: int) -> Response:
     return json_response({"error": {"code": code, "message": message}}, status)
 
 
-def json_response(value: object, status: int = 200) -> Response:
+def json_response(value: object, status: int = 200, *, media: str = "application/json") -> Response:
     """Return a value as JSON, in ASCII only, so that no invisible character can be in it."""
     text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
-    return Response(text, status, headers={"content-type": "application/json"})
+    return Response(text, status, headers={"content-type": media})
 
 
 STOP_PATH = f"{INBOX_PATH}/stop"

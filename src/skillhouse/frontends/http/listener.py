@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import secrets
 import sys
 from collections.abc import Callable, Sequence
 
+from skillhouse.floor import SkillError
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
 from skillhouse.frontends.http.tcp_server import HOST, bound, make_server
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.desktop import open_on_desktop
+
+logger = logging.getLogger(__name__)
 
 
 def listen(
@@ -22,6 +27,7 @@ def listen(
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
     read_only: str = "",
+    opens: bool = False,
 ) -> int:
     """Serve as `skillhouse.frontends.http.serve` describes."""
     with bound(port, host) as listener:
@@ -43,5 +49,15 @@ def listen(
             announce(f"http://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.
             sys.stdout.flush()
+            if opens:
+                open_page(f"http://{place}/?token={app.keys.one_time()}", house)
             server.run(sockets=[listener])
     return 0
+
+
+def open_page(address: str, house: Skillhouse) -> None:
+    """Open an address in the browser; where there is none, the printed one is enough."""
+    try:
+        open_on_desktop(address, project=house.services.project)
+    except SkillError as error:
+        logger.warning("%s", error)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.http.inbox import body_of, json_response
 from skillhouse.frontends.http.status import error_value
-from skillhouse.frontends.presentation.operations import OPERATIONS, READS, answer
+from skillhouse.frontends.presentation.operations import READS, answer, listed
 from skillhouse.skill import SKILL_FILE_MAX
 
 if TYPE_CHECKING:
@@ -43,21 +43,7 @@ class OperationsApi:
         ]
 
     def list(self, _: Request) -> Response:
-        return json_response(
-            [
-                {
-                    "operation": name,
-                    "arguments": {
-                        published: {
-                            "type": kind.__name__,
-                            "required": published not in one.optional,
-                        }
-                        for published, (_, kind) in one.arguments.items()
-                    },
-                }
-                for name, one in OPERATIONS.items()
-            ]
-        )
+        return json_response(listed())
 
     async def run(self, request: Request) -> Response:
         # A page of another server can make the browser send its cookie, but no such header.

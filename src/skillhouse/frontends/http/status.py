@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -246,6 +247,22 @@ class StatusReader:
         """Return a scan that is at most `FRESH_SECONDS` old; raises SkillhouseError."""
         with self._lock:
             return self._fresh_scan()
+
+    @contextmanager
+    def using(self) -> Iterator[Skillhouse]:
+        """Hold the lock that the `Skillhouse` needs."""
+        with self._lock:
+            yield self._house
+
+    def at_hand(self) -> SkillScan | None:
+        """Return the last scan without waiting, if it is fresh."""
+        found = self._last_scan
+        return found if self._clock() - self._scanned_at < FRESH_SECONDS else None
+
+    def expire(self) -> None:
+        """Have the next request scan again, after a change of ours."""
+        with self._lock:
+            self._last_scan = None
 
     def _fresh_scan(self) -> SkillScan:
         """Do what `scan` does; the lock is held."""

@@ -126,3 +126,17 @@ OPERATIONS = {
 """The published channels."""
 READS = ("SKILLS_GET_ALL", "SKILLS_REFRESH", "SKILLS_READ_FILE")
 """Those that change nothing and open nothing."""
+
+
+def listed() -> list[dict[str, Any]]:
+    """Return the operations with their arguments."""
+    return [
+        {
+            "operation": name,
+            "arguments": {
+                published: {"type": kind.__name__, "required": published not in one.optional}
+                for published, (_, kind) in one.arguments.items()
+            },
+        }
+        for name, one in OPERATIONS.items()
+    ]

@@ -1,0 +1,98 @@
+"""The types of what the API answers; members that are not named here may be there too."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar
+
+T = TypeVar("T")
+
+
+class SkillJson(TypedDict):
+    id: str
+    name: str
+    description: str
+    scope: str
+    location: str
+    directory: str
+    uri: str
+    root: NotRequired[str]
+    clients: NotRequired[list[str]]
+    score: NotRequired[float]
+
+
+class DefinitionJson(TypedDict):
+    """A skill after a change (S004-82)."""
+
+    id: str
+    name: str
+    description: str
+    source: str
+    path: str
+    directoryPath: str
+    enabled: bool
+    instructions: str
+    allowedTools: list[str]
+
+
+class SourceJson(TypedDict):
+    text: str
+    digest: str
+
+
+class ContentJson(SkillJson):
+    body: str
+    hidden_text: str | None
+    resources: list[str]
+
+
+class ToolJson(TypedDict):
+    name: str
+    full_name: str
+    skill: str | None
+    level: str | None
+    description: str
+    parameters: dict[str, Any]
+
+
+class CallResultJson(TypedDict):
+    status: str
+    """ok, error, denied or pending."""
+    content: str
+    data: dict[str, Any] | None
+    approval_id: str | None
+    request: str
+
+
+class DecisionJson(TypedDict):
+    action: str
+    resource: str
+    effect: str
+    layer: str
+    reason: str
+
+
+class QuestionJson(TypedDict):
+    id: str
+    state: str
+    tool: str
+    title: str
+    agent: str
+    user: str
+    content: Any
+    content_digest: str
+    always: list[str]
+    expires_ms: int
+
+
+class AuditEntryJson(TypedDict):
+    record: dict[str, Any]
+    outcome: dict[str, Any] | None
+    status: str
+
+
+class PageJson(TypedDict, Generic[T]):
+    """One page of a list; `next` is the cursor of the following one."""
+
+    items: list[T]
+    total: int | None
+    next: str | None

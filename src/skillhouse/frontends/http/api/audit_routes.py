@@ -1,0 +1,254 @@
+"""The routes about the audit log: query, one record, counts, verify, export."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from skillhouse.approval import OWNER
+from skillhouse.audit import (
+    AuditEntry,
+    Query,
+    csv_lines,
+    entries_of,
+    find_record,
+    json_lines,
+    stats_of,
+    troubles,
+    write_gate_lines,
+)
+from skillhouse.frontends.http.api.api_services import (
+    PAGE_DEFAULT,
+    ApiServices,
+    cursor_of,
+    read_cursor,
+)
+from skillhouse.frontends.http.api.approval_routes import is_visible
+from skillhouse.frontends.http.api.problems import ApiProblem
+from skillhouse.frontends.http.api.route_table import (
+    JSON,
+    ApiRequest,
+    Endpoint,
+    Parameter,
+    Reply,
+)
+from skillhouse.frontends.http.api.schemas import (
+    COUNT,
+    TEXT,
+    array,
+    maybe,
+    record,
+    ref,
+)
+from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT
+from skillhouse.frontends.presentation.json_values import entry_value, verification_value
+
+EXPORT_MAX = 10_000
+"""Records of one export; older ones are asked for with `until`."""
+_TIME = r"^\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?)?)?)?$"
+
+
+def _word(name: str, what: str, example: str, **schema: Any) -> Parameter:
+    shape = {"type": "string", "minLength": 1, "maxLength": 200, **schema}
+    return Parameter(name=name, schema=shape, what=what, example=example)
+
+
+_FILTERS = (
+    _word("tool", "Only calls of this tool.", "exec"),
+    _word("status", "Only calls with this status.", "denied"),
+    _word("agent", "Only calls of this agent.", "default"),
+    _word("user", "Only calls of this user.", "local"),
+    _word("tier", "Only calls of this tier.", "2"),
+    _word("since", "From a UTC time or its beginning.", "2026-01-31", pattern=_TIME),
+    _word("until", "Up to a UTC time or its beginning.", "2026-02", pattern=_TIME),
+)
+
+
+def _entries(
+    api: ApiServices, request: ApiRequest, *, judged: bool = False
+) -> Iterator[AuditEntry]:
+    asked, log = request.query, api.house.audit_log
+    user = asked.get("user")
+    if request.access.user != OWNER:
+        # Whatever is asked for: the records of others are not this token's.
+        user = request.access.user
+    query = Query(
+        tool=asked.get("tool"),
+        status=asked.get("status"),
+        agent=asked.get("agent"),
+        user=user,
+        tier=asked.get("tier"),
+        since=asked.get("since"),
+        until=asked.get("until"),
+        judged=judged,
+    )
+    return entries_of(log.path, query, key=log.key)
+
+
+def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    limit = request.query.get("limit", PAGE_DEFAULT)
+    entries = _entries(api, request)
+    cursor = request.query.get("cursor")
+    if cursor is not None:
+        _, last = read_cursor(cursor)
+        entries = itertools.dropwhile(lambda entry: entry.record.id != last, entries)
+        if next(entries, None) is None:
+            raise ApiProblem(409, "cursor-ended", "the list has changed; begin without a cursor")
+    found = list(itertools.islice(entries, limit + 1))
+    shown = found[:limit]
+    following = cursor_of(1, shown[-1].record.id) if len(found) > limit else None
+    return {
+        "list": "records",
+        "total": None,
+        "records": [entry_value(entry) for entry in shown],
+        "next": following,
+    }
+
+
+def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    log, wanted = api.house.audit_log, request.path["record"]
+    is_id = len(wanted) <= 64 and wanted.isascii() and wanted.isalnum()
+    entry = find_record(log.path, wanted, key=log.key) if is_id else None
+    if entry is None or not is_visible(request.access, entry.record.user):
+        raise ApiProblem(404, "unknown-record", f"no record begins with `{wanted[:80]}`")
+    return entry_value(entry)
+
+
+def _stats(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    found = stats_of(_entries(api, request))
+    wrong = [dataclasses.asdict(one) for one in troubles(api.house.audit_log)]
+    return {**dataclasses.asdict(found), "troubles": wrong}
+
+
+def _verify(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    return verification_value(api.house.audit_log.verify())
+
+
+def _json(api: ApiServices, request: ApiRequest) -> Reply:
+    return _exported(json_lines(_some(_entries(api, request))))
+
+
+def _csv(api: ApiServices, request: ApiRequest) -> Reply:
+    return _exported(csv_lines(_some(_entries(api, request))))
+
+
+def _write_gate(api: ApiServices, request: ApiRequest) -> Reply:
+    return _exported(write_gate_lines(_some(_entries(api, request, judged=True))))
+
+
+def _some(entries: Iterator[AuditEntry]) -> Iterator[AuditEntry]:
+    return itertools.islice(entries, EXPORT_MAX)
+
+
+def _exported(lines: Iterator[str]) -> Reply:
+    return Reply(content="".join(lines).encode())
+
+
+_EXAMPLE = {
+    "record": {"id": "01J9ZC", "tool": "exec", "ts": "2026-01-31T12:00:00.000Z"},
+    "outcome": None,
+    "status": "denied",
+}
+
+
+def _export(name: str, suffix: str, what: str, media: str, run: Any, example: Any) -> Endpoint:
+    return Endpoint(
+        name=name,
+        method="GET",
+        path=f"/audit/export.{suffix}",
+        tag="audit",
+        what=what,
+        run=run,
+        query=_FILTERS,
+        media=media,
+        answer={"type": "array"} if media == JSON else {"type": "string"},
+        example=example,
+    )
+
+
+ROUTES = (
+    Endpoint(
+        name="listRecords",
+        method="GET",
+        path="/audit/records",
+        tag="audit",
+        what="The recorded calls, newest first; `total` is not counted.",
+        run=_list,
+        query=(*_FILTERS, LIMIT, CURSOR),
+        answer=record(
+            {
+                "list": {"const": "records"},
+                "total": {"type": "null"},
+                "records": array(ref("AuditEntry")),
+                "next": maybe(TEXT),
+            }
+        ),
+        example={"list": "records", "total": None, "records": [_EXAMPLE], "next": None},
+        problems=(409,),
+    ),
+    Endpoint(
+        name="showRecord",
+        method="GET",
+        path="/audit/records/{record}",
+        tag="audit",
+        what="One call, from the question to its outcome.",
+        run=_show,
+        answer=ref("AuditEntry"),
+        example=_EXAMPLE,
+    ),
+    Endpoint(
+        name="showStats",
+        method="GET",
+        path="/audit/stats",
+        tag="audit",
+        what="How many calls there were, by what they were.",
+        run=_stats,
+        query=_FILTERS,
+        answer=record(
+            {
+                "total": COUNT,
+                "by_status": {"type": "object"},
+                "by_tool": {"type": "object"},
+                "by_day": {"type": "object"},
+                "troubles": array({"type": "object"}),
+            }
+        ),
+        example={"total": 0, "by_status": {}, "by_tool": {}, "by_day": {}, "troubles": []},
+    ),
+    Endpoint(
+        name="verifyLog",
+        method="GET",
+        path="/audit/verify",
+        tag="audit",
+        what="Whether a byte of the log was changed.",
+        run=_verify,
+        answer=ref("Verification"),
+        example={"ok": True, "records": 12, "problems": []},
+    ),
+    _export(
+        "exportJson",
+        "json",
+        "The newest records that fit, as `audit export` writes them.",
+        JSON,
+        _json,
+        [_EXAMPLE],
+    ),
+    _export(
+        "exportCsv",
+        "csv",
+        "The same as CSV, without a cell that a spreadsheet runs.",
+        "text/csv; charset=utf-8",
+        _csv,
+        "id,seq,ts\r\n",
+    ),
+    _export(
+        "exportWriteGate",
+        "jsonl",
+        "The verdicts of the write gate as JSON lines.",
+        "application/x-ndjson",
+        _write_gate,
+        "",
+    ),
+)

@@ -1,0 +1,186 @@
+"""Events for readers that stay connected: a ring of the newest, of which each reader has its place.
+
+A reader that falls behind the ring is sent `reset` and goes on with what is there, so that slow
+readers cost no memory. Each event belongs to a user; one without belongs to all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.approval import OWNER
+from skillhouse.floor import dataclass
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Send
+
+RING = 1_024
+"""Events that are kept for readers that come back."""
+EVENT_MAX = 16_384
+"""Bytes of an event; of a larger one only the id and kind are sent."""
+READERS_MAX = 64
+QUIET_SECONDS = 15.0
+"""A comment is sent after this time, by which either side notices a broken connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    number: int
+    kind: str
+    user: str
+    """Whom it is about; empty for everyone."""
+    data: bytes
+
+
+class EventLog:
+    """The events of one start; any thread may publish."""
+
+    def __init__(self) -> None:
+        # An id of an earlier start is no place in this ring.
+        self._start = secrets.token_hex(4)
+        self._ring: deque[Event] = deque(maxlen=RING)
+        self._number = 0
+        self._lock = threading.Lock()
+        self._wakers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    @property
+    def readers(self) -> int:
+        return len(self._wakers)
+
+    def publish(self, kind: str, value: Mapping[str, Any], *, user: str = "") -> None:
+        data = json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+        if len(data) > EVENT_MAX:
+            data = json.dumps({"id": value.get("id"), "is_cut": True}).encode()
+        with self._lock:
+            self._number += 1
+            self._ring.append(Event(number=self._number, kind=kind, user=user, data=data))
+            wakers = tuple(self._wakers.items())
+        for waker, loop in wakers:
+            # A loop that has just ended has no readers left.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(waker.set)
+
+    def place(self, last_id: str) -> int | None:
+        """Return the number of the last event that a reader has; None if it is not known here."""
+        if not last_id:
+            return self._number
+        start, _, number = last_id.partition("-")
+        if start != self._start or not (number.isascii() and number.isdigit()):
+            return None
+        place = int(number[:16])
+        with self._lock:
+            oldest = self._ring[0].number if self._ring else self._number + 1
+            return place if oldest - 1 <= place <= self._number else None
+
+    def after(self, place: int) -> tuple[list[Event], bool]:
+        """Return the events after a place, and whether some were lost before them."""
+        with self._lock:
+            if not self._ring or self._ring[-1].number <= place:
+                return [], False
+            oldest = self._ring[0].number
+            skip = max(0, place + 1 - oldest)
+            found = [self._ring[at] for at in range(skip, len(self._ring))]
+        return found, place + 1 < oldest
+
+    def id_of(self, number: int) -> str:
+        return f"{self._start}-{number}"
+
+    def open(self, user: str, last_id: str) -> EventStream | None:
+        """Return a stream for a reader; None if too many are open."""
+        if len(self._wakers) >= READERS_MAX:
+            return None
+        return EventStream(self, user, last_id)
+
+    def add_waker(self, waker: asyncio.Event) -> Callable[[], None]:
+        with self._lock:
+            self._wakers[waker] = asyncio.get_running_loop()
+
+        def remove() -> None:
+            with self._lock:
+                self._wakers.pop(waker, None)
+
+        return remove
+
+
+class EventStream:
+    """The answer to one reader, by Server-Sent Events (HTML Living Standard, 9.2)."""
+
+    def __init__(self, log: EventLog, user: str, last_id: str) -> None:
+        self._log = log
+        self._user = user
+        self._last_id = last_id
+
+    async def __call__(self, receive: Receive, send: Send) -> None:
+        waker = asyncio.Event()
+        remove = self._log.add_waker(waker)
+        gone = asyncio.ensure_future(_left(receive))
+        try:
+            await self._begin(send)
+            place = self._log.place(self._last_id)
+            if place is None:
+                place = await self._reset(send)
+            while not gone.done():
+                waker.clear()
+                place = await self._send_after(place, send)
+                await _first((gone, waker), send)
+        finally:
+            remove()
+            gone.cancel()
+
+    async def _begin(self, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await _write(send, b"retry: 2000\n\n")
+
+    async def _reset(self, send: Send) -> int:
+        """Have the reader read everything again: what it has missed is not known."""
+        number = self._log.place("") or 0
+        await _write(send, b"id: %s\nevent: reset\ndata: {}\n\n" % self._id(number))
+        return number
+
+    async def _send_after(self, place: int, send: Send) -> int:
+        """Send what is there; a reader that reads slowly is waited for, and holds one batch."""
+        events, has_lost = self._log.after(place)
+        if has_lost:
+            return await self._reset(send)
+        mine = [one for one in events if self._user == OWNER or one.user in ("", self._user)]
+        if mine:
+            parts = [
+                b"id: %s\nevent: %s\ndata: %s\n\n"
+                % (self._id(one.number), one.kind.encode(), one.data)
+                for one in mine
+            ]
+            await _write(send, b"".join(parts))
+        return events[-1].number if events else place
+
+    def _id(self, number: int) -> bytes:
+        return self._log.id_of(number).encode()
+
+
+async def _first(waits: tuple[asyncio.Future[None], asyncio.Event], send: Send) -> None:
+    """Wait until the reader has gone or there is something new; a comment keeps the line open."""
+    gone, waker = waits
+    news = asyncio.ensure_future(waker.wait())
+    try:
+        done, _ = await asyncio.wait(
+            (gone, news), timeout=QUIET_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        news.cancel()
+    if not done:
+        await _write(send, b": \n\n")
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -1,0 +1,239 @@
+"""The routes about rules: explain, try, list, add, remove, lint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skillhouse.frontends.http.api.api_app import etag_of, packed
+from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.change_routes import IF_MATCH
+from skillhouse.frontends.http.api.problems import ApiProblem
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
+from skillhouse.frontends.http.api.schemas import (
+    EFFECT,
+    TEXT,
+    array,
+    listing,
+    record,
+    ref,
+)
+from skillhouse.frontends.presentation.json_values import diagnostic_values
+from skillhouse.frontends.presentation.policy_values import (
+    decision_value,
+    finding_value,
+    rule_values,
+    trial_value,
+)
+from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
+from skillhouse.runtime import add_rule, checked_addition, rule_text, usable_config
+from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.runtime.rule_removal import remove_rule, without_rule
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 8_192}
+_AGENT = {"type": "string", "minLength": 1, "maxLength": 100}
+_EXAMPLES = array({"type": "string", "maxLength": 2_000}) | {"maxItems": 50}
+_RULE = {
+    "effect": EFFECT,
+    "action": {"enum": sorted(ACTIONS)},
+    "pattern": _TEXT,
+}
+_ADDED_RULE = record(
+    _RULE,
+    optional={
+        "reason": {"type": "string", "maxLength": 500},
+        "match": _EXAMPLES,
+        "not_match": _EXAMPLES,
+    },
+    closed=True,
+)
+PREVIEW = Parameter(
+    name="preview",
+    schema={"type": "boolean"},
+    what="Only show the file as it would be.",
+    example=True,
+)
+
+
+def _agent(request: ApiRequest) -> str:
+    """Return the agent of a request's body; a named token has one of its own."""
+    own: str = request.access.agent
+    return request.body.get("agent", own) if request.access.is_owner else own
+
+
+def _explain(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked = request.body
+    with api.fresh() as house:
+        return decision_value(house, asked["action"], asked["resource"], _agent(request))
+
+
+def _try(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked = request.body
+    rules = [_rule_of(one) for one in asked["rules"]]
+    with api.fresh() as house:
+        return trial_value(house, rules, asked["action"], asked["resource"], _agent(request))
+
+
+def _rule_of(asked: Mapping[str, Any]) -> Rule:
+    effect = Effect(asked["effect"])
+    return Rule(effect=effect, action=asked["action"], pattern=asked["pattern"])
+
+
+def _rules(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        config, faults = usable_config(house.config.places)
+    found = rule_values((*config.layers, *config.agents.values()))
+    value = {"list": "rules", "total": len(found), "rules": found}
+    return {**value, "files": diagnostic_values(faults)}
+
+
+def _lint(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        config, faults = usable_config(house.config.places)
+    found = [finding_value(one) for one in lint_rules((*config.layers, *config.agents.values()))]
+    value = {"list": "findings", "total": len(found), "findings": found}
+    return {**value, "files": diagnostic_values(faults)}
+
+
+def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked = request.body
+    rule = _rule_of(asked)
+    text = rule_text(
+        rule.effect,
+        rule.action,
+        rule.pattern,
+        reason=asked.get("reason", ""),
+        match=asked.get("match", ()),
+        not_match=asked.get("not_match", ()),
+    )
+    with api.fresh() as house:
+        places = house.config.places
+        whole = checked_addition(places, text)
+        if not request.query.get("preview"):
+            add_rule(places, text)
+    api.reader.expire()
+    return {"path": str(places.user_file), "rule": text, "text": whole}
+
+
+def _remove(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    index = request.path["index"]
+    if not (index.isascii() and index.isdigit() and len(index) < 7):
+        raise ApiProblem(404, "unknown-rule", "expected the place of a rule, from 0")
+    rules = _rules(api, request)
+    if request.query["if-match"].strip() != etag_of(packed(rules)):
+        raise ApiProblem(412, "changed", "the rules were changed since they were listed")
+    with api.fresh() as house:
+        places = house.config.places
+        whole = without_rule(places, int(index))
+        if not request.query.get("preview"):
+            remove_rule(places, int(index))
+    api.reader.expire()
+    return {"path": str(places.user_file), "text": whole}
+
+
+_EXPLANATION = record(
+    {"action": TEXT, "resource": TEXT, "effect": EFFECT, "layer": TEXT, "reason": TEXT},
+    optional={"rules": array({"type": "object"}), "commands": array({"type": "object"})},
+)
+_EXPLAINED: dict[str, Any] = {
+    "action": "exec",
+    "resource": "git status",
+    "effect": "ask",
+    "layer": "default",
+    "rule_index": None,
+    "reason": "no rule matches; `exec` defaults to ask",
+    "rules": [],
+}
+_ASKED = {"action": _TEXT, "resource": _TEXT}
+_MANAGE = AccessScope.MANAGE
+
+ROUTES = (
+    Endpoint(
+        name="explainDecision",
+        method="POST",
+        path="/policy/explain",
+        tag="policy",
+        what="Decides one permission, or a command line, and shows every rule that matches.",
+        run=_explain,
+        is_change=False,
+        body=Body(
+            schema=record(_ASKED, optional={"agent": _AGENT}, closed=True),
+            example={"action": "exec", "resource": "git status"},
+        ),
+        answer=_EXPLANATION,
+        example=_EXPLAINED,
+    ),
+    Endpoint(
+        name="testRules",
+        method="POST",
+        path="/policy/test",
+        tag="policy",
+        what="The decision as it is, and as it would be with more rules; nothing is written.",
+        run=_try,
+        is_change=False,
+        body=Body(
+            schema=record(
+                {**_ASKED, "rules": array(record(_RULE, closed=True)) | {"maxItems": 50}},
+                optional={"agent": _AGENT},
+                closed=True,
+            ),
+            example={
+                "action": "exec",
+                "resource": "git status",
+                "rules": [{"effect": "allow", "action": "exec", "pattern": "git status"}],
+            },
+        ),
+        answer=record({"before": _EXPLANATION, "after": _EXPLANATION}),
+        example={"before": _EXPLAINED, "after": {**_EXPLAINED, "effect": "allow"}},
+    ),
+    Endpoint(
+        name="listRules",
+        method="GET",
+        path="/policy/rules",
+        tag="policy",
+        what="Every rule of every layer, the farthest layer first.",
+        run=_rules,
+        answer=listing("rules", ref("Rule"), files=array(ref("Diagnostic"))),
+        example={"list": "rules", "total": 0, "rules": [], "files": []},
+    ),
+    Endpoint(
+        name="addRule",
+        method="POST",
+        path="/policy/rules",
+        tag="policy",
+        what="Adds a rule at the end of the user's file, or shows the file as it would be.",
+        run=_add,
+        scope=_MANAGE,
+        query=(PREVIEW,),
+        status=201,
+        body=Body(
+            schema=_ADDED_RULE,
+            example={"effect": "ask", "action": "exec", "pattern": "git push *"},
+        ),
+        answer=record({"path": TEXT, "rule": TEXT, "text": TEXT}),
+        example={"path": "/home/you/.config/skillhouse/config.toml", "rule": "…", "text": "…"},
+    ),
+    Endpoint(
+        name="removeRule",
+        method="DELETE",
+        path="/policy/rules/user/{index}",
+        tag="policy",
+        what="Takes a rule out of the user's file, or shows the file as it would be.",
+        run=_remove,
+        scope=_MANAGE,
+        query=(IF_MATCH, PREVIEW),
+        answer=record({"path": TEXT, "text": TEXT}),
+        example={"path": "/home/you/.config/skillhouse/config.toml", "text": "…"},
+        problems=(412, 428),
+    ),
+    Endpoint(
+        name="lintRules",
+        method="GET",
+        path="/policy/lint",
+        tag="policy",
+        what="Rules that have no effect, or more than they seem.",
+        run=_lint,
+        answer=listing("findings", ref("RuleFinding"), files=array(ref("Diagnostic"))),
+        example={"list": "findings", "total": 0, "findings": [], "files": []},
+    ),
+)

@@ -1,0 +1,106 @@
+"""Errors as problem details (RFC 9457), each with a stable code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from skillhouse.audit import AuditError
+from skillhouse.floor import (
+    AmbiguousSkillError,
+    ConfigError,
+    DecodeError,
+    MissingExtraError,
+    PathError,
+    SkillhouseError,
+    StateError,
+    UnknownSkillError,
+)
+from skillhouse.frontends.presentation.error_values import error_code, split_advice
+from skillhouse.tools import UnknownToolError
+
+TYPE = "urn:skillhouse:problem:"
+BROKEN = "something went wrong; the terminal where `skillhouse up` runs says what"
+
+_STATUS_OF_CODE: Mapping[str, int] = {
+    "unknown": 404,
+    "unknown-token": 404,
+    "not-deleted": 404,
+    "not-allowed": 403,
+    "not-a-person": 403,
+    "token-name": 422,
+    "token-scopes": 422,
+    "frontmatter": 422,
+    "too-large": 413,
+    "net": 502,
+    "record-ambiguous": 409,
+    "not-installed": 404,
+    "key-reused": 422,
+}
+_STATUS_OF_CLASS: tuple[tuple[type[BaseException], int], ...] = (
+    (UnknownSkillError, 404),
+    (UnknownToolError, 404),
+    (AmbiguousSkillError, 409),
+    (PathError, 404),
+    (DecodeError, 422),
+    (ConfigError, 422),
+    (StateError, 503),
+    (AuditError, 503),
+    (MissingExtraError, 503),
+)
+
+
+class ApiProblem(Exception):  # noqa: N818 - it is an answer.
+    """An answer that is a problem; `more` are members of its own."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.headers = headers
+        self.more = more
+
+
+def problem_value(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
+    """Return the JSON of a problem; what to do about it is apart from what is wrong.
+
+    >>> problem_value(404, "unknown-skill", "no skill `a`; nearest: `b`")["mend"]
+    'nearest: `b`'
+    """
+    message, mend = split_advice(detail)
+    return {
+        "type": TYPE + code,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": message,
+        "code": code,
+        "mend": mend or None,
+        **more,
+    }
+
+
+def problem_of(error: Exception) -> ApiProblem:
+    """Return an error of ours as a problem; another one says nothing of this machine."""
+    if isinstance(error, ApiProblem):
+        return error
+    if not isinstance(error, SkillhouseError):
+        return ApiProblem(500, "broken", BROKEN)
+    code = error_code(error)
+    status = _STATUS_OF_CODE.get(code, 0)
+    if not status:
+        fitting = (status for kind, status in _STATUS_OF_CLASS if isinstance(error, kind))
+        status = next(fitting, 409)
+    more: dict[str, Any] = {}
+    if isinstance(error, AmbiguousSkillError):
+        more["candidates"] = list(error.candidates)
+    return ApiProblem(status, code, str(error), **more)

@@ -1,0 +1,37 @@
+"""The one table of routes of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skillhouse.frontends.http.api import (
+    approval_routes,
+    audit_routes,
+    call_routes,
+    change_routes,
+    event_routes,
+    place_routes,
+    policy_routes,
+    skill_routes,
+    system_routes,
+)
+from skillhouse.frontends.http.api.openapi import openapi_document
+from skillhouse.frontends.http.api.route_table import Endpoint
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *system_routes.ROUTES,
+    *skill_routes.ROUTES,
+    *change_routes.ROUTES,
+    *call_routes.ROUTES,
+    *policy_routes.ROUTES,
+    *approval_routes.ROUTES,
+    *audit_routes.ROUTES,
+    *place_routes.ROUTES,
+    *event_routes.ROUTES,
+)
+
+
+def document() -> Mapping[str, Any]:
+    """Return the OpenAPI document of every route."""
+    return openapi_document(ENDPOINTS)

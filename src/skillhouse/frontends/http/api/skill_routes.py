@@ -1,0 +1,346 @@
+"""The routes about skills that read: list, show, load, files, search, catalog, rehearse, tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.frontends.http.api.api_services import PAGE_MAX, ApiServices, paged
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
+from skillhouse.frontends.http.api.schemas import (
+    COUNT,
+    TEXT,
+    array,
+    listing,
+    maybe,
+    page,
+    record,
+    ref,
+)
+from skillhouse.frontends.presentation.json_values import (
+    catalog_value,
+    content_value,
+    rehearsal_value,
+)
+from skillhouse.frontends.presentation.skill_answers import (
+    files_answer,
+    found_skill,
+    shown_value,
+)
+from skillhouse.frontends.presentation.skill_lists import listed_value, search_answer
+from skillhouse.frontends.presentation.tool_values import tool_value
+from skillhouse.runtime import rehearse
+
+if TYPE_CHECKING:
+    from skillhouse.skill import Skill
+
+QUERY_TEXT_MAX = 2_000
+LIMIT = Parameter(
+    name="limit",
+    schema={"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+    what="Items of a page; 50 if left out.",
+    example=50,
+)
+CURSOR = Parameter(
+    name="cursor",
+    schema={"type": "string", "minLength": 1, "maxLength": 2_000},
+    what="The `next` of the page before.",
+)
+AGENT = Parameter(
+    name="agent",
+    schema={"type": "string", "minLength": 1, "maxLength": 100},
+    what="As this agent sees it; that of the token if left out.",
+    example="default",
+)
+SKILL_EXAMPLE = {
+    "id": "builtin:weather",
+    "name": "weather",
+    "description": "Gives the weather of a place.",
+    "scope": "builtin",
+    "location": "/usr/lib/skillhouse/weather/SKILL.md",
+    "directory": "/usr/lib/skillhouse/weather",
+    "uri": "skill://weather/SKILL.md",
+}
+
+
+def agent_of(request: ApiRequest) -> str:
+    """Return the agent that a request is about; a named token has one of its own."""
+    asked: str = request.query.get("agent", request.access.agent)
+    return asked if request.access.is_owner else request.access.agent
+
+
+def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    words = request.query.get("q", "").casefold().split()
+    scope = request.query.get("scope")
+    found = [one for one in api.scan().view.visible.skills if scope in (None, one.scope)]
+    if words:
+        found = [one for one in found if _has(one, words)]
+    return paged(found, request.query, key=lambda one: one.file, name="skills", value=listed_value)
+
+
+def _has(skill: Skill, words: list[str]) -> bool:
+    text = f"{skill.name}\n{skill.description}\n{skill.file}".casefold()
+    return all(word in text for word in words)
+
+
+def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        return shown_value(house, found_skill(house, request.path["skill"]))
+
+
+def _load(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        return content_value(house.load(request.path["skill"]))
+
+
+def _files(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        found = files_answer(house, request.path["skill"])
+    return {
+        "list": "resources",
+        "total": found.total,
+        "resources": list(found.names),
+        **found.more(),
+    }
+
+
+def _file(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    name = request.path["file"]
+    with api.fresh() as house:
+        return {"name": name, "content": house.management.read_file(request.path["skill"], name)}
+
+
+def _search(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        found = search_answer(house, request.query["q"], request.query.get("limit", 5)).values()
+    return {"list": "hits", "total": len(found), "hits": found}
+
+
+def _catalog(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        asked = request.query.get("request", "")
+        return catalog_value(house.catalog(agent=agent_of(request), request=asked))
+
+
+def _rehearse(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        asked = request.body
+        return rehearsal_value(rehearse(house, asked["request"], limit=asked.get("limit", 5)))
+
+
+def _tools(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        found = [tool_value(tool) for tool in house.tools(agent=agent_of(request))]
+    return {"list": "tools", "total": len(found), "tools": found}
+
+
+_HIT_EXAMPLE = {**SKILL_EXAMPLE, "score": 4.2, "fields": ["name"]}
+_CONTENT_EXAMPLE: dict[str, Any] = {
+    **SKILL_EXAMPLE,
+    "body": "# Weather\n",
+    "hidden_text": None,
+    "resources": [],
+    "resources_omitted": 0,
+    "diagnostics": [],
+}
+_QUERY = {"type": "string", "minLength": 1, "maxLength": QUERY_TEXT_MAX}
+
+ROUTES = (
+    Endpoint(
+        name="listSkills",
+        method="GET",
+        path="/skills",
+        tag="skills",
+        what="The skills that agents see, in catalog order.",
+        run=_list,
+        is_short=True,
+        is_kept=True,
+        query=(
+            Parameter(
+                name="q",
+                schema={"type": "string", "maxLength": QUERY_TEXT_MAX},
+                what="Only skills with these words in name, description or path.",
+                example="weather",
+            ),
+            Parameter(
+                name="scope",
+                schema={"type": "string", "minLength": 1, "maxLength": 40},
+                what="Only skills of this scope.",
+                example="builtin",
+            ),
+            LIMIT,
+            CURSOR,
+        ),
+        answer=page("skills", ref("Skill")),
+        example={
+            "list": "skills",
+            "total": 1,
+            "skills": [{**SKILL_EXAMPLE, "root": "/usr/lib/skillhouse", "clients": []}],
+            "next": None,
+        },
+        problems=(409,),
+    ),
+    Endpoint(
+        name="showSkill",
+        method="GET",
+        path="/skills/{skill}",
+        tag="skills",
+        what="One skill: metadata, files, findings, permission; not its body.",
+        run=_show,
+        is_short=True,
+        answer=record({"tree_digest": maybe(TEXT)}, optional={"id": TEXT, "state": TEXT}),
+        example={**SKILL_EXAMPLE, "tree_digest": "skilltree1:00", "state": "in-use"},
+    ),
+    Endpoint(
+        name="loadSkill",
+        method="GET",
+        path="/skills/{skill}/content",
+        tag="skills",
+        what="The body of a skill; hidden characters are escapes.",
+        run=_load,
+        is_short=True,
+        answer=ref("Content"),
+        example=_CONTENT_EXAMPLE,
+    ),
+    Endpoint(
+        name="listSkillFiles",
+        method="GET",
+        path="/skills/{skill}/files",
+        tag="skills",
+        what="The other files of a skill.",
+        run=_files,
+        is_short=True,
+        answer=listing("resources", TEXT, directory=TEXT, types={"type": "object"}),
+        example={
+            "list": "resources",
+            "total": 1,
+            "resources": ["scripts/run.py"],
+            "directory": "/usr/lib/skillhouse/weather",
+            "resources_omitted": 0,
+            "types": {"scripts/run.py": "script"},
+        },
+    ),
+    Endpoint(
+        name="readSkillFile",
+        method="GET",
+        path="/skills/{skill}/files/{file}",
+        tag="skills",
+        what="The text of one file of a skill.",
+        run=_file,
+        is_short=True,
+        answer=record({"name": TEXT, "content": TEXT}),
+        example={"name": "SKILL.md", "content": "---\nname: weather\n---\n"},
+        problems=(413,),
+    ),
+    Endpoint(
+        name="searchSkills",
+        method="GET",
+        path="/search",
+        tag="skills",
+        what="The skills that fit a request best, best first.",
+        run=_search,
+        is_short=True,
+        query=(
+            Parameter(
+                name="q",
+                schema=_QUERY,
+                what="What the skill should be good for.",
+                example="rain",
+                required=True,
+            ),
+            Parameter(
+                name="limit",
+                schema={"type": "integer", "minimum": 1, "maximum": 50},
+                what="Most hits; 5 if left out.",
+                example=5,
+            ),
+        ),
+        answer=listing("hits", ref("Skill")),
+        example={"list": "hits", "total": 1, "hits": [_HIT_EXAMPLE]},
+    ),
+    Endpoint(
+        name="showCatalog",
+        method="GET",
+        path="/catalog",
+        tag="skills",
+        what="The list of skills that a model gets.",
+        run=_catalog,
+        query=(
+            AGENT,
+            Parameter(
+                name="request",
+                schema=_QUERY,
+                what="The skills that fit it come first.",
+                example="rain",
+            ),
+        ),
+        answer=record(
+            {"text": TEXT, "tokens": COUNT, "included": array(TEXT), "omitted": array(TEXT)}
+        ),
+        example={"text": "…", "tokens": 120, "included": ["builtin:weather"], "omitted": []},
+        problems=(422,),
+    ),
+    Endpoint(
+        name="rehearse",
+        method="POST",
+        path="/rehearse",
+        tag="skills",
+        what="What an agent would see for a request, and what its calls would meet.",
+        run=_rehearse,
+        is_change=False,
+        body=Body(
+            schema=record(
+                {"request": _QUERY},
+                optional={"limit": {"type": "integer", "minimum": 1, "maximum": 50}},
+                closed=True,
+            ),
+            example={"request": "will it rain in Tokyo", "limit": 5},
+        ),
+        answer=record(
+            {
+                "request": TEXT,
+                "catalog": {"type": "object"},
+                "hits": array({"type": "object"}),
+                "skill": maybe(ref("Skill")),
+                "decision": maybe(ref("Explanation")),
+                "content": maybe(ref("Content")),
+                "mentions": array({"type": "object"}),
+            }
+        ),
+        example={
+            "request": "will it rain in Tokyo",
+            "catalog": {"text": "", "tokens": 0, "included": [], "omitted": []},
+            "hits": [],
+            "skill": None,
+            "decision": None,
+            "content": None,
+            "mentions": [],
+        },
+        problems=(409,),
+    ),
+    Endpoint(
+        name="listTools",
+        method="GET",
+        path="/tools",
+        tag="calls",
+        what="The tools that an agent has, with their schemas.",
+        run=_tools,
+        query=(AGENT,),
+        answer=listing("tools", ref("Tool")),
+        example={
+            "list": "tools",
+            "total": 1,
+            "tools": [
+                {
+                    "name": "read",
+                    "full_name": "read",
+                    "skill": None,
+                    "level": None,
+                    "python": None,
+                    "description": "Reads a file.",
+                    "parameters": {"type": "object"},
+                }
+            ],
+        },
+        problems=(422,),
+    ),
+)

@@ -1,0 +1,195 @@
+"""Renders the pages: what a skill or a command says becomes text in them, and never markup."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+import skillhouse
+from skillhouse.frontends.http.status import PAGE_SKILLS, SkillVerdict
+from skillhouse.frontends.presentation.text import cut, one_line, shown
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+LINE_COLUMNS = 300
+"""Columns of a description in a list, where the style shows two lines."""
+NAME_MAX = 64
+"""Columns of a name in a list, the maximum of the specification."""
+ROWS_MAX = 200
+"""Rows of a table; the JSON has all."""
+
+SCOPES = {
+    "project": "in this project",
+    "explicit": "from roots given by hand",
+    "user": "yours, in every project",
+    "plugin": "from installed plugins",
+    "remote": "from other servers",
+    "builtin": "come with skillhouse",
+}
+
+
+class Pages:
+    """Renders the templates, which are compiled when first used."""
+
+    def __init__(self) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            # INVARIANT: no template turns this off, and none uses `safe`: a skill's texts are never
+            # markup.
+            autoescape=True,
+            finalize=_finalized,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(
+            line=partial(start, columns=LINE_COLUMNS),
+            short=partial(start, columns=NAME_MAX),
+            path=path,
+            folded=one_line,
+            marked=marked,
+            coded=coded,
+            counted=counted,
+            number="{:,}".format,
+            by_scope=by_scope,
+            skill_path=skill_path,
+            command=command,
+            flat=flat,
+        )
+        self._environment.globals.update(
+            version=skillhouse.__version__,
+            scopes=SCOPES,
+            rows_max=ROWS_MAX,
+            page_skills=PAGE_SKILLS,
+            address=address,
+        )
+
+    def render(self, template: str, **values: Any) -> str:
+        return self._environment.get_template(template).render(**values)
+
+
+def start(text: str, *, columns: int) -> str:
+    """Return the start of a text on one line.
+
+    >>> start("one two three", columns=8)
+    'one two…'
+    """
+    # Some descriptions have 64 KiB; only as much is processed as could be shown.
+    return cut(one_line(text[: 4 * columns]), columns)
+
+
+def marked(text: str) -> Markup:
+    r"""Return a text of several lines with its controls and hidden characters marked.
+
+    >>> marked("a<b\x1b")
+    Markup('a&lt;b<mark>\\x1b</mark>')
+    """
+    if text.isprintable():
+        return escape(text)
+    opened, closed = Markup("<mark>"), Markup("</mark>")
+    pieces = []
+    for plain, run in itertools.groupby(text, _is_plain):
+        piece = "".join(run)
+        pieces += [escape(piece)] if plain else [opened, escape(shown(piece)), closed]
+    return Markup("").join(pieces)
+
+
+def _is_plain(character: str) -> bool:
+    """Whether a character is visible; wide spaces, as in Chinese, look like spaces."""
+    return character.isprintable() or character in "\n\t\u00a0\u3000"
+
+
+def coded(text: str) -> Markup:
+    """Return a message with its text in backticks as code.
+
+    >>> coded("got `<b>`"), coded("one ` alone")
+    (Markup('got <code>&lt;b&gt;</code>'), Markup('one ` alone'))
+    """
+    parts = one_line(text).split("`")
+    if len(parts) % 2 == 0 or "" in parts[1::2]:
+        return escape(one_line(text))
+    pieces = [escape(part) for part in parts]
+    pieces[1::2] = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
+    return Markup("").join(pieces)
+
+
+def path(value: object) -> Markup:
+    """Return a path that may break after its slashes.
+
+    >>> path(Path("/a<b"))
+    Markup('/<wbr>a&lt;b')
+    """
+    return Markup("/<wbr>").join(shown(part) for part in str(value).split("/"))
+
+
+def counted(value: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "skill"), counted(12_000, "skill")
+    ('1 skill', '12,000 skills')
+    """
+    return f"{value:,} {noun}" + ("" if value == 1 else "s")
+
+
+def by_scope(items: Iterable[SkillVerdict]) -> list[tuple[str, list[SkillVerdict]]]:
+    grouped = itertools.groupby(items, key=lambda item: item.skill.scope)
+    return [(scope, list(group)) for scope, group in grouped]
+
+
+def skill_path(reference: str) -> str:
+    """Return the address of a skill's page; nothing in the reference is a separator.
+
+    >>> skill_path("user:a/b?c")
+    '/skills/user:a%2Fb%3Fc'
+    """
+    return "/skills/" + quote(reference, safe=":", errors="replace")
+
+
+def address(**query: Any) -> str:
+    """Return the address of the status page with a query, without empty values.
+
+    >>> address(q="a&b", page=2), address(q="", page=None)
+    ('/?q=a%26b&page=2', '/')
+    """
+    kept = {key: value for key, value in query.items() if value}
+    return "/?" + urlencode(kept) if kept else "/"
+
+
+def command(words: Iterable[object]) -> str:
+    """Return a command as it is typed in a shell.
+
+    >>> command(["skillhouse", "trust", Path("/my site")])
+    "skillhouse trust '/my site'"
+    """
+    return shlex.join(str(word) for word in words)
+
+
+def flat(value: Any) -> str:
+    """Return a frontmatter value on one line.
+
+    >>> flat({"author": "mika", "tags": ["a", "b"]})
+    'author: mika; tags: ["a", "b"]'
+    """
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, dict):
+        return "; ".join(f"{one_line(key)}: {flat(part)}" for key, part in value.items())
+    return one_line(json.dumps(value, ensure_ascii=False))
+
+
+def _finalized(value: object) -> object:
+    """Escape control and invisible characters of texts."""
+    if hasattr(value, "__html__"):
+        return value
+    if isinstance(value, str | Path):
+        return shown(str(value))
+    return value

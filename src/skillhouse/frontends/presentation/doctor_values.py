@@ -1,0 +1,222 @@
+"""What `doctor` and `profiles` find out, as plain values, for `--json` and the HTTP API."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skillhouse import __version__
+from skillhouse.audit import AuditLog
+from skillhouse.clients import (
+    ClientConfigs,
+    compare,
+    exported_sources,
+    is_installed,
+    problems,
+)
+from skillhouse.discovery import git_root, watch_bound, watch_use
+from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.frontends.presentation.client_report import lens_value
+from skillhouse.frontends.presentation.json_values import (
+    catalog_notes,
+    catalog_report,
+    diagnostic_values,
+    facts_value,
+)
+from skillhouse.frontends.presentation.text import one_line
+from skillhouse.runtime import (
+    Locations,
+    Skillhouse,
+    TrustStore,
+    audit_troubles,
+    changed_skills,
+    file_troubles,
+    offered_code,
+    usable_config,
+)
+from skillhouse.runtime.own_files import AUDIT_FILE
+from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
+
+if TYPE_CHECKING:
+    from skillhouse.audit import Trouble
+    from skillhouse.clients import Change, Lens, LensProblem
+    from skillhouse.floor import Diagnostic
+    from skillhouse.runtime import AbsentSkill, CodeFacts, Config
+    from skillhouse.skill import Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """Everything that is looked at, for some clients."""
+
+    lens: Lens
+    problems: Sequence[LensProblem]
+    stuck: Sequence[Trouble]
+    """What is wrong with the audit log."""
+    open_files: Sequence[Trouble]
+    faults: Sequence[Diagnostic]
+    """Of configuration files."""
+    unsafe: Sequence[Change]
+    """Entries of clients that start us unsafely."""
+    catalog: dict[str, Any] | None
+    watches: dict[str, Any] | None
+    code: Sequence[CodeFacts]
+    notes: Sequence[str]
+    changed: Sequence[AbsentSkill]
+    """Installed skills whose files are not those that were installed."""
+
+    @property
+    def is_well(self) -> bool:
+        broken = any(facts.is_broken for facts in self.code)
+        wrong = (self.problems, self.faults, self.stuck, self.open_files, self.unsafe, self.changed)
+        return not (broken or any(wrong))
+
+    def value(self) -> dict[str, Any]:
+        """Return it as `doctor --json` does, with the list of `problems` among the rest."""
+        return {
+            "machine": machine(),
+            **lens_value(self.lens, self.problems),
+            "audit": [dataclasses.asdict(one) for one in self.stuck],
+            "files": [dataclasses.asdict(one) for one in self.open_files],
+            "configuration": diagnostic_values(self.faults),
+            "entries": [
+                {"client": one.client, "name": one.name, "fault": one.fault} for one in self.unsafe
+            ],
+            "catalog": self.catalog,
+            "watches": self.watches,
+            "code": [facts_value(facts) for facts in self.code],
+            "installed": [one._asdict() for one in self.changed],
+        }
+
+
+def examine(places: Locations, lens: Lens) -> Examination:
+    """Look at everything here besides what the clients see, which is `lens`."""
+    config, faults = usable_config(places)
+    catalog, watches, code, notes, changed = _own_place(config)
+    return Examination(
+        lens=lens,
+        problems=tuple(problems(lens)),
+        stuck=tuple(audit_troubles(config)),
+        open_files=tuple(file_troubles(config)),
+        faults=tuple(faults),
+        unsafe=unsafe_entries(places),
+        catalog=catalog,
+        watches=watches,
+        code=code,
+        notes=notes,
+        changed=changed,
+    )
+
+
+def _own_place(
+    config: Config,
+) -> tuple[
+    dict[str, Any] | None,
+    dict[str, Any] | None,
+    tuple[CodeFacts, ...],
+    list[str],
+    tuple[AbsentSkill, ...],
+]:
+    """Return what the catalog's bounds leave out, how changes are noticed, the skills with code,
+    notes about them, and the installed skills that changed; nothing where a file keeps us from
+    starting."""
+    try:
+        with Skillhouse(config) as house:
+            view = house.view()
+            found, use = catalog_report(view), watch_use(house.snapshot.roots)
+            notes = list(catalog_notes(found, view))
+            code, changed = offered_code(house), tuple(changed_skills(house))
+    except SkillhouseError as error:
+        return None, None, (), [f"the catalog cannot be made: {error}"], ()
+    notes += [f"skill with code {one_line(f'{one.name}: {one.summary()}')}" for one in code]
+    if use is None:
+        return found, None, code, notes, changed
+    if use.polls:
+        notes.append(
+            f"a program that watches these {use.needed:,} directories polls them: at most "
+            f"{watch_bound():,} are watched, and {use.free:,} of this user's {use.most:,} watches "
+            "are free (fs.inotify.max_user_watches)"
+        )
+    watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
+    return found, watches, code, notes, changed
+
+
+def unsafe_entries(places: Locations) -> tuple[Change, ...]:
+    """Return the entries of clients that are not safe to start our server with."""
+    state = usable_config(places).config.state_directory
+    configs = ClientConfigs(
+        places=places,
+        project=git_root(places.start) or places.start,
+        state_directory=state,
+        audit=AuditLog(state / AUDIT_FILE),
+    )
+    return tuple(change for change in configs.status() if change.fault)
+
+
+def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
+    """Return the named profiles; without names those of all clients, and our own behaviour."""
+    if names:
+        return tuple(load_profile(name, places.profiles) for name in dict.fromkeys(names))
+    known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
+    clients = tuple(profile for profile in known if profile.client)
+    ours = load_profile(usable_config(places).config.profile, places.profiles)
+    return clients if ours in clients else (*clients, ours)
+
+
+def examined_profiles(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
+    """Return the profiles that `doctor` is about: those named, or of what is installed here."""
+    if names and "all" not in names:
+        return profiles_of(places, names)
+    known = profiles_of(places, ())
+    if names:
+        return known
+    return tuple(one for one in known if not one.client or is_installed(one, places))
+
+
+def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
+    config = usable_config(places).config
+    project = git_root(places.start) or places.start
+    lens = compare(
+        start=places.start,
+        home=places.home,
+        environment=places.environment,
+        profiles=profiles,
+        trusted=TrustStore(config.state_directory).is_trusted(project),
+        explicit=config.roots,
+    )
+    return dataclasses.replace(lens, exported=exported_sources(config.state_directory))
+
+
+def machine() -> str:
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return f"skillhouse {__version__}, {system}, Python {platform.python_version()}"
+
+
+def listed_profiles(places: Locations) -> list[Profile]:
+    """Return all profiles: real clients first, those that were compared before all."""
+    found = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
+    # What people have installed first, then our own behaviour, then the published designs.
+    found.sort(key=lambda p: (not p.client, not p.checked, p.name != DEFAULT_PROFILE.name))
+    return found
+
+
+def profile_line_value(profile: Profile) -> dict[str, Any]:
+    keys = ("name", "title", "client", "checked")
+    return {key: getattr(profile, key) for key in keys}
+
+
+def profile_value(profile: Profile) -> dict[str, Any]:
+    """Return every value of a profile."""
+    found: dict[str, Any] = _plain(dataclasses.asdict(profile))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: sets as sorted lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

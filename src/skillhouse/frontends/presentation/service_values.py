@@ -1,0 +1,56 @@
+"""What came of a stop or a reload as plain values, for `--json` and the HTTP API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.code_reload import Loaded, Reloaded
+    from skillhouse.tiers import StopReport
+
+
+def stop_value(report: StopReport) -> dict[str, Any]:
+    return {
+        "new": report.is_new,
+        "ended": report.ended,
+        "silent": list(report.silent),
+        "killed": report.killed,
+        "done": list(report.done),
+        "failed": [{"step": name, "error": why} for name, why in report.failed],
+    }
+
+
+def failures(found: Iterable[Loaded], problems: Sequence[Diagnostic]) -> list[tuple[str, str]]:
+    """Return what of skills' code cannot be used, with the reason."""
+    loaded = tuple(found)
+    whole = [(skill.skill, skill.error) for skill in loaded if skill.error]
+    single = [
+        (f"{skill.skill}:{tool}", "the manifest declares it, and the code does not export it")
+        for skill in loaded
+        if skill.lacking is not None
+        for tool in skill.lacking.tools
+    ]
+    errors = [
+        (str(problem.path or ""), problem.message)
+        for problem in problems
+        if problem.severity is Severity.ERROR
+    ]
+    return whole + single + errors
+
+
+def loaded_names(found: Iterable[Loaded]) -> list[str]:
+    return [name for skill in found for name in skill.tools]
+
+
+def reload_more(done: Reloaded, problems: Sequence[Diagnostic]) -> dict[str, Any]:
+    """Return what a reload says besides the names of the tools that were loaded."""
+    return {
+        "not_tried": [skill.skill for skill in done.loaded if not skill.is_tried],
+        "failed": [
+            {"name": name, "error": error} for name, error in failures(done.loaded, problems)
+        ],
+        "steps": [{"directory": str(directory), "step": step} for directory, step in done.steps],
+    }

@@ -1,0 +1,123 @@
+"""What the command line and the HTTP API answer about skills, with the same JSON values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse import runtime
+from skillhouse.floor import (
+    TreeError,
+    UnknownSkillError,
+    UnusableSkillError,
+    dataclass,
+    tree_digest,
+)
+from skillhouse.frontends.presentation.json_values import (
+    content_value,
+    explanation_value,
+    facts_value,
+)
+from skillhouse.runtime.code_facts import LOCKS
+from skillhouse.skill import (
+    JAVASCRIPT_FILE,
+    PYTHON_FILE,
+    SkillContent,
+    list_resources,
+    read_manifest,
+)
+
+if TYPE_CHECKING:
+    from skillhouse.runtime import CodeFacts, Skillhouse
+
+
+def found_skill(house: Skillhouse, reference: str) -> SkillContent | CodeFacts:
+    """Return a skill, or one of code alone, which has no SKILL.md.
+
+    Raises:
+        UnknownSkillError: there is none, with the nearest of both kinds; `UnusableSkillError` where
+            it is known why it cannot be used.
+    """
+    try:
+        return house.load(reference, anyway=True)
+    except UnknownSkillError as error:
+        try:
+            return runtime.facts_named(house, reference)
+        except UnknownSkillError as nearest:
+            if isinstance(error, UnusableSkillError):
+                raise error from None
+            raise UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint) from None
+
+
+def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str, Any]:
+    """Return everything that is known of one skill, but its body."""
+    if not isinstance(found, SkillContent):
+        return {"tree_digest": digest_of(found.directory), "code": facts_value(found)}
+    skill = found.skill
+    state = runtime.state_of(house, skill)
+    explained = runtime.explain_loading(house, skill, content=found)
+    code = runtime.facts_at(house, skill.directory, skill.scope)
+    plain = content_value(found)
+    del plain["body"]
+    plain["frontmatter"] = dict(skill.frontmatter.fields)
+    plain |= {"tree_digest": digest_of(skill.directory), "code": facts_value(code)}
+    plain |= {"state": state.state, "state_reason": state.text}
+    return {**plain, "decision": explanation_value(explained)}
+
+
+def digest_of(directory: Path) -> str | None:
+    """Return the digest of a skill's files; None where they cannot be bound to one."""
+    try:
+        return tree_digest(directory)
+    except TreeError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFiles:
+    """The files of a skill besides its SKILL.md."""
+
+    directory: Path
+    names: Sequence[str]
+    omitted: int
+    types: dict[str, str]
+
+    @property
+    def total(self) -> int:
+        return len(self.names) + self.omitted
+
+    def more(self) -> dict[str, Any]:
+        """Return what the list of names has besides."""
+        directory = os.fspath(self.directory)
+        return {
+            "directory": directory,
+            "resources_omitted": self.omitted,
+            "types": self.types,
+        }
+
+
+def files_answer(house: Skillhouse, reference: str) -> SkillFiles:
+    """Return the files of a skill; errors as `found_skill`."""
+    found = found_skill(house, reference)
+    if isinstance(found, SkillContent):
+        directory, names, omitted = found.directory, found.resources, found.resources_omitted
+    else:
+        directory = found.directory
+        names, omitted = list_resources(directory)
+    types = {name: _file_type(directory, name) for name in names}
+    return SkillFiles(directory=directory, names=names, omitted=omitted, types=types)
+
+
+def _file_type(directory: Path, name: str) -> str:
+    """Return the type of a file; of a skill with code, also which are its manifest and module."""
+    manifest = read_manifest(directory).manifest
+    if manifest is not None:
+        if name == manifest.entry:
+            return "code"
+        if name == (PYTHON_FILE if manifest.language == "python" else JAVASCRIPT_FILE):
+            return "manifest"
+        if name in LOCKS[manifest.language]:
+            return "lock"
+    return runtime.file_kind(name)

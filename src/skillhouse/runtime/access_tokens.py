@@ -1,0 +1,235 @@
+"""Who may use the HTTP service: named tokens and the browsers of its owner, kept as digests."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+
+OWNER_NAME = "local"
+SECRET_BYTES = 32
+"""Random bytes of a token: too many to guess (RFC 6749, 10.10), so a plain digest hides it."""
+PREFIX = "skh"
+"""Begins each token, by which a scanner of secrets finds one that was published."""
+TOKENS_MAX = 200
+BROWSERS_MAX = 50
+"""Browsers that are remembered; the oldest is forgotten beyond that."""
+BROWSER_DAYS = 90
+DAY_MS = 86_400_000
+NAME_MAX = 64
+
+
+class AccessScope(enum.StrEnum):
+    """What a token may be used for; none includes another."""
+
+    READ = "read"
+    MANAGE = "manage"
+    CALL = "call"
+    APPROVE = "approve"
+
+
+ALL_SCOPES = frozenset(AccessScope)
+
+
+class AccessError(SkillhouseError):
+    """A token cannot be made or found; nothing was changed."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """On whose behalf a request comes, and what it may do."""
+
+    id: str = ""
+    name: str = "start"
+    kind: Literal["start", "browser", "token", "none"] = "start"
+    """The token that `up` printed, a browser that used it, a named token, or no key at all."""
+    user: str = OWNER_NAME
+    agent: str = "default"
+    scopes: frozenset[AccessScope] = ALL_SCOPES
+    created_ms: int = 0
+    expires_ms: int = 0
+    """0 where it does not end by itself."""
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether it is the owner's own key, which opens the pages and `/mcp` too."""
+        return self.kind in ("start", "browser")
+
+
+NO_ACCESS = Access(name="", kind="none", user="", agent="", scopes=frozenset())
+"""Of a request without a key, at an address that needs none."""
+
+
+class AccessTokens:
+    """The tokens and browsers of one state directory; any process may revoke one."""
+
+    def __init__(
+        self,
+        state_directory: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        record: Callable[[str, Access], None] = lambda _, __: None,
+    ) -> None:
+        """`clock` gives seconds since 1970; `record` gets `new` and `revoked` tokens."""
+        self._path = state_directory / STATE_FILE
+        self._clock = clock
+        self._record = record
+        self._known: tuple[tuple[int, ...], dict[str, tuple[str, Access]]] = ((), {})
+
+    def new(
+        self,
+        name: str,
+        scopes: Iterable[AccessScope],
+        *,
+        agent: str = "default",
+        user: str = OWNER_NAME,
+        days: int = 0,
+    ) -> tuple[Access, str]:
+        """Return a new named token, whose text is not kept. It holds for `days`, or until revoked.
+
+        Raises:
+            AccessError: the name is taken or none, no scope is given, or one token would call and
+                approve: a program must not answer its own questions.
+        """
+        wanted = frozenset(scopes)
+        if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
+            raise AccessError("token-name", f"expected a name of 1 to {NAME_MAX} printable signs")
+        if not wanted:
+            raise AccessError("token-scopes", "expected one scope at least")
+        if {AccessScope.CALL, AccessScope.APPROVE} <= wanted:
+            raise AccessError(
+                "token-scopes",
+                "a token that calls must not approve its own calls; make two tokens",
+            )
+        if any(one.name == name for one in self.all()):
+            raise AccessError("token-exists", f"there is a token `{name}` already; revoke it first")
+        if len(self.all()) >= TOKENS_MAX:
+            raise AccessError("too-many-tokens", f"expected at most {TOKENS_MAX} tokens")
+        now = self._now()
+        access = Access(
+            id=secrets.token_hex(6),
+            name=name,
+            kind="token",
+            user=user,
+            agent=agent,
+            scopes=wanted,
+            created_ms=now,
+            expires_ms=now + days * DAY_MS if days else 0,
+        )
+        # What cannot be recorded is not made.
+        self._record("new", access)
+        return access, self._kept(access, PREFIX)
+
+    def new_browser(self) -> str:
+        """Return the value of the cookie of one more browser of the owner."""
+        now = self._now()
+        access = Access(
+            id=secrets.token_hex(6),
+            name="browser",
+            kind="browser",
+            created_ms=now,
+            expires_ms=now + BROWSER_DAYS * DAY_MS,
+        )
+        kept = self._kept(access, PREFIX + "b")
+        browsers = [one for one in self.all() if one.kind == "browser"]
+        for one in browsers[: max(0, len(browsers) - BROWSERS_MAX)]:
+            self._forget(one.id)
+        return kept
+
+    def find(self, token: str, kind: str) -> Access | None:
+        """Return whose token, or value of a cookie, this is; None if it is no one's, or ended."""
+        parts = token.split("_", 2)
+        if len(parts) != 3 or not token.isascii():
+            return None
+        digest, access = self._rows().get(parts[1], ("", NO_ACCESS))
+        is_right = hmac.compare_digest(digest, _digest(token))
+        if not is_right or access.kind != kind:
+            return None
+        has_ended = access.expires_ms and access.expires_ms <= self._now()
+        return None if has_ended else access
+
+    def all(self) -> tuple[Access, ...]:
+        """Return every token and browser, the oldest first; none has its secret."""
+        return tuple(access for _, access in self._rows().values())
+
+    def revoke(self, name: str) -> Access:
+        """End a token or browser by its name or id; AccessError where none has it."""
+        fitting = [one for one in self.all() if one.id == name]
+        fitting = fitting or [one for one in self.all() if one.name == name]
+        if len(fitting) != 1:
+            which = f"{len(fitting)} have the name" if fitting else "no token or browser has"
+            raise AccessError("unknown-token", f"{which} `{name}`; name one by its id")
+        self._forget(fitting[0].id)
+        self._record("revoked", fitting[0])
+        return fitting[0]
+
+    def _kept(self, access: Access, prefix: str) -> str:
+        token = f"{prefix}_{access.id}_{secrets.token_urlsafe(SECRET_BYTES)}"
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "INSERT INTO access_token (id, name, kind, user, agent, scopes, digest, "
+                "created_ms, expires_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    access.id,
+                    access.name,
+                    access.kind,
+                    access.user,
+                    access.agent,
+                    " ".join(sorted(access.scopes)),
+                    _digest(token),
+                    access.created_ms,
+                    access.expires_ms,
+                ),
+            )
+        return token
+
+    def _forget(self, access_id: str) -> None:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute("DELETE FROM access_token WHERE id = ?", (access_id,))
+
+    def _rows(self) -> dict[str, tuple[str, Access]]:
+        """Return digest and access by id, read again when any process has changed the state."""
+        if not self._path.exists():
+            return {}
+        stamp = commit_stamp(self._path)
+        if stamp != self._known[0]:
+            with pooled(self._path, STATE) as store:
+                rows = store.rows(
+                    "SELECT id, name, kind, user, agent, scopes, digest, created_ms, expires_ms "
+                    "FROM access_token ORDER BY created_ms, rowid"
+                )
+            self._known = (stamp, {row[0]: (row[6], _access(row)) for row in rows})
+        return self._known[1]
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def _access(row: tuple[str, str, str, str, str, str, str, int, int]) -> Access:
+    access_id, name, kind, user, agent, scopes, _, created_ms, expires_ms = row
+    return Access(
+        id=access_id,
+        name=name,
+        kind="browser" if kind == "browser" else "token",
+        user=user,
+        agent=agent,
+        scopes=frozenset(map(AccessScope, scopes.split())),
+        created_ms=created_ms,
+        expires_ms=expires_ms,
+    )
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

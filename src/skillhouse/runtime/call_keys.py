@@ -1,0 +1,90 @@
+"""Calls with an Idempotency-Key: each is made once, and a repetition gets the same answer."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from skillhouse.floor import SkillhouseError
+from skillhouse.store import STATE, STATE_FILE, pooled
+
+KEEP_MS = 24 * 3_600_000
+"""How long an answer is kept for a repetition."""
+ANSWER_MAX = 1_048_576
+"""Bytes of an answer that is kept; of a longer one it is known only that the call was made."""
+TOO_LONG = "-"
+
+
+class CallKeyError(SkillhouseError):
+    """A key cannot be used for this call; `code` says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class CallKeys:
+    """The keys of one state directory."""
+
+    def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = state_directory / STATE_FILE
+        self._clock = clock
+        self._process = secrets.token_hex(8)
+        self._running: set[tuple[str, str]] = set()
+
+    def begin(self, access: str, key: str, request: str) -> str | None:
+        """Return the answer of the same call from before; None, where it is to be made now.
+
+        `request` is a digest of everything that decides what the call does.
+
+        Raises:
+            CallKeyError: key-reused (for another call), in-progress, or outcome-unknown, where a
+                process ended, or failed, before the answer was kept.
+        """
+        now = int(self._clock() * 1000)
+        # INVARIANT: the key is on the disk before the call begins, so that a crash can leave a
+        # call whose outcome is unknown, but none that is made twice.
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute("DELETE FROM call_key WHERE opened_ms <= ?", (now - KEEP_MS,))
+            row = connection.execute(
+                "SELECT request, process, answer FROM call_key WHERE access = ? AND key = ?",
+                (access, key),
+            ).fetchone()
+            if row is None:
+                connection.execute(
+                    "INSERT INTO call_key (access, key, request, process, opened_ms) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (access, key, request, self._process, now),
+                )
+                self._running.add((access, key))
+                return None
+        known, process, answer = row
+        if known != request:
+            raise CallKeyError("key-reused", "the key belongs to another call; use a new one")
+        if process == self._process and (access, key) in self._running:
+            raise CallKeyError("in-progress", "this call runs still; ask again later")
+        if answer in ("", TOO_LONG):
+            message = "the call was made, and its answer is not known; the audit log has its record"
+            raise CallKeyError("outcome-unknown", message)
+        return str(answer)
+
+    def end(self, access: str, key: str, answer: str) -> None:
+        """Keep the answer of a call that was made."""
+        kept = answer if len(answer) <= ANSWER_MAX else TOO_LONG
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "UPDATE call_key SET answer = ? WHERE access = ? AND key = ?", (kept, access, key)
+            )
+        self._running.discard((access, key))
+
+    def forget(self, access: str, key: str) -> None:
+        """Free a key whose call was not made: refused, or waiting for a person."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute("DELETE FROM call_key WHERE access = ? AND key = ?", (access, key))
+        self._running.discard((access, key))
+
+    def failed(self, access: str, key: str) -> None:
+        """Note that a call ended without an answer; what it did is not known."""
+        self._running.discard((access, key))

@@ -1,0 +1,356 @@
+"""Attacks on the HTTP API: each works on a naive service and fails on ours.
+
+The naive service is what an afternoon gives: it takes a token anywhere, and a cookie for
+everything; a key opens all, what is in a path is a path, and every reader gets every event.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import anyio
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.approval import Answer
+from skillhouse.frontends.http.api.api_services import Proofs
+from skillhouse.frontends.http.api.events import EventLog
+from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.access_tokens import AccessError, AccessScope
+from tests.frontends.http_api.place import (
+    API,
+    BASE,
+    BEARER,
+    COOKIE,
+    PORT,
+    TOKEN,
+    client_of,
+    make_house,
+    token_of,
+)
+
+pytestmark = pytest.mark.slow
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+SWITCH = f"{API}/skills/notes/enabled"
+OFF = {"enabled": False}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Skillhouse:
+    (tmp_path / "outside.txt").write_text("a file outside every skill")
+    return make_house(tmp_path)
+
+
+@pytest.fixture
+def naive(house: Skillhouse, tmp_path: Path) -> TestClient:
+    return TestClient(naive_app(house, tmp_path / "home/.agents/skills"), BASE)
+
+
+def naive_app(house: Skillhouse, root: Path):
+    """Return the API of an afternoon."""
+
+    async def app(scope, receive, send):
+        headers = dict(scope["headers"])
+        query = parse_qs(scope["query_string"].decode())
+        known = headers.get(b"authorization", b"").startswith(b"Bearer ")
+        known = known or b"cookie" in headers or query.get("token") == [TOKEN]
+        path = unquote(scope["path"])
+        value: Any = {"ok": known}
+        if known and "/files/" in path:
+            skill, _, file = path.partition("/skills/")[2].partition("/files/")
+            value = (root / skill / file).read_text()
+        elif known and scope["method"] != "GET":
+            await anyio.to_thread.run_sync(
+                lambda: house.management.set_enabled("notes", enabled=False)
+            )
+        status = 200 if known else 401
+        start: dict[str, Any] = {"type": "http.response.start", "status": status, "headers": []}
+        await send(start)
+        await send({"type": "http.response.body", "body": json.dumps(value).encode()})
+
+    return app
+
+
+def is_on(house: Skillhouse) -> bool:
+    return house.management.get("user:notes").enabled
+
+
+def refused(answer: Any, status: int, code: str) -> None:
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+def test_a_rebound_name_reaches_no_route(house: Skillhouse, naive: TestClient) -> None:
+    rebound = {**BEARER, "host": f"attacker.example:{PORT}"}
+    assert naive.put(SWITCH, json=OFF, headers=rebound).status_code == 200
+    assert not is_on(house)
+    house.management.set_enabled("notes", enabled=True)
+    refused(client_of(house).put(SWITCH, json=OFF, headers=rebound), 421, "wrong-host")
+    refused(client_of(house).get(f"{API}/health", headers=rebound), 421, "wrong-host")
+    assert is_on(house)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://attacker.example"},
+        {"origin": "null"},
+        {"origin": f"http://127.0.0.1:{PORT + 1}"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(
+    house: Skillhouse, naive: TestClient, headers: dict[str, str]
+) -> None:
+    assert naive.put(SWITCH, json=OFF, headers={**COOKIE, **headers}).status_code == 200
+    assert not is_on(house)
+    house.management.set_enabled("notes", enabled=True)
+    for key in (COOKIE, BEARER):
+        client = client_of(house, {**key, **headers})
+        refused(client.put(SWITCH, json=OFF), 403, "foreign-origin")
+        refused(client.get(f"{API}/events"), 403, "foreign-origin")
+    assert is_on(house)
+
+
+def test_a_cookie_without_a_proof_changes_nothing(house: Skillhouse, naive: TestClient) -> None:
+    # A browser that sends neither Origin nor Sec-Fetch-Site, and a form in place of JSON.
+    assert naive.put(SWITCH, content=b"enabled=false", headers={**COOKIE, **FORM}).is_success
+    house.management.set_enabled("notes", enabled=True)
+    client = client_of(house, COOKIE)
+    changes = [
+        ("PUT", SWITCH, OFF),
+        ("POST", f"{API}/calls", {"tool": "read", "arguments": {"path": "x"}}),
+        ("POST", f"{API}/stop", {}),
+        ("DELETE", f"{API}/skills/notes", None),
+        ("POST", f"{API}/rehearse", {"request": "x"}),
+    ]
+    proofs = ("", "x", "0" * 64, "é")
+    for method, path, body in changes:
+        for proof in proofs:
+            headers = {b"skillhouse-proof": proof.encode("latin-1")}
+            answer = client.request(method, path, json=body, headers=headers)
+            refused(answer, 403, "proof-wanted")
+    assert is_on(house)
+
+
+def test_the_proof_of_one_change_is_none_of_another(house: Skillhouse) -> None:
+    proofs = Proofs()
+    proof = proofs.of("PUT", SWITCH)
+    assert proofs.holds(proof, "PUT", SWITCH)
+    for method, path in (("POST", SWITCH), ("PUT", f"{API}/skills/pdf/enabled")):
+        assert not proofs.holds(proof, method, path)
+    assert not Proofs().holds(proof, "PUT", SWITCH)
+    # A page of ours reads its proofs; one of another origin cannot read an answer.
+    client = client_of(house, COOKIE)
+    asked = {"method": "PUT", "path": SWITCH}
+    given = client.get(f"{API}/proof", params=asked).json()["proof"]
+    assert client.put(SWITCH, json=OFF, headers={"skillhouse-proof": given}).status_code == 200
+    refused(
+        client.delete(f"{API}/skills/notes", headers={"skillhouse-proof": given}),
+        403,
+        "proof-wanted",
+    )
+    foreign = {"origin": "https://attacker.example"}
+    refused(client.get(f"{API}/proof", params=asked, headers=foreign), 403, "foreign-origin")
+
+
+def test_a_token_in_the_query_opens_nothing(house: Skillhouse, naive: TestClient) -> None:
+    # Addresses end up in histories, logs and the links that people pass on.
+    assert naive.get(f"{API}/skills", params={"token": TOKEN}).is_success
+    for path in ("/skills", "/events", "/openapi.json"):
+        answer = client_of(house, {}).get(API + path, params={"token": TOKEN})
+        refused(answer, 401, "unauthorized")
+        assert "set-cookie" not in answer.headers
+    named = token_of(house, "read")["authorization"].removeprefix("Bearer ")
+    for text in (named, named[:-1], named + "x", named.upper(), "skh__", "_", "skh_é_x"):
+        assert client_of(house, {}).get("/", params={"token": text}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..%2f..%2f..%2f..%2foutside.txt",
+        "..%252f..%252foutside.txt",
+        "%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2foutside.txt",
+        "%2fetc%2fpasswd",
+        "references%2f..%2f..%2f..%2f..%2f..%2foutside.txt",
+        "..%5c..%5coutside.txt",
+        "SKILL.md%00.txt",
+        "%ff",
+    ],
+)
+def test_a_path_in_disguise_reads_nothing_outside(
+    house: Skillhouse, naive: TestClient, path: str
+) -> None:
+    first = naive.get(f"{API}/skills/notes/files/..%2f..%2f..%2f..%2foutside.txt", headers=COOKIE)
+    assert "a file outside" in first.text
+    answer = client_of(house).get(f"{API}/skills/notes/files/{path}")
+    assert answer.status_code in (400, 404)
+    assert "a file outside" not in answer.text
+    assert "root:" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/../../",
+        "/api/v1//skills",
+        "/api/v1/skills/",
+        "/api/v1/skills/notes/",
+        "/api/v1/%73kills",
+        "/api/v1/skills%2fnotes",
+        "/API/v1/skills",
+        "/api/v1;x/skills",
+    ],
+)
+def test_another_spelling_of_an_address_is_no_way_around(house: Skillhouse, path: str) -> None:
+    for headers in ({}, COOKIE, token_of(house, "approve")):
+        answer = client_of(house, headers).put(path, json=OFF)
+        assert answer.status_code in (401, 403, 404, 405), (path, answer.status_code)
+    assert is_on(house)
+
+
+def test_a_profile_by_a_path_reads_no_file(house: Skillhouse, tmp_path: Path) -> None:
+    client = client_of(house)
+    for name in ("..%2f..%2foutside", "%2fetc%2fpasswd", str(tmp_path).replace("/", "%2f")):
+        assert client.get(f"{API}/profiles/{name}").status_code == 404
+        assert client.get(f"{API}/clients", params={"client": f"../{name}"}).status_code == 404
+
+
+def test_events_of_another_user_are_not_sent(house: Skillhouse) -> None:
+    log = EventLog()
+
+    def naive_stream() -> bytes:
+        return b"".join(one.data for one in log.after(0)[0])
+
+    async def read(user: str) -> bytes:
+        sent = bytearray()
+        stream = log.open(user, log.id_of(0))
+        assert stream is not None
+        is_sent = anyio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await is_sent.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.extend(message.get("body", b""))
+            if b"for all" in sent:
+                is_sent.set()
+
+        await stream(receive, send)
+        return bytes(sent)
+
+    log.publish("question", {"title": "bob pays"}, user="bob")
+    log.publish("question", {"title": "eve pays"}, user="eve")
+    log.publish("index", {"added": ["for all"]})
+    assert b"bob pays" in naive_stream()
+    assert b"bob pays" not in anyio.run(read, "eve")
+    assert b"eve pays" in anyio.run(read, "eve")
+    assert b"bob pays" in anyio.run(read, "local")
+
+
+def test_questions_grants_and_records_of_another_user_are_not_shown(house: Skillhouse) -> None:
+    write = {"path": "a.txt", "content": "secret of bob"}
+    question = house.call_sync("write", write, user="bob").approval_id
+    assert question
+    eve = client_of(house, token_of(house, "read", user="eve"))
+    assert eve.get(f"{API}/approvals", params={"all": "true"}).json()["total"] == 0
+    refused(eve.get(f"{API}/approvals/{question}"), 404, "unknown")
+    records = eve.get(f"{API}/audit/records", params={"user": "bob"}).json()["records"]
+    assert {one["record"]["user"] for one in records} <= {"eve"}
+    for suffix in ("json", "csv"):
+        assert "bob" not in eve.get(f"{API}/audit/export.{suffix}?user=bob").text
+    answers = client_of(house, token_of(house, "approve", user="eve"))
+    digest = house.approvals.get(question).request.content_digest
+    given = {"answer": "once", "content_digest": digest}
+    refused(answers.post(f"{API}/approvals/{question}/answer", json=given), 404, "unknown")
+    bob = client_of(house, token_of(house, "read", user="bob", name="bob"))
+    assert bob.get(f"{API}/approvals/{question}").json()["user"] == "bob"
+
+
+def test_a_stolen_cookie_opens_neither_mcp_nor_rpc(house: Skillhouse, naive: TestClient) -> None:
+    assert naive.post("/mcp", headers=COOKIE, json={}).is_success
+    stolen = client_of(house, {}, session=None)
+    cookie = stolen.get(f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tool.list"}
+    thief = client_of(house, {"cookie": cookie}, session=None)
+    assert thief.get(f"{API}/skills").status_code == 200
+    assert thief.post("/mcp", json=body).status_code == 401
+    assert thief.post("/rpc", json=body).status_code == 401
+    value = cookie.partition("=")[2]
+    bearer = {"authorization": f"Bearer {value}"}
+    assert client_of(house, bearer, session=None).get(f"{API}/skills").status_code == 401
+    # Revoked, it opens nothing any more, in this process and in each other one.
+    tokens = house.services.enforcement.access_tokens
+    (browser,) = [one for one in tokens.all() if one.kind == "browser"]
+    tokens.revoke(browser.id)
+    assert thief.get(f"{API}/skills").status_code == 401
+
+
+NEEDS = {
+    "read": ("GET", f"{API}/skills", None),
+    "manage": ("PUT", SWITCH, {"enabled": True}),
+    "call": ("POST", f"{API}/calls", {"tool": "list", "arguments": {"path": "."}}),
+    "approve": ("DELETE", f"{API}/grants/none", None),
+}
+
+
+@pytest.mark.parametrize("scope", list(NEEDS))
+def test_a_named_token_does_what_its_scope_names_and_nothing_else(
+    house: Skillhouse, naive: TestClient, scope: str
+) -> None:
+    key = token_of(house, scope)
+    assert naive.put(SWITCH, json=OFF, headers=key).is_success
+    client = client_of(house, key)
+    for needed, (method, path, body) in NEEDS.items():
+        answer = client.request(method, path, json=body)
+        if needed == scope:
+            assert answer.status_code in (200, 404), answer.text
+        else:
+            refused(answer, 403, "scope-wanted")
+    # Pages and `/mcp` are the owner's; what is published beside v1 needs the same scopes.
+    assert client.get("/").status_code == 403
+    assert client.post("/mcp", json={}).status_code == 403
+    assert client.get("/api/skills").status_code == (200 if scope == "read" else 403)
+    listed = {"operation": "SKILLS_GET_ALL"}
+    expected = 200 if scope == "manage" else 403
+    assert client.post("/api/operations", json=listed).status_code == expected
+    assert client.post("/approvals/stop", content=b"", headers=FORM).status_code == 403
+
+
+def test_a_token_of_one_agent_is_no_other_agent(house: Skillhouse) -> None:
+    caller = client_of(house, token_of(house, "call", agent="reviewer"))
+    body = {"tool": "read", "arguments": {"path": "x"}, "agent": "default"}
+    refused(caller.post(f"{API}/calls", json=body), 403, "scope-wanted")
+
+
+def test_no_token_calls_and_answers_its_own_question(house: Skillhouse) -> None:
+    tokens = house.services.enforcement.access_tokens
+    with pytest.raises(AccessError, match="must not approve its own calls"):
+        tokens.new("both", [AccessScope.CALL, AccessScope.APPROVE])
+    caller = client_of(house, token_of(house, "call"))
+    body = {"tool": "write", "arguments": {"path": "a.txt", "content": "b"}}
+    question = caller.post(f"{API}/calls", json=body).json()["approval_id"]
+    digest = house.approvals.get(question).request.content_digest
+    given = {"answer": Answer.ONCE.value, "content_digest": digest}
+    refused(caller.post(f"{API}/approvals/{question}/answer", json=given), 403, "scope-wanted")
+
+
+def test_a_token_is_not_in_the_state_and_ends_when_it_should(
+    house: Skillhouse, tmp_path: Path
+) -> None:
+    key = token_of(house, "read", days=1)
+    token = key["authorization"].removeprefix("Bearer ")
+    secret = token.split("_", 2)[2].encode()
+    state = house.config.state_directory
+    assert all(secret not in file.read_bytes() for file in state.rglob("*") if file.is_file())
+    tokens = house.services.enforcement.access_tokens
+    assert tokens.find(token, "token") is not None
+    assert tokens.find(token, "browser") is None
+    later = type(tokens)(state, clock=lambda: 4e9)
+    assert later.find(token, "token") is None

@@ -1,0 +1,132 @@
+"""Calls over the API: results, questions, idempotency; and the published `POST /rpc`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.approval import Answer
+from skillhouse.audit import read_records
+from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.call_keys import CallKeyError, CallKeys
+from tests.frontends.http_api.place import API, COOKIE, client_of, make_house, token_of
+
+pytestmark = pytest.mark.slow
+
+WRITE = {"tool": "write", "arguments": {"path": "a.txt", "content": "one"}}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Skillhouse:
+    return make_house(tmp_path)
+
+
+@pytest.fixture
+def client(house: Skillhouse) -> TestClient:
+    return client_of(house)
+
+
+def called(client: TestClient, body: dict[str, Any], key: str = "") -> dict[str, Any]:
+    headers = {"idempotency-key": key} if key else {}
+    answer = client.post(f"{API}/calls", json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_call_goes_through_the_gate_and_its_question_is_answered_over_the_api(
+    house: Skillhouse, client: TestClient, tmp_path: Path
+) -> None:
+    loaded = called(client, {"tool": "skill", "arguments": {"name": "notes"}})
+    assert loaded["status"] == "ok"
+    assert "Body." in loaded["content"]
+    waits = called(client, WRITE)
+    assert waits["status"] == "pending"
+    (question,) = client.get(f"{API}/approvals").json()["approvals"]
+    assert question["id"] == waits["approval_id"]
+    path = f"{API}/approvals/{question['id']}"
+    wrong = client.post(f"{path}/answer", json={"answer": "once", "content_digest": "x"})
+    assert (wrong.status_code, wrong.json()["code"]) == (409, "another-call")
+    given = {"answer": "once", "content_digest": question["content_digest"]}
+    assert client.post(f"{path}/answer", json=given).json()["answered_on"] == "api"
+    assert client.post(f"{path}/answer", json=given).status_code == 409
+    done = called(client, {**WRITE, "approval_id": question["id"]})
+    assert done["status"] == "ok"
+    assert (tmp_path / "project/a.txt").read_text() == "one"
+    record = read_records(house.audit_log.path, tool="write", limit=1)[0].record
+    assert (record.channel, record.request) == ("api", done["request"])
+    one = client.get(f"{API}/audit/records/{record.id}").json()
+    assert one["status"] == "ok"
+
+
+def test_a_repeated_key_makes_no_second_call(
+    house: Skillhouse, client: TestClient, tmp_path: Path
+) -> None:
+    question = called(client, WRITE, "k1")["approval_id"]
+    nonce = house.approvals.get(question).request.nonce
+    house.approvals.answer(question, Answer.ONCE, by="local", channel="cli", nonce=nonce)
+    first = called(client, {**WRITE, "approval_id": question}, "k1")
+    assert first["status"] == "ok"
+    (tmp_path / "project/a.txt").unlink()
+    headers = {"idempotency-key": "k1"}
+    again = client.post(f"{API}/calls", json=WRITE, headers=headers)
+    assert again.json() == first
+    assert again.headers["idempotency-replayed"] == "true"
+    assert not (tmp_path / "project/a.txt").exists()
+    other = {"tool": "read", "arguments": {"path": "b.txt"}}
+    reused = client.post(f"{API}/calls", json=other, headers=headers)
+    assert (reused.status_code, reused.json()["code"]) == (422, "key-reused")
+    # The key of one token is not that of another.
+    caller = client_of(house, token_of(house, "call"))
+    mine = caller.post(f"{API}/calls", json=other, headers=headers)
+    assert mine.status_code == 200
+
+
+def test_a_call_whose_process_ended_is_not_made_again(tmp_path: Path) -> None:
+    keys = CallKeys(tmp_path)
+    assert keys.begin("a", "k", "d") is None
+    with pytest.raises(CallKeyError, match="runs still"):
+        keys.begin("a", "k", "d")
+    with pytest.raises(CallKeyError, match="not known"):
+        CallKeys(tmp_path).begin("a", "k", "d")
+    keys.end("a", "k", "{}")
+    assert CallKeys(tmp_path).begin("a", "k", "d") == "{}"
+    assert CallKeys(tmp_path, clock=lambda: 2e9 * 2).begin("a", "k", "other") is None
+
+
+def test_an_unknown_tool_is_a_problem_and_frees_the_key(client: TestClient) -> None:
+    headers = {"idempotency-key": "k2"}
+    for _ in range(2):
+        answer = client.post(f"{API}/calls", json={"tool": "nothing"}, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown-tool")
+
+
+def rpc(client: TestClient, method: str, **params: Any) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = client.post("/rpc", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.req("S002-13")
+def test_the_published_rpc_is_answered(house: Skillhouse, client: TestClient) -> None:
+    assert rpc(client, "health") == {"jsonrpc": "2.0", "id": 1, "result": {"status": "ok"}}
+    assert rpc(client, "tool.list")["result"] == []
+    assert rpc(client, "tool.execute", tool="a:b", args={})["error"]["code"] == -32602
+    assert rpc(client, "tool.execute", tool="write", args={})["error"]["code"] == -32602
+    assert rpc(client, "core.fetch", url="x")["error"]["code"] == -32601
+    note = {"jsonrpc": "2.0", "method": "health"}
+    assert client.post("/rpc", json=note).status_code == 204
+    assert client.post("/rpc", content=b"{}").status_code == 415
+    assert client.get("/rpc").status_code == 405
+    browser = client_of(house, COOKIE)
+    assert browser.post("/rpc", json=note).status_code == 401
+    caller = client_of(house, token_of(house, "call"))
+    assert rpc(caller, "health")["result"] == {"status": "ok"}
+    assert rpc(caller, "skill.reload")["error"]["code"] == -32601
+    reader = client_of(house, token_of(house, "read"))
+    assert reader.post("/rpc", json=note).status_code == 403
