@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -13,12 +12,11 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval import FIELDS, Document, HeadIndex, Hit, SearchError, SearchIndex
+from skillhouse.retrieval import FIELDS, Document, HeadIndex, Hit, SearchError, SearchIndex, rank
 from skillhouse.retrieval.index import CANDIDATES_MAX
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
-from skillhouse.retrieval.tokens import STOP_WORDS, query_terms, stems_of, tokens
+from skillhouse.retrieval.tokens import stems_of
 from skillhouse.skill import Skill, SkillIndex
-from tests.retrieval.fts import WordTable
 
 LIBRARY: list[Document] = [
     ("user:pdf-tools", "pdf-tools", "Merge, split and rotate documents", "Run `qpdf`."),
@@ -254,27 +252,52 @@ def test_sqlite_without_full_text_search_is_a_clear_error():
     assert caught.value.sqlite_version == sqlite3.sqlite_version
 
 
-WORDS = "the pdf PDFs merge merging café 数据分析 useEffect charts chart of data".split()
-TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
-# A word counts no more than seven times in a name.
-NAMES = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("wether forecast", "user:weather"),
+        ("waether", "user:weather"),
+        ("forcasst of a city", "user:weather"),
+        ("spreadshet", "user:charts"),
+        ("documnets", "user:pdf-tools"),
+    ],
+)
+def test_a_misspelt_word_finds_what_was_meant(library, query, first):
+    assert library.search(query)[0].id == first
 
 
-@given(st.lists(st.tuples(NAMES, TEXTS, TEXTS), max_size=8), TEXTS)
-def test_scores_are_those_of_sqlites_bm25(texts, query):
-    documents = [(str(n), *text) for n, text in enumerate(texts)]
-    hits = SearchIndex.from_documents(documents).search(query, limit=9)
-    with closing(sqlite3.connect(":memory:")) as connection:
-        rows = [
-            (tokens(name), tokens(about), [t for t in tokens(body) if t not in STOP_WORDS])
-            for name, about, body in texts
+@pytest.mark.parametrize("query", ["pfd", "cty", "xwether7", "zzzzzzzz"])
+def test_short_words_numbers_and_words_like_no_other_are_not_corrected(library, query):
+    assert library.search(query) == []
+
+
+def test_words_that_follow_each_other_in_the_query_count_more_where_they_do_in_the_description():
+    index = SearchIndex.from_documents(
+        [
+            ("1", "one", "Review of plans, and code that is written by hand", ""),
+            ("2", "two", "By hand, plans that are written and a code review", ""),
         ]
-        ranked = WordTable(connection, rows).ranked(query_terms(query), limit=9)
-    best = max((score for _, score in ranked), default=0.0)
-    named = {hit.id for hit in hits if hit.exact}
-    assert {hit.id: hit.score for hit in hits} == pytest.approx(
-        {str(row - 1): score for row, score in ranked} | dict.fromkeys(named, best)
     )
+    assert found(index, "a code review") == ["2", "1"]
+
+
+def test_a_word_of_a_short_name_counts_more_than_one_of_a_long_name():
+    index = SearchIndex.from_documents(
+        [("1", "pdf-chart-table-kit", "Works on files", ""), ("2", "pdf", "Works on files", "")]
+    )
+    assert found(index, "my pdf") == ["2", "1"]
+
+
+def test_a_query_of_common_words_beyond_the_budget_still_orders_its_candidates(monkeypatch):
+    documents = [
+        (f"{n:04}", "rare" if n == 700 else "x", "common words", "usual " * (n % 3))
+        for n in range(1_000)
+    ]
+    index = SearchIndex.from_documents(documents)
+    expected = index.search("rare common usual", limit=5)
+    monkeypatch.setattr(rank, "POSTINGS_MAX", 1)
+    assert found(index, "rare common usual")[0] == expected[0].id == "0700"
+    assert len(index.search("rare common usual", limit=5)) == 5
 
 
 def test_several_threads_may_ask_one_index(library):

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import SkillError, dataclass, encode
+from skillhouse.retrieval.evidence import Evidence, Judge
+from skillhouse.retrieval.query import Request, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
@@ -73,6 +75,10 @@ class _IndexRows:
             for key in {*keys} - {""}:
                 self.of_key.setdefault(key, []).append(row)
 
+    def head(self, row: int) -> tuple[str, str]:
+        """Return name and description."""
+        return self.heads[row].name, self.heads[row].description
+
 
 class SearchIndex:
     """An immutable index of documents, for any thread."""
@@ -128,34 +134,62 @@ class SearchIndex:
         """
         if limit <= 0 or not len(self):
             return []
-        terms = query_terms(query)
-        of_term = stems_of(terms)
-        stems = [stem for term in terms for stem in of_term[term]]
-        key = name_key(query)
         with self._lock:
             try:
-                return self._hits(stems, key, limit)
+                return self._hits(query, limit)
             except (DamagedError, OSError):
                 self._rows = self._renewed()
-                return self._hits(stems, key, limit)
+                return self._hits(query, limit)
 
-    def _hits(self, stems: Sequence[str], key: str, limit: int) -> list[Hit]:
+    def judged(self, query: str) -> list[tuple[Hit, tuple[float, ...]]]:
+        """Return the candidates of a query with their features, for measurements."""
         rows = self._rows
-        exact = rows.of_key.get(key, ())
-        ranked = rows.ranking.best(stems, limit=min(limit, len(self)), pinned=exact)
-        return [
-            Hit(
-                id=rows.heads[row].id,
-                name=rows.heads[row].name,
-                score=score,
-                fields=fields,
-                exact=row in exact,
-            )
-            for row, score, fields in ranked
-        ]
+        _, judge, judged = _judged(rows, query, CANDIDATES)
+        hits = _best_first(rows, judge, judged, (), len(judged))
+        return [(hit, each.features) for hit, each in zip(hits, judged, strict=True)]
+
+    def _hits(self, query: str, limit: int) -> list[Hit]:
+        rows = self._rows
+        exact = rows.of_key.get(name_key(query), ())
+        _, judge, judged = _judged(rows, query, limit)
+        return _best_first(rows, judge, judged, exact, limit)
 
     def __len__(self) -> int:
         return len(self._rows.heads)
+
+
+def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[Request, Judge, list[Evidence]]:
+    """Return a query, its judge and the judged rows, best first."""
+    request = read_query(query, rows.ranking)
+    depth = min(max(CANDIDATES, limit), len(rows.heads))
+    found = rows.ranking.candidates(request.concepts, request.found, limit=depth)
+    judge = Judge(rows.ranking, request.concepts, request.found, rows.head)
+    judged = judge.evidence(found[:CANDIDATES])
+    return request, judge, judged + judge.evidence(found[CANDIDATES:])
+
+
+def _best_first(
+    rows: _IndexRows, judge: Judge, judged: Sequence[Evidence], exact: Sequence[int], limit: int
+) -> list[Hit]:
+    """Return the hits of judged rows, after the `exact` rows, which were named."""
+    named = judge.evidence(exact)
+    highest = max((each.score for each in (*named, *judged)), default=0.0)
+    hits: list[Hit] = []
+    for each in (*named, *(one for one in judged if one.row not in exact))[:limit]:
+        # What was not among the candidates is never better than what was.
+        last = hits[-1].score if hits else highest
+        is_exact = each.row in exact
+        head = rows.heads[each.row]
+        hits.append(
+            Hit(
+                id=head.id,
+                name=head.name,
+                score=highest if is_exact else min(each.score, last),
+                fields=tuple(judge.matched(each)),
+                exact=is_exact,
+            )
+        )
+    return hits
 
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
@@ -248,6 +282,8 @@ def _body(skill: Skill) -> str:
         return ""
 
 
+CANDIDATES = 80
+"""Rows that are judged by all evidence; others follow them in the order of BM25F."""
 CANDIDATES_MAX = 500
 """Skills that a `HeadIndex` ranks: those with the most words of the query."""
 

@@ -20,7 +20,7 @@ STOP_WORDS = frozenset(
 )
 """Lucene's English stop words, `from`, `its`, and what an apostrophe leaves: they
 distinguish no skills and are the most expensive to search. Longer lists gained nothing
-(bench/search_quality.py)."""
+(bench/retrieval.py)."""
 
 # Han with its iteration mark and zero, kana with its marks, Hangul syllables: scripts without
 # blanks between words, or with endings that no blank separates.
