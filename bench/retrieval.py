@@ -107,7 +107,7 @@ def fitted(index: SearchIndex, queries: Sequence[Query]) -> str:
     for query in queries:
         judged = index.judged(query.text)
         candidates.append(
-            Candidates([hit.id for hit, _ in judged], [features for _, features in judged])
+            Candidates([found for found, _ in judged], [each.features for _, each in judged])
         )
     results, weights = cross_validated(queries, candidates, FEATURE_WEIGHTS)
     rows = [

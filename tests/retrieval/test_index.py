@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval import FIELDS, Document, HeadIndex, Hit, SearchError, SearchIndex, rank
+from skillhouse.retrieval import (
+    FIELDS,
+    Document,
+    HeadIndex,
+    Hit,
+    SearchError,
+    SearchIndex,
+    is_weak,
+    rank,
+)
 from skillhouse.retrieval.index import CANDIDATES_MAX
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
 from skillhouse.retrieval.tokens import stems_of
@@ -50,10 +59,18 @@ def found(index: SearchIndex, query: str, *, limit: int = 5) -> list[str]:
         ("帮我做数据分析", ["user:data"]),
         ("可视化", ["user:data"]),
         ("PYTHON", ["user:data"]),
-        ("用Python画图", ["user:data"]),
-        ("读取", ["user:data"]),
+        ("用Python画图", ["user:data", "user:charts"]),
+        ("读取", ["user:data", "user:charts"]),
         ("据", []),
-        ("天气", []),
+        ("天气", ["user:weather"]),
+        ("Wetter", ["user:weather"]),
+        ("météo", ["user:weather"]),
+        ("quel temps fera-t-il, la météo à Paris", ["user:weather"]),
+        ("el clima de mañana", ["user:weather"]),
+        ("погода завтра", ["user:weather"]),
+        ("天気予報", ["user:weather"]),
+        ("날씨 알려줘", ["user:weather"]),
+        ("data analysis", ["user:data"]),
         ("bicycle", []),
     ],
 )
@@ -80,9 +97,22 @@ def test_a_match_in_the_name_counts_more_than_in_the_description_and_that_more_t
 def test_a_hit_says_which_fields_matched_and_whether_it_was_named(library):
     [first, second] = library.search("pdf tools")
     assert first == Hit(
-        id="user:pdf-tools", name="pdf-tools", score=first.score, fields=("name",), exact=True
+        id="user:pdf-tools",
+        name="pdf-tools",
+        score=first.score,
+        fields=("name",),
+        exact=True,
+        confidence=1.0,
+        matches={"name": ("pdf", "tools")},
     )
-    assert second == Hit(id="user:charts", name="charts", score=second.score, fields=("body",))
+    assert second == Hit(
+        id="user:charts",
+        name="charts",
+        score=second.score,
+        fields=("body",),
+        confidence=second.confidence,
+        matches={"body": ("pdf",)},
+    )
 
 
 def test_the_fields_of_many_hits_are_those_of_few():
@@ -114,7 +144,9 @@ def test_a_skill_that_is_named_comes_first(query):
 
 def test_a_skill_that_is_named_by_signs_alone_is_found():
     index = SearchIndex.from_documents([("user:🎉", "🎉", "Parties", "")])
-    assert index.search("🎉") == [Hit(id="user:🎉", name="🎉", score=0.0, exact=True)]
+    assert index.search("🎉") == [
+        Hit(id="user:🎉", name="🎉", score=0.0, exact=True, confidence=1.0)
+    ]
 
 
 @pytest.mark.req("S003-39", "S003-40", "S003-41")
@@ -298,6 +330,38 @@ def test_a_query_of_common_words_beyond_the_budget_still_orders_its_candidates(m
     monkeypatch.setattr(rank, "POSTINGS_MAX", 1)
     assert found(index, "rare common usual")[0] == expected[0].id == "0700"
     assert len(index.search("rare common usual", limit=5)) == 5
+
+
+def test_skills_of_one_name_or_one_text_are_one_hit_that_names_the_others():
+    index = SearchIndex.from_documents(
+        [
+            ("a:kite", "kite", "Flies a kite", ""),
+            ("b:kite", "Kite", "Another kind of kite", ""),
+            ("c:copy", "copy", "Flies a kite", ""),
+            ("d:lamp", "lamp", "Not a kite", ""),
+        ]
+    )
+    hits = index.search("flies a kite", collapse=True)
+    assert [(hit.id, set(hit.alike)) for hit in hits] == [
+        ("a:kite", {"b:kite", "c:copy"}),
+        ("d:lamp", set()),
+    ]
+    assert len(index.search("flies a kite")) == 4
+    assert [hit.id for hit in index.search("flies a kite", limit=1, collapse=True)] == ["a:kite"]
+
+
+def test_a_request_that_nothing_fits_has_weak_hits_alone(library):
+    fits, nothing = (
+        library.search(query)
+        for query in ("weather forecast", "which wine goes with duck, and forecast a dinner")
+    )
+    assert (is_weak(fits), is_weak(nothing), is_weak([])) == (False, True, False)
+    assert nothing[0].matches == {"description": ("forecast",)}
+
+
+@pytest.mark.parametrize("query", ["wether", "waether forecast"])
+def test_a_corrected_word_is_named_as_it_was_written(library, query):
+    assert query.split()[0] in library.search(query)[0].matches["name"]
 
 
 def test_several_threads_may_ask_one_index(library):

@@ -53,11 +53,22 @@ class Evidence(NamedTuple):
     """In the order of `FEATURES`."""
     answered: Mapping[int, int]
     """The concepts that the row has, by number, with the packed counts of their stems."""
+    concepts: Sequence[Concept]
+    """What the row was judged for."""
 
     @property
     def score(self) -> float:
         weighed = zip(FEATURE_WEIGHTS, self.features, strict=True)
         return SCALE * sum(weight * value for weight, value in weighed)
+
+    def matched(self) -> dict[str, tuple[str, ...]]:
+        """Return the words of the query that the row has, by field."""
+        words_of: dict[str, tuple[str, ...]] = {}
+        for field, (shift, most) in zip(FIELDS, FIELD_BITS, strict=True):
+            numbers = (n for n, mask in self.answered.items() if mask >> shift & most)
+            if texts := tuple(dict.fromkeys(self.concepts[number].text for number in numbers)):
+                words_of[field] = texts
+        return words_of
 
 
 class _Answer(NamedTuple):
@@ -65,7 +76,6 @@ class _Answer(NamedTuple):
 
     concept: int
     alternative: Alternative
-    stem: str
     counts: int
 
 
@@ -88,24 +98,17 @@ class Judge:
         self._concepts = concepts
         self._found = found
         self._head = head
-        self._masses = [concept.weight * self._mass(concept) for concept in concepts]
-        self._total = sum(self._masses) or 1.0
-        self._pairs = _Pairs(concepts, self._masses)
+        self._total = sum(concept.weight for concept in concepts) or 1.0
+        self._pairs = _Pairs(concepts)
 
     def evidence(self, rows: Sequence[int]) -> list[Evidence]:
         """Return the evidence of rows, best first, then by number."""
         judged = [self._of(row, answers) for row, answers in self._answers(rows)]
-        judged.sort(key=_order)
+        judged.sort(key=order)
         # A phrase rarely lifts what is far behind.
         first = [self._with_phrase(each) for each in judged[:PHRASES]]
-        first.sort(key=_order)
+        first.sort(key=order)
         return first + judged[PHRASES:]
-
-    def _mass(self, concept: Concept) -> float:
-        return max(
-            sum(self._found[stem].idf for stem in stems) / len(stems)
-            for stems, _ in concept.alternatives
-        )
 
     def _answers(self, rows: Sequence[int]) -> Iterator[tuple[int, list[_Answer]]]:
         """Yield each row with what it has of each concept."""
@@ -114,7 +117,7 @@ class Judge:
             for alternative in concept.alternatives:
                 for stem in alternative.stems:
                     for at, counts in self._ranking.counts(self._found[stem], rows):
-                        answers[at].append(_Answer(number, alternative, stem, counts))
+                        answers[at].append(_Answer(number, alternative, counts))
         return zip(rows, answers, strict=True)
 
     def _of(self, row: int, answers: Sequence[_Answer]) -> Evidence:
@@ -130,22 +133,23 @@ class Judge:
         in_name = 0.0
         matched: dict[int, int] = {}
         for number, of_concept in groupby(answers, key=_number):
-            concept, mass = self._concepts[number], self._masses[number]
+            weight = self._concepts[number].weight
             best = max(
                 self._value(alternative, list(found), norms)
                 for alternative, found in groupby(of_concept, key=_alternative)
             )
             whole, description, body, anywhere, head, mask = best
-            sums[0] += whole * concept.weight
-            sums[1] += description * concept.weight
-            sums[2] += body * concept.weight
-            sums[3] += anywhere * mass
-            sums[4] += head * mass
+            sums[0] += whole * weight
+            sums[1] += description * weight
+            sums[2] += body * weight
+            sums[3] += anywhere * weight
+            sums[4] += head * weight
             matched[number] = mask
             if mask >> _NAME[0]:
-                in_name += anywhere * concept.weight
+                in_name += anywhere
         shares = [value / self._total for value in sums]
-        return Evidence(row, (*shares, min(in_name / max(lengths[0], 1), 1.0), 0.0), matched)
+        features = (*shares, min(in_name / max(lengths[0], 1), 1.0), 0.0)
+        return Evidence(row, features, matched, self._concepts)
 
     def _value(
         self, alternative: Alternative, answers: Sequence[_Answer], norms: Sequence[float]
@@ -153,16 +157,15 @@ class Judge:
         """Return BM25F, description, body, the shares found at all and in the head, and where."""
         whole = description = body = anywhere = head = 0.0
         mask = 0
-        for _, _, stem, counts in answers:
-            idf = self._found[stem].idf
+        for _, _, counts in answers:
             mask |= counts
             name = (counts >> _NAME[0] & _NAME[1]) / norms[0]
             about = (counts >> _DESCRIPTION[0] & _DESCRIPTION[1]) / norms[1]
             text = (counts >> _BODY[0] & _BODY[1]) / norms[2]
             often = WEIGHTS[0] * name + WEIGHTS[1] * about + WEIGHTS[2] * text
-            whole += idf * often * (K1 + 1.0) / (often + K1)
-            description += idf * about * (_K_DESCRIPTION + 1.0) / (about + _K_DESCRIPTION)
-            body += idf * text * (_K_BODY + 1.0) / (text + _K_BODY)
+            whole += often * (K1 + 1.0) / (often + K1)
+            description += about * (_K_DESCRIPTION + 1.0) / (about + _K_DESCRIPTION)
+            body += text * (_K_BODY + 1.0) / (text + _K_BODY)
             anywhere += 1.0
             head += 1.0 if name or about else 0.0
         share = alternative.weight / len(alternative.stems)
@@ -181,24 +184,15 @@ class Judge:
         phrase = self._pairs.share(*self._head(evidence.row)) / self._total
         return evidence._replace(features=(*evidence.features[:-1], phrase))
 
-    def matched(self, evidence: Evidence) -> dict[str, tuple[str, ...]]:
-        """Return the words of the query that a row has, by field."""
-        words_of: dict[str, tuple[str, ...]] = {}
-        for field, (shift, most) in zip(FIELDS, FIELD_BITS, strict=True):
-            numbers = (n for n, mask in evidence.answered.items() if mask >> shift & most)
-            if texts := tuple(dict.fromkeys(self._concepts[number].text for number in numbers)):
-                words_of[field] = texts
-        return words_of
 
-
-def _order(evidence: Evidence) -> tuple[float, int]:
+def order(evidence: Evidence) -> tuple[float, int]:
     return -evidence.score, evidence.row
 
 
 class _Pairs:
     """Pairs of words that follow each other in a query, looked for in other texts."""
 
-    def __init__(self, concepts: Sequence[Concept], masses: Sequence[float]) -> None:
+    def __init__(self, concepts: Sequence[Concept]) -> None:
         self._stems = [
             concept.alternatives[0].stems[0]
             if concept.text.isascii() and len(concept.alternatives[0].stems) == 1
@@ -206,7 +200,7 @@ class _Pairs:
             for concept in concepts
         ]
         self._weights = {
-            (at, at + 1): min(masses[at], masses[at + 1])
+            (at, at + 1): min(concepts[at].weight, concepts[at + 1].weight)
             for at in range(len(concepts) - 1)
             if self._stems[at] and self._stems[at + 1]
         }

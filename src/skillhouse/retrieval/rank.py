@@ -44,7 +44,9 @@ class Concept(NamedTuple):
     text: str
     """As the query has it."""
     alternatives: tuple[Alternative, ...]
-    weight: float = 1.0
+    weight: float
+    """By how rare its words are; of all alternatives alike, so that skills in two languages
+    compete."""
 
 
 class Part(NamedTuple):
@@ -168,7 +170,7 @@ class Ranking:
         if not others and len(first.stems) == 1:
             [stem] = first.stems
             for rows, values in self._values(found[stem]):
-                weight = concept.weight * first.weight * found[stem].idf
+                weight = concept.weight * first.weight
                 touched.update(rows)
                 for row, value in zip(rows, values, strict=True):
                     scores[row] += weight * value
@@ -177,7 +179,7 @@ class Ranking:
         for stems, share in concept.alternatives:
             own: dict[int, float] = {}
             for stem in stems:
-                weight = concept.weight * share * found[stem].idf / len(stems)
+                weight = concept.weight * share / len(stems)
                 for rows, values in self._values(found[stem]):
                     for row, value in zip(rows, values, strict=True):
                         own[row] = own.get(row, 0.0) + weight * value

@@ -75,6 +75,11 @@ def tokens_of(word: str) -> tuple[str, ...]:
     return (folded, *(part.casefold() for part in parts))
 
 
+def is_pair(token: str) -> bool:
+    """Return whether a token is a pair of CJK characters, or a single one."""
+    return not token.isascii() and _CJK.match(token) is not None
+
+
 def query_terms(query: str) -> list[str]:
     """Return the terms of a query: each token once, at most `QUERY_TERMS_MAX`.
 

@@ -20,10 +20,11 @@ from skillhouse.frontends.cli.terminal import prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,
+    hit_value,
     skill_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.retrieval import HeadIndex
+from skillhouse.retrieval import HeadIndex, is_weak
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
@@ -97,10 +98,10 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     others = _shadowed(house, " ".join(options.query), skills, options.limit)
     if options.json:
         found = [
-            {**skill_value(skill), "score": hit.score, "fields": list(hit.fields)}
+            {**skill_value(skill), **hit_value(hit)}
             for hit, skill in zip(hits, skills, strict=True)
         ]
-        nothing = {"score": 0.0, "fields": []}
+        nothing = {"score": 0.0, "fields": [], "confidence": 0.0, "matches": {}, "alike": []}
         more = ({**skill_value(one), **nothing, "shadowed_by": by} for one, by in others)
         terminal.json_list("hits", [*found, *more])
     elif not hits:
@@ -110,7 +111,12 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
             (f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description))
             for hit, skill in zip(hits, skills, strict=True)
         ]
+        if is_weak(hits):
+            terminal.note("nothing fits well; try other words, or English; the nearest:")
         terminal.rows(rows, indent=0, most=36)
+        for hit in hits:
+            if hit.alike:
+                terminal.note(f"{shown(hit.name)} also: {', '.join(map(shown, hit.alike))}")
     if others and not options.json:
         terminal.line()
         terminal.heading("shadowed, so agents do not see them")
