@@ -31,6 +31,7 @@ from _relevance import (
     quality_rows,
 )
 from _relevance_fit import Candidates, cross_validated
+from _robustness import coverage, misspelt, nothing_fits
 from skillhouse.retrieval import SearchIndex
 from skillhouse.retrieval.evidence import FEATURE_WEIGHTS, FEATURES
 
@@ -61,6 +62,12 @@ def main() -> int:
         f"\n{len(index)} documents, built in {cpu:.1f} s CPU ({wall:.1f} s wall); "
         f"{len(spent)} queries, CPU p50 {p50:.1f} ms, p99 {p99:.1f} ms"
     )
+    for part in (
+        misspelt(index, collection.queries),
+        nothing_fits(index, collection.queries),
+        coverage(collection.queries),
+    ):
+        print(f"\n{part}")
     if options.fit:
         print("\n" + fitted(index, collection.queries))
     return 0

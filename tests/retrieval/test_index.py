@@ -184,7 +184,7 @@ PDF = ["user:charts", "user:pdf-tools"]
         ('" OR "', []),
         ('pdf" OR name : "weather', [*PDF, "user:weather"]),
         ("'; DROP TABLE words; --", ["user:charts"]),
-        ("weath* fore*", []),
+        ("weath* fore*", ["user:weather"]),
         ("^forecast", ["user:weather"]),
         ("name : pdf", PDF),
         ("{name description} : pdf", PDF),
@@ -335,9 +335,19 @@ def test_a_query_of_common_words_beyond_the_budget_still_orders_its_candidates(m
 def test_skills_of_one_name_or_one_text_are_one_hit_that_names_the_others():
     index = SearchIndex.from_documents(
         [
-            ("a:kite", "kite", "Flies a kite", ""),
+            (
+                "a:kite",
+                "kite",
+                "Flies a kite on a windy day, and on a day with little wind, high up",
+                "",
+            ),
             ("b:kite", "Kite", "Another kind of kite", ""),
-            ("c:copy", "copy", "Flies a kite", ""),
+            (
+                "c:copy",
+                "copy",
+                "Flies a kite on a windy day, and on a day with little wind, high up",
+                "",
+            ),
             ("d:lamp", "lamp", "Not a kite", ""),
         ]
     )

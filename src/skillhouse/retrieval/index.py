@@ -142,7 +142,7 @@ class SearchIndex:
         positive.
 
         Args:
-            collapse: Whether skills of one name or with the same texts are one hit, the best one.
+            collapse: Whether skills of one name or with one description are one hit, the best one.
         """
         if limit <= 0 or not len(self):
             return []
@@ -205,23 +205,28 @@ def _best_first(
     return hits
 
 
+CLONE_CHARS = 60
+"""Characters from which skills with one description are copies."""
+
+
 def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
-    """Return the first hit of each name and of each description, with the ids of the others."""
-    groups: dict[str, list[Hit]] = {}
-    by_text: dict[str, list[Hit]] = {}
+    """Return the first hit of each name and of each long description, with the ids of the rest."""
+    groups: list[list[Hit]] = []
+    of_key: dict[tuple[str, str], list[Hit]] = {}
     for head, hit in hits:
-        key = name_key(head.name) or head.id
-        group = groups.get(key) or by_text.get(head.description or key)
+        keys = [("name", name_key(head.name) or head.id)]
+        if len(head.description) >= CLONE_CHARS:
+            keys.append(("text", head.description))
+        group = next((of_key[key] for key in keys if key in of_key), None)
         if group is None:
             group = []
-        groups[key] = group
-        if head.description:
-            by_text.setdefault(head.description, group)
+            groups.append(group)
+        for key in keys:
+            of_key.setdefault(key, group)
         group.append(hit)
-    different = {id(group): group for group in groups.values()}.values()
     return [
         dataclasses.replace(first, alike=tuple(hit.id for hit in others)) if others else first
-        for first, *others in different
+        for first, *others in groups
     ]
 
 

@@ -24,7 +24,7 @@ K1 = 2.5
 _LEAST_WEIGHT = 1e-6
 """Weight of a word that most rows contain (FTS5)."""
 
-POSTINGS_MAX = 15_000
+POSTINGS_MAX = 10_000
 """Postings that a query adds up, rare words first; the other words only order the candidates. More
 gain nothing on the development set."""
 _NAME_BITS, _DESCRIPTION_BITS, _BODY_BITS = 3, 4, 4

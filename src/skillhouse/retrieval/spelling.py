@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 LETTERS_LEAST = 4
 """Shorter words are not corrected: too many others are as near."""
-TWO_EDITS_LEAST = 6
+TWO_EDITS_LEAST = 5
 """Letters from which two edits are allowed."""
 LETTERS_MAX = 24
 _CANDIDATES = 60

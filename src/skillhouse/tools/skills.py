@@ -264,6 +264,7 @@ class SearchTool(Tool):
         self._limit = rule.parameters.get("limit", "limit")
         self._messages = shown.profile.messages
         self._index = index
+        self._collapse = shown.profile.duplicates != "keep_all"
         refuses = rule.bounds == "refuse"
         text = {"minLength": 1} if refuses else {}
         number = {"minimum": 1, "maximum": SEARCH_MAX} if refuses else {}
@@ -283,7 +284,8 @@ class SearchTool(Tool):
 
             def search() -> tuple[list[dict[str, str]], bool, bool]:
                 index, is_complete = self._index(session)
-                return *search_skills(session.visible, index, query, limit), is_complete
+                found = search_skills(session.visible, index, query, limit, collapse=self._collapse)
+                return *found, is_complete
 
             # The index may have to be opened or made, which must not hold up other calls.
             skills, weak, is_complete = await anyio.to_thread.run_sync(search)
@@ -307,14 +309,19 @@ class SearchTool(Tool):
 
 
 def search_skills(
-    visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
+    visible: SkillIndex,
+    index: SearchIndex | HeadIndex,
+    query: str,
+    limit: int,
+    *,
+    collapse: bool = True,
 ) -> tuple[list[dict[str, str]], bool]:
     """Return skills and whether none fits well.
 
     Best first (S003-36); none for an empty query or a `limit` below one (S003-41, S003-48).
     """
     skills = []
-    hits = index.search(query, limit=max(0, min(limit, SEARCH_MAX)), collapse=True)
+    hits = index.search(query, limit=max(0, min(limit, SEARCH_MAX)), collapse=collapse)
     for skill in skills_of(visible, hits):
         name = " ".join(skill.name.split())
         skills.append({"name": name, "description": " ".join(skill.description.split())})

@@ -19,6 +19,8 @@ SIGNS_MAX = 6
 _MAGIC = b"skillgloss 1\n"
 _HEADER = struct.Struct("<13s 3I")
 _PRESET_BYTES = 32_768
+BLOCKS_MAX = 1_000
+"""Blocks that stay in memory, about 20 kB each."""
 _LEVELS = 9
 """Weights are kept as ninths."""
 
@@ -72,6 +74,8 @@ class Dictionary:
         """Return the English senses of a word in simplified signs, the most usual first."""
         block = self._blocks.get(word[:1])
         if block is None:
+            if len(self._blocks) >= BLOCKS_MAX:
+                self._blocks = {}
             block = self._blocks[word[:1]] = self._block(word[:1])
         return block.get(word[1:], ())
 

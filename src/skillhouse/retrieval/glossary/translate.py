@@ -14,7 +14,7 @@ from skillhouse.retrieval.glossary.dictionary import Dictionary, Senses
 from skillhouse.retrieval.glossary.terms import CJK, LANGS, base, terms
 
 _FILE = Path(__file__).with_name("zh.glossary")
-_OWN_SHARE = 0.7
+_OWN_SHARE = 0.5
 """Weight of the table's senses of a word that the dictionary has too."""
 _CJK_RUN = regex("[\u3005\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff\uac00-\ud7a3]+")
 _KANA = regex("[\u3041-\u3096\u30a1-\u30fa]")
