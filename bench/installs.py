@@ -3,6 +3,9 @@
 `./x bench installs [--skills N] [--many N] [--directory DIR]` measures wall time in one process;
 archives come from a server on loopback, and the repository is one of this machine. The disk is most
 of it: each skill is on it before it is in force. DIR says whose disk is measured.
+
+`--npx` measures instead whole commands that install one skill of N from a Git server on loopback:
+ours and that of `npx skills add`, in turn (`SKILLHOUSE_NPX_SKILLS=1` installs the latter once).
 """
 
 from __future__ import annotations
@@ -11,17 +14,25 @@ import argparse
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from statistics import median
 
-from _measure import markdown_table
+from _measure import ROOT, markdown_table
 from skillhouse.registry import pack
 from skillhouse.runtime import Installer, Locations, Skillhouse, load_config
+
+# The Git server and the other installer are those of the tests.
+sys.path.insert(0, str(ROOT))
+from tests.interop import npx_skills
+from tests.loopback_http import served
+from tests.registry.sources import git, git_server, make_repository
 
 FILES = 20
 Times = tuple[float, float]
@@ -33,7 +44,13 @@ def main() -> None:
     parser.add_argument("--skills", type=int, default=100, help="locked skills")
     parser.add_argument("--many", type=int, default=500, help="skills of one repository")
     parser.add_argument("--directory", help="where everything is written")
+    parser.add_argument("--npx", action="store_true", help="compare with `npx skills add`")
+    parser.add_argument("--rounds", type=int, default=7, help="of the comparison")
     options = parser.parse_args()
+    if options.npx:
+        with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+            compare(Path(directory), options.many, options.rounds)
+        return
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         rows = list(_measured(Path(directory), options.skills, options.many))
     table = [(what, *(f"{ms / count:.1f}" for ms in times)) for what, times, count in rows]
@@ -50,11 +67,15 @@ def _measured(base: Path, skills: int, many: int) -> Iterator[tuple[str, Times, 
     took = _timed(lambda: packages.update({d.name: pack(d).archive for d in directories}))
     yield f"pack of {FILES} files", took, skills
     with (
-        _served({f"/{name}.tar.gz": data for name, data in packages.items()}) as address,
+        served_files({f"/{name}.tar.gz": data for name, data in packages.items()}) as address,
         Skillhouse(load_config(places)) as house,
         Installer(house) as installer,
     ):
-        yield f"install of {skills} skills", _timed(lambda: _install(installer, address, names)), 1
+        yield (
+            f"install of {skills} skills",
+            _timed(lambda: install_all(installer, [f"{address}/{name}.tar.gz" for name in names])),
+            1,
+        )
         shutil.rmtree(places.home / ".agents")
         shutil.rmtree(places.home / ".local/state/skillhouse/installs/packages")
         yield f"{skills} locked skills, nothing kept", _timed(lambda: _thaw(installer)), 1
@@ -70,6 +91,51 @@ def _measured(base: Path, skills: int, many: int) -> Iterator[tuple[str, Times, 
     with Skillhouse(load_config(places)) as house, Installer(house) as installer:
         took = _timed(lambda: _install_one(installer, url))
     yield f"one skill of {many} in a repository", took, 1
+
+
+def compare(base: Path, many: int, rounds: int) -> None:
+    """Print what whole commands take that install one of many skills, theirs and ours in turn."""
+    theirs = npx_skills.program()
+    if theirs is None:
+        raise SystemExit(npx_skills.MISSING)
+    for number in range(many):
+        _skill(base / f"work/skills/one-{number}", files=5)
+    make_repository(base / "work")
+    git(base, "clone", "--quiet", "--bare", str(base / "work"), str(base / "served/team.git"))
+    size = sum(path.stat().st_size for path in (base / "work/skills").rglob("*") if path.is_file())
+    times: dict[str, list[Times]] = {"npx skills add": [], "skillhouse install": []}
+    with served(git_server(base / "served")) as address:
+        url, name = f"{address}/team.git", f"one-{many // 2}"
+        for number in range(rounds):
+            theirs_home, own_home, project = (
+                base / f"{what}-{number}" for what in ("theirs", "own", "project")
+            )
+            for place in (theirs_home, own_home, project):
+                place.mkdir()
+            add = partial(
+                npx_skills.add, theirs, url, "--skill", name, home=theirs_home, project=project
+            )
+            times["npx skills add"].append(_timed(add))
+            install = partial(_install_command, url, name, home=own_home, project=project)
+            times["skillhouse install"].append(_timed(install))
+    print(f"one of {many} skills ({size / 1e6:.1f} MB), median of {rounds} rounds")
+    middle = {
+        what: (median(passed for passed, _ in found), median(used for _, used in found))
+        for what, found in times.items()
+    }
+    rows = [(what, *(f"{ms / 1_000:.2f}" for ms in found)) for what, found in middle.items()]
+    print(markdown_table(("command", "s", "CPU s"), rows))
+
+
+def _install_command(url: str, name: str, *, home: Path, project: Path) -> None:
+    command = [sys.executable, "-m", "skillhouse", "install", url, "--skill", name]
+    subprocess.run(
+        [*command, "--yes", "--allow-unsigned"],
+        cwd=project,
+        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+        check=True,
+        capture_output=True,
+    )
 
 
 def _timed(work: Callable[[], object]) -> Times:
@@ -88,9 +154,9 @@ def _skill(directory: Path, *, files: int = FILES) -> Path:
     return directory
 
 
-def _install(installer: Installer, address: str, names: list[str]) -> None:
-    for name in names:
-        _install_one(installer, f"{address}/{name}.tar.gz")
+def install_all(installer: Installer, addresses: Iterable[str]) -> None:
+    for address in addresses:
+        _install_one(installer, address)
 
 
 def _install_one(installer: Installer, text: str) -> None:
@@ -112,8 +178,9 @@ def _verify(installer: Installer) -> None:
             raise SystemExit(f"`{name}` is not as it was installed")
 
 
-@contextmanager
-def _served(files: Mapping[str, bytes]) -> Iterator[str]:
+def served_files(files: Mapping[str, bytes]) -> AbstractContextManager[str]:
+    """Serve files by their paths while the block runs, and give the address."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = files[self.path]
@@ -125,15 +192,7 @@ def _served(files: Mapping[str, bytes]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Write nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return served(Handler)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "workers"])
 def test_a_skip_that_is_not_listed_fails_in_ci_only(project: Path, workers: tuple[str, ...]):
     (project / "test_some.py").write_text(TESTS)
@@ -73,6 +74,7 @@ def test_a_skip_that_is_not_listed_fails_in_ci_only(project: Path, workers: tupl
     assert outcome(project, *workers, ci="") == (0, "1 passed, 5 skipped, 1 xfailed")
 
 
+@pytest.mark.slow
 def test_a_module_that_is_not_read_fails_in_ci_only(project: Path):
     (project / "test_whole.py").write_text("import pytest\npytest.importorskip('not_there')\n")
     assert outcome(project, ci="1")[0] != 0

@@ -118,6 +118,7 @@ def typed_face() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_imports_point_one_way():
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -160,6 +161,7 @@ def test_the_parser_of_command_lines_is_loaded_when_a_line_needs_a_shell():
     assert "tree_sitter_bash" in judged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["search", "weather"]])
 def test_a_warm_start_that_reads_skills_loads_nothing_that_only_calls_need(
     arguments, tmp_path, monkeypatch
@@ -189,6 +191,7 @@ def call_statement(tool: str, arguments: dict[str, object]) -> str:
     )
 
 
+@pytest.mark.slow
 def test_a_call_loads_its_own_tool_only(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

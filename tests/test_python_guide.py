@@ -29,6 +29,7 @@ def example() -> str:
     return str(re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[0])
 
 
+@pytest.mark.slow
 def test_the_program_of_the_guide_asks_is_denied_and_finds_all_in_the_log(tmp_path: Path):
     assert sum(bool(line.strip()) for line in example().splitlines()) <= LINES_MAX
     done = subprocess.run(

@@ -70,6 +70,7 @@ def test_n9_the_words_of_the_review_are_found_where_they_are_written(text: str) 
     assert REFUSED.search(text)
 
 
+@pytest.mark.slow
 def test_n9_no_text_of_ours_has_a_word_that_the_style_refuses(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -37,6 +37,7 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.mark.slow
 def test_no_refusal_tells_a_model_a_command_that_answers(tmp_path: Path) -> None:
     """Every way in which a call is refused, as the library gives it; MCP gives the same texts."""
     ask = Rule(effect=Effect.ASK, action="exec", pattern="*")

@@ -252,6 +252,7 @@ UNSAFE: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", UNSAFE)
 def test_every_unsafe_form_is_found_and_mended(
     form: str, configs: ClientConfigs, places: Locations
@@ -343,6 +344,7 @@ def test_a_mended_entry_keeps_its_place_its_comments_and_its_other_values(
     assert command[-3:] == ["mcp", "--agent", "b"]
 
 
+@pytest.mark.slow
 def test_installing_again_mends_an_entry_of_ours(configs: ClientConfigs, places: Locations) -> None:
     file = Path(configs.install("gemini-cli").file)
     whole = file.read_text()

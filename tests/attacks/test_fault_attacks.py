@@ -287,6 +287,7 @@ def test_a_folder_that_cannot_be_written_costs_no_other_clients_export(
     ], done.stderr
 
 
+@pytest.mark.slow
 def test_a_held_log_delays_its_own_call_and_never_the_event_loop(tmp_path: Path) -> None:
     stalls: list[float] = []
     with house_at(tmp_path, READ, WRITE) as house:
@@ -330,6 +331,7 @@ def test_a_log_that_stays_held_refuses_the_effect_by_the_name_of_its_lock(
         assert (tmp_path / "project/a.txt").read_text() == "1"
 
 
+@pytest.mark.slow
 def test_a_held_state_delays_its_own_call_and_never_the_event_loop(tmp_path: Path) -> None:
     """Another process holds the write lock of the state while a call is asked about."""
     stalls: list[float] = []
@@ -392,6 +394,7 @@ def test_first_calls_of_many_threads_have_one_portal(
                 portal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [False, True])
 def test_first_commands_at_once_have_one_self_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, threads: bool
@@ -430,6 +433,7 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_watch)
 
 
+@pytest.mark.slow
 def test_an_asked_command_opens_the_state_at_most_twice(tmp_path: Path) -> None:
     global _OPENED  # noqa: PLW0603 - a hook of the interpreter cannot be taken away.
     with house_at(tmp_path, person=Person([Answer.ONCE])) as house:

@@ -340,6 +340,7 @@ def test_an_answer_that_drips_ends_with_the_time_of_the_whole():
     assert answered(drip_head, limits=NetLimits(head_seconds=0.3)) == "timeout"
 
 
+@pytest.mark.slow
 def test_huge_headers_are_refused():
     lines = [f"X-{number}: {'a' * 60_000}" for number in range(90)]
     assert (

@@ -106,6 +106,7 @@ WAYS: dict[str, Callable[[Skillhouse, Path], ToolResult]] = {
 }
 
 
+@pytest.mark.slow
 @hidden
 @pytest.mark.parametrize("way", WAYS)
 def test_a_body_that_hides_text_is_asked_about_and_shown_whatever_rules_allow(
@@ -181,6 +182,7 @@ def test_a_deny_stays_final_and_an_ask_says_both(tmp_path: Path) -> None:
     assert "rule `skill notes`" in asked.reasons[0]
 
 
+@pytest.mark.slow
 def test_a_lasting_yes_is_one_to_these_bytes(tmp_path: Path) -> None:
     place = write(tmp_path, TAGGED)
     house, person = house_in(tmp_path, Answer.ALWAYS, Answer.NO)
@@ -299,6 +301,7 @@ def test_what_is_seen_stays_as_it_is(tmp_path: Path, text: str) -> None:
     assert person.asked == []
 
 
+@pytest.mark.slow
 def test_a_skill_of_another_server_is_asked_about_once_its_text_is_known(tmp_path: Path) -> None:
     liar = Liar()
     files = {

@@ -289,6 +289,7 @@ def test_a_denied_command_leaves_nothing_run_and_stops_those_after_it(tmp_path: 
     assert person.asked == []
 
 
+@pytest.mark.slow
 def test_a_no_to_a_command_leaves_nothing_run(tmp_path: Path) -> None:
     write(tmp_path, "fix", body="!`touch proof`\n!`touch proof`\n")
     person = Person([Answer.NO, Answer.ONCE])
@@ -322,6 +323,7 @@ def test_what_needs_a_shell_is_not_run_without_one(
     assert recorder.commands == []
 
 
+@pytest.mark.slow
 def test_arguments_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "fix", body="$ARGUMENTS " * 20_000)
     arguments = "a" * 60_000

@@ -201,6 +201,7 @@ def test_a_formatter_writes_the_files(project: Project, is_allowed: bool) -> Non
     assert (project.root / "ugly.py").read_text() != UGLY
 
 
+@pytest.mark.heavy
 def test_black_writes_the_files(project: Project) -> None:
     environment = project.root / ".venv"
     subprocess.run(["/usr/bin/python3", "-m", "venv", str(environment)], check=True)

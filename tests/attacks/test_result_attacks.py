@@ -33,6 +33,7 @@ def spilled(house: Skillhouse, **caller: str) -> str:
     return kept_path(house.call_sync("exec", {"command": "seq 1 20000"}, **caller))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_no_other_session_agent_user_or_client_reads_a_result(tmp_path: Path) -> None:
     with house_at(tmp_path, RUN) as house:
         path = spilled(house, client="a", connection="1", session_id="s")
@@ -50,6 +51,7 @@ def test_no_other_session_agent_user_or_client_reads_a_result(tmp_path: Path) ->
             assert "no result of this conversation" in result.content
 
 
+@pytest.mark.slow
 def test_a_foreign_result_and_a_guess_get_the_same_answer(tmp_path: Path) -> None:
     with house_at(tmp_path, RUN) as house:
         path = Path(spilled(house, session_id="mine"))
@@ -61,6 +63,7 @@ def test_a_foreign_result_and_a_guess_get_the_same_answer(tmp_path: Path) -> Non
         assert foreign == guessed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", ["{path}/../{name}", "{directory}/./{name}", "/{path}", "{directory}", "{link}"]
 )
@@ -76,6 +79,7 @@ def test_no_other_spelling_of_the_path_opens_it(tmp_path: Path, way: str) -> Non
         assert "\n2\n" not in result.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["exec", "write", "edit", "list"])
 def test_no_other_tool_opens_a_result(tmp_path: Path, tool: str) -> None:
     person = Person([Answer.ONCE] * 9)
@@ -93,6 +97,7 @@ def test_no_other_tool_opens_a_result(tmp_path: Path, tool: str) -> None:
         assert Path(path).read_text().startswith("1\n2\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", ["link", "other", "appended", "shorter", "gone", "fifo"])
 def test_a_replaced_file_is_not_given(tmp_path: Path, planted: str) -> None:
     outside = tmp_path / "outside.txt"
@@ -138,6 +143,7 @@ def test_a_secret_across_a_cut_is_in_neither_part(
     assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
 
 
+@pytest.mark.slow
 def test_no_file_holds_a_secret_that_no_record_may_hold(tmp_path: Path) -> None:
     places = make_places(tmp_path, {"SERVICE_TOKEN": SECRET})
     rules = (Layer(name="user", rules=(RUN,)),)
@@ -171,6 +177,7 @@ def test_the_file_holds_what_is_shown_with_hidden_characters_as_escapes(tmp_path
     assert not {"\x1b", "\u202e"} & {*text}
 
 
+@pytest.mark.slow
 def test_a_huge_result_is_given_in_part_and_its_size_is_said(tmp_path: Path) -> None:
     results = ResultFiles(tmp_path)
     text = "0123456789" * 10_000_000
@@ -210,6 +217,7 @@ def first_line(process: subprocess.Popen[str]) -> Path:
     return Path(process.stdout.readline().strip())
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_stays(
     tmp_path: Path,
 ) -> None:

@@ -49,6 +49,7 @@ async def fetched(base: Path, body: bytes, *headers: str) -> ToolResult:
             return await house.call("fetch", wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelling", sorted(SPELLINGS))
 @pytest.mark.parametrize("place", ["body", "header", "location", "bytes"])
 def test_a_bound_secret_does_not_come_back_in_any_spelling(

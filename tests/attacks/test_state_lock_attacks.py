@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from skillhouse.approval.grants import GrantStore
 from skillhouse.store import STATE, STATE_FILE, pooled
 
@@ -28,6 +30,7 @@ def another_process(index: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_stamp_of_the_state_keeps_the_locks_of_sqlite(tmp_path: Path) -> None:
     state = tmp_path / "state"
     index = state / f"{STATE_FILE}-shm"

@@ -64,6 +64,7 @@ def test_a_description_cannot_write_to_the_terminal_that_shows_a_trace(
     assert not any(mark in told for mark in ("\\u001b", "\\u202e", "\\u2028"))
 
 
+@pytest.mark.slow
 def test_a_model_cannot_put_what_it_has_read_into_traces(tmp_path: Path, heard: Listener):
     """A trace goes to a third party: a name of the model's own making must not reach it."""
     assert SECRET in naively_told(heard, path=SECRET)

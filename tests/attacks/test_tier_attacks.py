@@ -179,6 +179,7 @@ def test_a_clock_set_back_over_a_reboot_opens_nothing_and_locks_nothing(desk: De
     assert desk.judge(REFUEL).effect is Effect.ALLOW
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-98")
 def test_a_hostile_model_cannot_lock_its_owner_out(desk: Desk) -> None:
     naive = NaivePolicy(desk.clock)

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillhouse.cells import Capabilities, RpcClient, RpcError, RpcServer, core_methods
-from skillhouse.frontends.http.listener import header_timeout_protocol
+from skillhouse.frontends.http.tcp_server import header_timeout_protocol
 from tests.cells.lab import Core
 from tests.cells.test_rpc_http import TOKEN, ping, raw, request
 

@@ -234,6 +234,7 @@ def test_an_approval_outlives_a_killed_server_over_http(peer: Peer) -> None:
         anyio.run(repeat, address, token, "editor", False)
 
 
+@pytest.mark.slow
 def test_two_programs_with_the_library_are_two_clients(peer: Peer) -> None:
     config = configured(peer.places)
     with Skillhouse(config) as origin_digest, Skillhouse(config) as other:
@@ -256,6 +257,7 @@ def test_two_programs_with_the_library_are_two_clients(peer: Peer) -> None:
         assert call(origin_digest).status == "ok"
 
 
+@pytest.mark.slow
 def test_a_connection_that_names_itself_after_another_is_not_that_one(peer: Peer) -> None:
     """An id says when a connection began; that alone opens nothing while the asker lives."""
     config = configured(peer.places)

@@ -87,6 +87,7 @@ def test_lines_that_are_no_records_are_passed_over(path: Path) -> None:
     assert read_records(path)[0].record == five
 
 
+@pytest.mark.slow
 def test_a_log_of_several_chunks_is_read_whole(path: Path) -> None:
     log = log_at(path)
     for _ in range(700):

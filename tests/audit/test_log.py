@@ -348,6 +348,7 @@ def test_reads_wait_in_memory_and_are_written_in_order_before_the_next(tmp_path:
     assert [record.id for record in found.unknown] == ids[1:3]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-115")
 def test_a_thousand_reads_are_kept_and_the_oldest_dropped_first(tmp_path: Path) -> None:
     log = log_at(tmp_path / "audit.jsonl")

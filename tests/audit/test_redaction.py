@@ -215,6 +215,7 @@ FORMS: dict[str, Callable[[str], str]] = {
 SECRETS = st.text(min_size=8, max_size=60).filter(lambda text: text.strip() == text)
 
 
+@pytest.mark.slow
 @given(secret=SECRETS, form=st.sampled_from(sorted(FORMS)))
 def test_each_form_of_a_secret_is_hidden(secret: str, form: str) -> None:
     dressed = FORMS[form](secret)
@@ -223,6 +224,7 @@ def test_each_form_of_a_secret_is_hidden(secret: str, form: str) -> None:
     assert HIDDEN in found
 
 
+@pytest.mark.slow
 @given(secret=SECRETS, before=st.binary(max_size=40), after=st.binary(max_size=40))
 def test_a_secret_within_coded_bytes_is_hidden_at_any_place(
     secret: str, before: bytes, after: bytes

@@ -217,6 +217,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["fresh", "preloaded"])
 @pytest.mark.parametrize("name", CASES)
 def test_an_async_tool_sees_what_a_loop_would_show_it(tmp_path: Path, name: str, state: str):

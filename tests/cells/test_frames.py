@@ -73,6 +73,7 @@ def test_no_list_of_claims_is_no_frames(tree: Path, claims: object) -> None:
     assert own_frames(claims, place="/skill", tree=tree) == ()
 
 
+@pytest.mark.slow
 def test_of_many_the_innermost_are_kept(tree: Path) -> None:
     claims = [["/skill/main.py", 1 + n % 3, f"f{n}"] for n in range(100_000)]
     found = own_frames(claims, place="/skill", tree=tree)

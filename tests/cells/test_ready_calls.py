@@ -358,6 +358,7 @@ def test_names_in_a_report_are_only_such(value: Any, names: tuple[str, ...]) -> 
     assert module_names(value) == names
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_bounded(tmp_path: Path) -> None:
     learned = LearnedImports()
     spec = make(tmp_path, "tools = {}\n")

@@ -145,6 +145,7 @@ def documents(draw: st.DrawFn) -> str:
     return draw(GAPS) + written(value) + draw(GAPS)
 
 
+@pytest.mark.slow
 @given(text=documents())
 def test_adding_and_taking_out_changes_nothing_else_in_any_document(text: str) -> None:
     before = jsonc.parse(text)
@@ -253,6 +254,7 @@ def test_install_and_uninstall_leave_nothing_behind(
     assert tools == ["manage:mcp-uninstall", "manage:mcp-install"]
 
 
+@pytest.mark.slow
 def test_a_file_with_comments_keeps_them_and_is_backed_up_once(
     configs: ClientConfigs, places: Locations, tmp_path: Path
 ) -> None:

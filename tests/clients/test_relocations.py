@@ -100,6 +100,7 @@ def test_a_directory_with_a_dot_is_renamed(base: Path) -> None:
     assert files(base) == ["project/.agents/skills/notes/SKILL.md"]
 
 
+@pytest.mark.slow
 def test_of_equal_copies_one_stays_and_the_others_are_links(base: Path) -> None:
     for place in ("home/.agents/skills/notes", "home/.claude/skills/notes"):
         write_skill(base / place, "Takes notes.")

@@ -301,6 +301,7 @@ def test_a_link_in_a_circle_ends(base: Path) -> None:
     assert states(see(base))["~/.agents/skills/pdf"] == "unseen seen seen seen"
 
 
+@pytest.mark.slow
 def test_two_looks_say_the_same(base: Path) -> None:
     for number in range(20):
         write_skill(base / f"home/.agents/skills/s{number % 7}")

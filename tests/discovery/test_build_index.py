@@ -264,6 +264,7 @@ def test_a_skill_holds_what_its_head_says(tmp_path: Path) -> None:
     assert skill.frontmatter.fields["x-own"] == ["a", "b"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-2", "S001-47")
 def test_of_a_large_file_only_the_head_is_read(tmp_path: Path) -> None:
     write_skill(tmp_path / "large", body="Secret of the body.\n" * 12_000)
@@ -327,6 +328,7 @@ def test_the_profile_says_which_scope_is_stronger(tmp_path: Path) -> None:
     assert ids(discover(roots, profile=reversed_scopes)) == ["user:pdf"]
 
 
+@pytest.mark.slow
 def test_an_untrusted_project_is_not_read(tmp_path: Path) -> None:
     project, cache = tmp_path / "project", tmp_path / "cache"
     write_skill(project / "pdf")

@@ -243,6 +243,7 @@ def test_the_order_is_that_of_the_index() -> None:
     assert compact(skills).text.split(":")[0] == "zoo"
 
 
+@pytest.mark.slow
 @given(
     skills=st.lists(st.tuples(WORDS, st.text(max_size=400)), max_size=60),
     chars=st.integers(0, 2_500),
@@ -270,6 +271,7 @@ def test_characters_are_counted_as_javascript_counts_them() -> None:
     assert width(within("🦊 " * 50, 40)) <= 40
 
 
+@pytest.mark.slow
 @given(
     description=st.text(st.sampled_from("ab .…½㎏ﷺ🦊é\u0301\u0323ﬁ"), min_size=200, max_size=400),
     count=st.integers(1, 80),

@@ -53,6 +53,7 @@ LIBRARIES = st.lists(
 ).map(SkillIndex)
 
 
+@pytest.mark.slow
 @given(
     index=LIBRARIES,
     data=st.data(),

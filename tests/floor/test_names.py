@@ -24,6 +24,7 @@ def test_a_wire_name_is_one_that_every_provider_accepts(skill: str, tool: str) -
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", wire_name(skill, tool))
 
 
+@pytest.mark.slow
 @given(pairs=st.lists(st.tuples(texts, texts), max_size=8))
 def test_the_table_leads_back_to_the_pair_that_got_the_name(pairs: list[tuple[str, str]]) -> None:
     names = WireNames()

@@ -190,6 +190,7 @@ def test_a_group_of_ones_own_is_no_one_else(
     assert "chmod go-w" in opened_problem(path.stat(), path)
 
 
+@pytest.mark.slow
 def test_directories_of_a_root_that_a_namespace_does_not_know(
     tmp_path: Path, need: Callable[[object, str], None]
 ) -> None:

@@ -24,6 +24,7 @@ def said(statement: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_without_a_listener_opentelemetry_is_not_even_loaded():
     code = f"""
 import sys
@@ -37,6 +38,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
     assert said(code) == "[]"
 
 
+@pytest.mark.slow
 def test_the_api_without_an_sdk_hears_nothing():
     code = f"""
 import opentelemetry.trace
@@ -49,6 +51,7 @@ print("fine")
     assert said(code) == "fine"
 
 
+@pytest.mark.slow
 def test_an_sdk_that_is_named_later_hears_what_follows():
     code = """
 import sys

@@ -83,6 +83,7 @@ def test_what_needs_a_rule_that_we_do_not_have_is_refused(value: object) -> None
         canonical_json(value)
 
 
+@pytest.mark.slow
 @given(value=values)
 def test_canonical_json_is_json_of_the_same_value(value: object) -> None:
     assert json.loads(canonical_json(value)) == value

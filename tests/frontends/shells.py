@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("zsh", "fish")))
+"""Those of tests: each line that is completed starts the program, so one shell is enough daily."""
 _READY = "READY> "
 _PATIENCE_SECONDS = 60
 _STARTS = {

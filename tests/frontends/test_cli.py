@@ -272,6 +272,7 @@ def test_a_reader_that_goes_away_is_no_fault(place: Path) -> None:
     assert (process.wait(20), errors) == (0, b"")
 
 
+@pytest.mark.slow
 def test_help_and_version_need_no_house(place: Path) -> None:
     for arguments in ((), ("--help",), ("list", "--help"), ("--version",)):
         process = start(*arguments, env={**os.environ, "SKILLHOUSE_NONSENSE": "1"})
@@ -286,6 +287,7 @@ def test_a_stream_that_was_closed_before_the_start_is_no_fault() -> None:
     assert done.stdout.startswith(b"skillhouse ")
 
 
+@pytest.mark.slow
 def test_what_is_registered_for_the_end_of_the_process_runs_before_it_leaves() -> None:
     code = (
         "import atexit, sys\n"

@@ -44,6 +44,7 @@ def asked(run: Run) -> str:
     return str(value["approval_id"])
 
 
+@pytest.mark.slow
 def test_a_question_is_listed_shown_approved_and_its_call_runs_once(
     run: Run, typing: Typing, place: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_no_brings_its_message_to_the_caller(run: Run, place: Path) -> None:
     assert not (place / "project/notes").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "kept"), [("--project", True), ("--always", True), ("--session", False)]
 )
@@ -151,6 +153,7 @@ def test_a_question_is_answered_once(run: Run, typing: Typing) -> None:
     assert "was answered already" in said
 
 
+@pytest.mark.slow
 def test_the_beginning_of_an_id_unpairs_one_device(run: Run, typing: Typing) -> None:
     # Two of seventeen begin with the same hex digit.
     ids = [
@@ -166,6 +169,7 @@ def test_the_beginning_of_an_id_unpairs_one_device(run: Run, typing: Typing) -> 
     assert left == ids[1:]
 
 
+@pytest.mark.slow
 def test_devices_are_paired_listed_and_unpaired(run: Run, typing: Typing) -> None:
     device = json.loads(typing("pair", "approvals", "pair", "phone", "--json")[1])
     listed = run("approvals", "devices", "--json")[1]

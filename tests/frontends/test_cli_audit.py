@@ -203,6 +203,7 @@ def test_verify_says_in_which_file_a_byte_was_changed(run: Run, log: AuditLog) -
     assert "changed or cut" in out
 
 
+@pytest.mark.slow
 def test_a_log_whose_key_is_gone_is_not_read(run: Run, log: AuditLog) -> None:
     log.path.with_name("audit.jsonl.key").unlink()
     code, out, err = run("audit", "list")

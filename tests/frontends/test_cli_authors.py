@@ -141,6 +141,7 @@ def test_a_skill_of_code_alone_is_shown_listed_and_validated(
     assert run("show", "onne", *place)[2].endswith("no skill `onne`; nearest: `one`\n")
 
 
+@pytest.mark.slow
 def test_trust_and_doctor_name_a_projects_code(run: Run, enabled: Path) -> None:
     directory = Path.cwd() / ".agents/skills/one"
     write_code(directory, FAILS, tool("look"), tool("pay", "sign"))

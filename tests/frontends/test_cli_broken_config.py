@@ -22,6 +22,7 @@ def config(place: Path) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_doctor_goes_on_with_a_broken_configuration(run: Run, config: Path) -> None:
     (config / "config.toml").write_text(BROKEN)
     assert run("list")[0] == 2
@@ -37,6 +38,7 @@ def test_doctor_goes_on_with_a_broken_configuration(run: Run, config: Path) -> N
     assert [skill["name"] for skill in value["skills"]] == ["pdf"]
 
 
+@pytest.mark.slow
 def test_policy_lint_names_a_policy_that_cannot_be_used(run: Run, config: Path) -> None:
     (config / "policy.yml").write_text("version: 1\ntools:\n  exec: {tier: 9}\n")
     code, out, err = run("policy", "lint")

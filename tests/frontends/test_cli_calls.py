@@ -46,6 +46,7 @@ def test_a_refused_call_says_which_rule_would_allow_it(run: Run, project: Path) 
     assert json.loads(run(*WRITE, "--json")[1])["status"] == "pending"
 
 
+@pytest.mark.slow
 def test_arguments_can_be_words(run: Run, project: Path) -> None:
     (project / "7").write_text("one\ntwo\nthree\n")
     assert run("call", "read", "path=7", "offset=2", "limit=1")[:2] == (0, "two\n")

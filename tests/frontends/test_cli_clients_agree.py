@@ -28,6 +28,7 @@ def tree(place: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
     return base
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLIENTS)
 def test_list_and_doctor_name_the_same_skills(run: Run, tree: Path, name: str) -> None:
     for rule in load_profile(name).roots:

@@ -61,6 +61,7 @@ def machine(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_the_report_is_the_one_in_the_guide(run: Run, machine: Path) -> None:
     code, out, err = run("doctor")
     assert (code, err) == (1, "")
@@ -69,6 +70,7 @@ def test_the_report_is_the_one_in_the_guide(run: Run, machine: Path) -> None:
     assert f"```text\n{report}```\n" in GUIDE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_entry_that_starts_us_unsafely_is_a_problem(run: Run, place: Path) -> None:
     entry = {"command": "uvx", "args": ["skillhouse", "mcp"]}
     write_raw(place / "home/.claude.json", json.dumps({"mcpServers": {"house": entry}}))
@@ -91,6 +93,7 @@ def test_a_log_that_cannot_be_written_is_a_problem(run: Run, place: Path) -> Non
     assert [one["code"] for one in found["audit"]] == ["log-unwritable"]
 
 
+@pytest.mark.slow
 def test_no_line_is_longer_than_80_columns_whatever_names_and_paths_are(
     run: Run, machine: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_no_line_is_longer_than_80_columns_whatever_names_and_paths_are(
         assert all(line.isprintable() for line in out.splitlines())
 
 
+@pytest.mark.slow
 def test_neither_home_nor_content_is_told(run: Run, machine: Path) -> None:
     secret = "sk-live-0123456789abcdef"
     write_skill(machine / "home/.claude/skills/keys", f"Uses {secret}.", body=secret)
@@ -117,6 +121,7 @@ def test_neither_home_nor_content_is_told(run: Run, machine: Path) -> None:
         assert secret not in out
 
 
+@pytest.mark.slow
 def test_json_holds_every_verdict_and_every_problem(run: Run, machine: Path) -> None:
     code, out, err = run("doctor", "--json")
     assert (code, err) == (1, "")
@@ -141,6 +146,7 @@ def test_json_holds_every_verdict_and_every_problem(run: Run, machine: Path) -> 
     assert all(problem["fix"] for problem in value["problems"])
 
 
+@pytest.mark.slow
 def test_more_directories_than_are_watched_are_polled_and_doctor_says_so(
     run: Run, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +185,7 @@ def test_following_the_advice_ends_the_problem(run: Run, place: Path) -> None:
     assert run("doctor", "--client", "claude-code", "--client", "codex")[0] == 0
 
 
+@pytest.mark.slow
 def test_trust_lets_our_own_eye_read_the_project(run: Run, machine: Path) -> None:
     assert "[project-untrusted]" in run("doctor")[1]
     run("trust")
@@ -191,6 +198,7 @@ def test_an_unknown_client_names_the_nearest(run: Run, place: Path) -> None:
     assert "unknown profile `codx`; did you mean `codex`" in err
 
 
+@pytest.mark.slow
 def test_a_profile_of_ones_own_is_a_client_too(run: Run, machine: Path) -> None:
     own = machine / "home/.config/skillhouse/profiles"
     own.mkdir(parents=True)
@@ -198,6 +206,7 @@ def test_a_profile_of_ones_own_is_a_client_too(run: Run, machine: Path) -> None:
     assert re.search(r"mine +Mine 1\.0\.0 +sees", run("doctor")[1])
 
 
+@pytest.mark.slow
 def test_many_skills_that_fare_alike_are_one_row(run: Run, place: Path) -> None:
     for number in range(60):
         write_skill(place / f"home/.agents/skills/s{number:02}")
@@ -210,6 +219,7 @@ def test_many_skills_that_fare_alike_are_one_row(run: Run, place: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_compare_tells_only_what_differs_and_why(run: Run, machine: Path) -> None:
     code, out, _ = run("profiles", "compare", "codex", "gemini-cli")
     assert code == 1
@@ -222,6 +232,7 @@ def test_compare_tells_only_what_differs_and_why(run: Run, machine: Path) -> Non
     assert (code, json.loads(out)["differing"]) == (0, [])
 
 
+@pytest.mark.slow
 def test_list_names_every_profile_and_the_program_it_was_compared_with(run: Run) -> None:
     code, out, _ = run("profiles", "list")
     assert code == 0
@@ -254,6 +265,7 @@ def test_show_tells_the_values_and_every_fact(run: Run, place: Path) -> None:
     assert json.loads(run("profiles", "show", "codex", "--json")[1])["client"] == "Codex 0.169.0"
 
 
+@pytest.mark.slow
 def test_doctor_is_about_what_is_installed(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +282,7 @@ def test_doctor_is_about_what_is_installed(
     assert len(everyone["clients"]) == 12
 
 
+@pytest.mark.slow
 def test_doctor_finds_a_client_by_what_it_leaves_at_home(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +329,7 @@ def test_fix_changes_nothing_without_a_person(run: Run, place: Path) -> None:
     assert file.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_what_fix_deletes_is_in_the_trash_and_in_the_log(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

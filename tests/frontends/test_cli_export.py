@@ -20,6 +20,7 @@ def source(place: Path) -> Path:
     return write_skill(place / "home/.config/skillhouse/skills/notes", "Takes notes.")
 
 
+@pytest.mark.slow
 def test_export_says_where_it_writes_and_who_else_reads_it(
     run: Run, place: Path, source: Path
 ) -> None:
@@ -40,6 +41,7 @@ def test_export_says_where_it_writes_and_who_else_reads_it(
     assert (code, out.splitlines()) == (0, lines)
 
 
+@pytest.mark.slow
 def test_a_dry_run_and_a_difference_change_nothing(run: Run, place: Path, source: Path) -> None:
     code, out, err = run("export", "notes", "--to", "codex", "--dry-run")
     assert (code, "would be written" in out, "nothing was changed" in err) == (0, True, True)
@@ -54,6 +56,7 @@ def test_a_dry_run_and_a_difference_change_nothing(run: Run, place: Path, source
     assert run("export", "--status")[0] == 0
 
 
+@pytest.mark.slow
 def test_what_was_changed_there_needs_force_and_says_so(
     run: Run, place: Path, source: Path
 ) -> None:
@@ -69,6 +72,7 @@ def test_what_was_changed_there_needs_force_and_says_so(
     assert run("export", "--status")[1] == "nothing is exported\n"
 
 
+@pytest.mark.slow
 def test_the_json_form_has_everything(run: Run, place: Path, source: Path) -> None:
     (found,) = json.loads(run("export", "notes", "--to", "codex", "--diff", "--json")[1])["exports"]
     assert found == {
@@ -87,6 +91,7 @@ def test_the_json_form_has_everything(run: Run, place: Path, source: Path) -> No
     }
 
 
+@pytest.mark.slow
 def test_a_link_and_a_project(run: Run, place: Path, source: Path) -> None:
     assert "a link" in run("export", "notes", "--to", "codex", "--link")[1]
     assert (place / "home/.agents/skills/notes").is_symlink()
@@ -113,6 +118,7 @@ def test_words_that_do_not_fit_are_a_usage_error(
     assert run("export", *words)[0] == 2
 
 
+@pytest.mark.slow
 def test_mcp_install_status_and_uninstall(run: Run, place: Path) -> None:
     code, out, _ = run("mcp", "install", "codex", "--dry-run")
     assert (code, "  +[mcp_servers.skills]" in out.splitlines()) == (0, True)
@@ -148,6 +154,7 @@ def test_mcp_install_into_a_project_names_the_whole_program(run: Run, place: Pat
     }
 
 
+@pytest.mark.slow
 def test_mcp_status_finds_unsafe_entries_and_mends_them(run: Run, place: Path) -> None:
     file = place / "home/.gemini/settings.json"
     file.parent.mkdir()
@@ -181,6 +188,7 @@ def test_mcp_words_that_do_not_fit_are_a_usage_error(run: Run) -> None:
         assert run("mcp", *words)[0] == 2
 
 
+@pytest.mark.slow
 def test_an_entry_names_the_tools_that_were_chosen_and_keeps_them(run: Run, place: Path) -> None:
     file = place / "home/.codex/config.toml"
     code, _, err = run("mcp", "install", "codex", "--tools", "skills")

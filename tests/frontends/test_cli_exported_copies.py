@@ -20,6 +20,7 @@ def source(place: Path, run: Run) -> Path:
     return source
 
 
+@pytest.mark.slow
 def test_list_has_them_under_their_own_heading_without_a_mend(run: Run, source: Path) -> None:
     code, out, _ = run("list")
     said = " ".join(out.split())
@@ -38,6 +39,7 @@ def test_list_has_them_under_their_own_heading_without_a_mend(run: Run, source: 
     assert [(one["state"], one["mend"]) for one in value["absent"]] == [("exported", "")] * 2
 
 
+@pytest.mark.slow
 def test_it_is_no_problem(run: Run, source: Path) -> None:
     code, out, err = run("list", "--problem", "any")
     assert (code, out, err) == (0, "", "0 problems\n")
@@ -48,6 +50,7 @@ def test_it_is_no_problem(run: Run, source: Path) -> None:
     assert (code, "no problems" in out) == (0, True)
 
 
+@pytest.mark.slow
 def test_show_names_the_skill_that_it_is_a_copy_of(run: Run, source: Path) -> None:
     _, out, err = run("show", "user:notes@.agents/skills/notes")
     assert "exported copy of `user:notes`" in " ".join((out + err).split())
@@ -60,6 +63,7 @@ def test_a_copy_made_by_hand_is_a_clash_as_before(run: Run, place: Path) -> None
     assert [(one["state"], "rename" in one["mend"]) for one in found] == [("shadowed", True)]
 
 
+@pytest.mark.slow
 def test_a_copy_that_reads_otherwise_is_a_problem_of_doctor(run: Run, place: Path) -> None:
     write_skill(place / "home/.config/skillhouse/skills/notes", "Takes notes.")
     assert run("export", "notes", "--to", "codex")[0] == 0

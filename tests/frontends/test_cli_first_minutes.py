@@ -103,6 +103,7 @@ def test_policy_lists_the_rules_of_each_layer(run: Run, place: Path) -> None:
     assert run("policy") == (0, "user\n  1: deny exec rm *  (use the bin)\n", "1 rule\n")
 
 
+@pytest.mark.slow
 def test_profiles_begin_with_what_people_have_installed(run: Run) -> None:
     names = [one["name"] for one in json.loads(run("profiles", "--json")[1])["profiles"]]
     clients = {

@@ -81,6 +81,7 @@ def test_a_directory_that_is_a_skill_and_holds_others_is_judged_whole(
     assert run("validate", str(whole / "skills/pdf"))[0] == 0
 
 
+@pytest.mark.slow
 def test_many_findings_of_one_code_are_folded_and_counted(run: Run, place: Path) -> None:
     for number in range(40):
         file = write_skill(place / f"many/s{number:02}") / "SKILL.md"
@@ -94,6 +95,7 @@ def test_many_findings_of_one_code_are_folded_and_counted(run: Run, place: Path)
     assert len(json.loads(run("validate", str(place / "many"), "--json")[1])["diagnostics"]) == 80
 
 
+@pytest.mark.slow
 def test_validate_list_and_doctor_say_the_same_thing_to_do(run: Run, place: Path) -> None:
     skill = place / "home/.claude/skills/bad"
     skill.mkdir(parents=True)

@@ -118,6 +118,7 @@ def test_what_it_would_do_here_is_shown_before_it_is_in_force(run: Run, place: P
     assert not installed(place).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.req("S002-103")
 def test_an_archive_of_a_server_is_checked_by_its_digest(run: Run, place: Path) -> None:
     package = pack(make_skill(place / "notes"))
@@ -146,6 +147,7 @@ def test_a_local_archive_is_installed(run: Run, place: Path) -> None:
     assert (installed(place) / "scripts/run.sh").exists()
 
 
+@pytest.mark.slow
 def test_a_skill_of_a_repository_is_installed_at_its_commit(run: Run, place: Path) -> None:
     origin = make_repository(make_skill(place / "origin/skills/notes").parents[1])
     make_skill(origin / "skills/other")
@@ -167,6 +169,7 @@ def test_a_skill_of_a_repository_is_installed_at_its_commit(run: Run, place: Pat
     assert sorted(lock_of(place)) == ["notes", "other"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S002-108")
 def test_an_update_shows_what_changed_and_a_rollback_takes_it_back(run: Run, place: Path) -> None:
     origin = make_repository(make_skill(place / "origin/notes").parent)
@@ -196,6 +199,7 @@ def test_an_update_shows_what_changed_and_a_rollback_takes_it_back(run: Run, pla
     assert (installed(place) / "new.md").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.req("S002-109")
 def test_a_pinned_skill_is_not_updated(run: Run, place: Path) -> None:
     origin = make_repository(make_skill(place / "origin/notes").parent)
@@ -212,6 +216,7 @@ def test_a_pinned_skill_is_not_updated(run: Run, place: Path) -> None:
     assert "Another" in (installed(place) / "SKILL.md").read_text()
 
 
+@pytest.mark.slow
 def test_local_edits_are_shown_and_never_overwritten(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     assert run("install", str(source), *AGREED)[0] == 0
@@ -240,6 +245,7 @@ def test_local_edits_are_shown_and_never_overwritten(run: Run, place: Path) -> N
     assert edited.read_text() == mine
 
 
+@pytest.mark.slow
 def test_a_changed_skill_is_not_loaded_for_a_model(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     assert run("install", str(source), *AGREED)[0] == 0
@@ -257,6 +263,7 @@ def test_a_changed_skill_is_not_loaded_for_a_model(run: Run, place: Path) -> Non
     assert run(*load)[0] == 1
 
 
+@pytest.mark.slow
 def test_a_name_never_moves_to_another_repository(run: Run, place: Path) -> None:
     first = make_skill(place / "one/notes")
     second = make_skill(place / "two/notes", "Theirs.")
@@ -277,6 +284,7 @@ def test_a_skill_that_was_not_installed_is_never_replaced(run: Run, place: Path)
     assert "Mine." in (own / "SKILL.md").read_text()
 
 
+@pytest.mark.slow
 def test_uninstall_removes_it_and_an_undo_brings_the_files_back(run: Run, place: Path) -> None:
     assert run("install", str(make_skill(place / "notes")), *AGREED)[0] == 0
     assert run("uninstall", "notes")[0] == 0
@@ -288,6 +296,7 @@ def test_uninstall_removes_it_and_an_undo_brings_the_files_back(run: Run, place:
     assert (installed(place) / "scripts/run.sh").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.req("S002-109")
 def test_frozen_installs_exactly_what_the_lock_has(run: Run, place: Path) -> None:
     origin = make_repository(make_skill(place / "origin/notes").parent)
@@ -324,6 +333,7 @@ def test_frozen_refuses_other_bytes_under_the_locked_name(run: Run, place: Path)
     assert not installed(place).exists()
 
 
+@pytest.mark.slow
 def test_skills_of_a_well_known_address_are_listed_and_installed(run: Run, place: Path) -> None:
     package = pack(make_skill(place / "notes"))
     entry = {
@@ -342,6 +352,7 @@ def test_skills_of_a_well_known_address_are_listed_and_installed(run: Run, place
     assert run("verify")[0] == 0
 
 
+@pytest.mark.slow
 def test_an_installed_skill_is_also_put_where_a_client_reads(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     assert run("install", str(source), *AGREED, "--client", "claude-code,codex")[0] == 0
@@ -354,6 +365,7 @@ def test_a_name_alone_says_that_no_repository_is_configured(run: Run, place: Pat
     assert "no repository of packages is configured" in err
 
 
+@pytest.mark.slow
 def test_info_says_where_a_skill_is_from(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     assert run("install", str(source), *AGREED)[0] == 0
@@ -376,16 +388,6 @@ def test_two_packs_of_equal_files_are_equal_bytes(run: Run, place: Path) -> None
     assert json.loads(out)["digest"] == digest_of(first)
 
 
-def test_several_skills_are_ticked_at_a_terminal(typing, place: Path) -> None:
-    for name in ("one", "two", "three"):
-        make_skill(place / "many" / name)
-    code, _, said = typing("1 3", "install", str(place / "many"), "--dry-run", "--json")
-    assert code == 0
-    assert "   2  three" in said
-    code, out, _ = typing("1 9", "install", str(place / "many"), "--dry-run", "--json")
-    assert (code, json.loads(out)["error"]["code"]) == (2, "usage")
-
-
 def test_what_is_installed_already_is_not_asked_about_again(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     assert run("install", str(source), *AGREED)[0] == 0
@@ -396,6 +398,7 @@ def test_what_is_installed_already_is_not_asked_about_again(run: Run, place: Pat
     assert (place / "home/.config/skillhouse/skills.lock").read_bytes() == written
 
 
+@pytest.mark.slow
 def test_under_the_second_design_a_package_goes_into_its_workspace(run: Run, place: Path) -> None:
     examples = Path(__file__).parents[2] / "examples/workspace/skills"
     shutil.copytree(examples / "crypto-price", place / "origin/skills/crypto-price")
@@ -414,6 +417,7 @@ def test_under_the_second_design_a_package_goes_into_its_workspace(run: Run, pla
     assert "crypto-price:" in run("tools", "list", "--profile", "owliabot-js")[1]
 
 
+@pytest.mark.slow
 def test_changed_code_of_an_installed_skill_does_not_run(run: Run, place: Path, need) -> None:
     best_sandbox(need)
     skill = place / "notes"
@@ -437,6 +441,7 @@ def test_changed_code_of_an_installed_skill_does_not_run(run: Run, place: Path, 
     assert "owned" not in out
 
 
+@pytest.mark.slow
 def test_an_id_says_which_of_two_skills_of_one_name_is_meant(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     ours = place / "project/.agents/skills/notes/SKILL.md"

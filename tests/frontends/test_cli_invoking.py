@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -57,6 +59,7 @@ def test_the_list_counts_what_is_for_people_alone(run: Run, place: Path) -> None
     assert "deploy" in alone
 
 
+@pytest.mark.slow
 def test_a_refusal_is_an_error_and_what_waits_says_so(run: Run, place: Path) -> None:
     write(place, "fix", "user-invocable: false\n", "Fix it.\n")
     write(place, "look", "", "Look: !`ls`\n")

@@ -47,11 +47,13 @@ LISTS = {
     "policy lint": "findings",
     "config path": "files",
     "config check": "files",
+    "config repositories": "repositories",
     "remote list": "remotes",
     "keys list": "keys",
     "keys log": "events",
     "keys session list": "sessions",
     "delete --list": "deleted",
+    "registry token list": "tokens",
     "install {project} --list": "skills",
     "install {project}/good --dry-run": "skills",
     "update": "skills",
@@ -86,6 +88,8 @@ THINGS = (
     "stop --status",
     "keys trust",
     "pack good",
+    "registry token new --scope read",
+    "registry token revoke no-such-token",
 )
 """Those that print one thing."""
 REFUSED = (
@@ -124,6 +128,14 @@ REFUSED = (
     "nonsense",
     "worker --core 127.0.0.1",
     "install no-such-name",
+    "skill install no-such-name",
+    "publish good",
+    "registry mirror no-such-name mirror",
+    "registry yank good@1.0",
+    "registry unyank good@1.0",
+    "registry revoke good@1.0",
+    "registry channel good@1.0 beta",
+    "registry push-revocations no-such-file",
     "rollback no-such-skill",
     "uninstall no-such-skill",
     "pin no-such-skill",
@@ -133,9 +145,11 @@ REFUSED = (
     "keys issue no-such-file",
     "keys certify no-such-file",
     "keys revoke no-such-file",
+    "registry token new --scope nonsense",
+    "registry trust no-such-file",
 )
 """Those that are refused here."""
-STREAMS = {("worker",)}
+STREAMS = {("worker",), ("registry", "serve")}
 """Verbs that print more than one line with --json, which docs/reference describes."""
 
 
@@ -168,6 +182,7 @@ def test_a_list_names_its_key_and_counts_its_items(run: Run, settled: Path, line
     assert value["total"] >= len(value[name])
 
 
+@pytest.mark.slow
 def test_a_thing_is_an_object_without_a_list(run: Run, settled: Path) -> None:
     for line in THINGS:
         code, out, err = run(*words_of(line, settled), "--json")
@@ -177,6 +192,7 @@ def test_a_thing_is_an_object_without_a_list(run: Run, settled: Path) -> None:
         assert code in (0, 1), line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", REFUSED)
 def test_an_error_is_one_object_beside_the_line_for_people(
     run: Run, settled: Path, line: str
@@ -239,6 +255,7 @@ def error_names() -> Iterator[str]:
     return (name for name in found if not name.startswith("_"))
 
 
+@pytest.mark.slow
 def test_the_codes_of_errors_are_those_of_the_page() -> None:
     _, table = PAGE.read_text(encoding="utf-8").split("The others:")
     listed = set(

@@ -63,6 +63,7 @@ def test_a_skill_that_is_not_found_is_explained(
     assert "no skill" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "place_said", "said"), WHY)
 @pytest.mark.parametrize("line", ["enable", "disable", "delete --yes", "invoke", "show --open"])
 def test_every_verb_that_takes_a_skill_explains_it_alike(
@@ -79,6 +80,7 @@ def test_every_verb_that_takes_a_skill_explains_it_alike(
     assert place_said in out + err
 
 
+@pytest.mark.slow
 def test_the_library_and_the_operations_explain_it_alike(place: Path, crowd: Path) -> None:
     house = Skillhouse(configured(make_places(place)))
     with pytest.raises(UnusableSkillError) as loaded:
@@ -134,6 +136,7 @@ def test_show_says_in_which_state_a_skill_is(
     assert said in value["state_reason"]
 
 
+@pytest.mark.slow
 def test_a_skill_is_found_by_its_path(
     run: Run, crowd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +170,7 @@ def test_list_names_everything_that_is_not_used(run: Run, crowd: Path) -> None:
     assert "put the value in quotes" in out
 
 
+@pytest.mark.slow
 def test_list_as_json_has_the_states_and_the_bounds(run: Run, crowd: Path) -> None:
     value = json.loads(run("list", "--json")[1])
     assert [(one["state"], one["name"]) for one in value["absent"]] == [
@@ -190,6 +194,7 @@ def test_list_as_json_has_the_states_and_the_bounds(run: Run, crowd: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_list_is_filtered_sorted_and_paged(run: Run, crowd: Path) -> None:
     def names(*arguments: str) -> list[str]:
         return [one["name"] for one in json.loads(run("list", "--json", *arguments)[1])["skills"]]
@@ -207,6 +212,7 @@ def test_list_is_filtered_sorted_and_paged(run: Run, crowd: Path) -> None:
     assert run("list", "--client", "codexx")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_problem_is_listed_by_its_kind_or_code(run: Run, crowd: Path) -> None:
     code, out, err = run("list", "--problem", "shadowed")
     assert (code, err) == (1, "1 problem\n")
@@ -220,6 +226,7 @@ def test_a_problem_is_listed_by_its_kind_or_code(run: Run, crowd: Path) -> None:
     assert "below-a-skill" in run("list", "--findings")[1]
 
 
+@pytest.mark.slow
 def test_search_marks_what_is_shadowed(run: Run, crowd: Path) -> None:
     code, out, _ = run("search", "pdf")
     used, shadowed = out.split("shadowed, so agents do not see them\n")
@@ -247,6 +254,7 @@ def test_code_without_a_text_is_listed_where_code_is_off(run: Run, place: Path) 
     assert run("show", "dex")[0] == 0
 
 
+@pytest.mark.slow
 def test_the_table_of_folders_is_that_of_the_profiles() -> None:
     read = {
         (rule.path.replace("${XDG_CONFIG_HOME:-~/.config}", "~/.config"), name)

@@ -24,6 +24,7 @@ def test_new_makes_a_skill_that_is_listed_and_valid(run: Run, place: Path) -> No
     assert (again[0], "there is a skill already" in again[2]) == (1, True)
 
 
+@pytest.mark.slow
 def test_the_body_comes_from_a_file_or_from_stdin(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +38,7 @@ def test_the_body_comes_from_a_file_or_from_stdin(
     assert run("new", "three", "--description", "x", "--body", str(place / "bad"))[0] == 2
 
 
+@pytest.mark.slow
 def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Path) -> None:
     code, out, err = run("new", "deploy", "--project", "--description", "Deploys.")
     assert code == 0
@@ -47,6 +49,7 @@ def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Pat
     assert "no agent loads it without asking until you run `skillhouse trust`" in err
 
 
+@pytest.mark.slow
 def test_a_disabled_skill_is_not_listed_and_counted(run: Run) -> None:
     assert run("disable", "weather")[1] == "builtin:weather is disabled\n"
     listed, disabled = run("list")[1].split("disabled: 1\n")
@@ -126,6 +129,7 @@ def test_new_asks_for_what_is_missing(
     assert run("new")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_delete_is_undone(run: Run, place: Path) -> None:
     directory = write_skill(place / "home/.claude/skills/notes")
     (directory / "run.py").write_text("print(1)")
@@ -143,6 +147,7 @@ def test_a_delete_is_undone(run: Run, place: Path) -> None:
     assert run("delete")[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_trusted", [False, True])
 def test_a_skill_of_the_project_is_deleted_and_put_back(
     run: Run, place: Path, is_trusted: bool
@@ -169,6 +174,7 @@ def test_of_one_name_the_id_says_whose_is_deleted(run: Run, place: Path) -> None
     assert (own.is_dir(), theirs.exists()) == (True, False)
 
 
+@pytest.mark.slow
 def test_the_trash_is_emptied_after_a_question(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

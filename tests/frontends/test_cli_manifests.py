@@ -74,6 +74,7 @@ def test_the_published_manifest_is_listed_with_its_tool(run: Run, enabled: Path)
     }
 
 
+@pytest.mark.slow
 @pytest.mark.req("S002-26", "S002-29", "S002-33", "S002-34", "S002-36")
 def test_a_manifest_that_cannot_be_used_costs_its_own_tools_and_says_why(
     run: Run, enabled: Path

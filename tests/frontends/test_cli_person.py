@@ -47,6 +47,7 @@ def test_a_refusal_names_the_question_and_no_command(run: Run) -> None:
     assert not ANSWERING.search(found["content"])
 
 
+@pytest.mark.slow
 def test_approve_without_a_terminal_is_refused(run: Run) -> None:
     found = asked(run)
     code, out, err = run("approvals", "approve", found)
@@ -55,6 +56,7 @@ def test_approve_without_a_terminal_is_refused(run: Run) -> None:
     assert state_of(run, found) == "open"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_a_coding_agent_approves_neither_at_a_terminal_nor_with_a_token(
     run: Run, typing: Typing, place: Path, monkeypatch: pytest.MonkeyPatch, variable: str
@@ -124,6 +126,7 @@ def test_an_agent_is_known_by_its_program_where_its_shell_is_gone(tmp_path: Path
             assert bool(done.stdout.strip()) is (name in names), done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -152,6 +155,7 @@ def test_a_coding_agent_loosens_nothing_else(
     assert json.loads(run("keys", "list", "--json")[1])["keys"] == []
 
 
+@pytest.mark.slow
 def test_what_makes_things_stricter_stays_open_to_everyone(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +174,7 @@ def test_an_agent_with_a_terminal_of_its_own_is_not_asked_there(
     assert not (place / "project/a.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_token_approves_its_question_once(run: Run, place: Path) -> None:
     found, other = asked(run), ""
     with Skillhouse(configured(make_places(place))) as house:

@@ -13,56 +13,10 @@ import pytest
 from cryptography import x509
 from keyring.backend import KeyringBackend
 
-from skillhouse.floor import make_private
 from tests.loopback_http import served
-from tests.registry.pki import TimestampAuthority, make_skill
+from tests.registry.pki import LOCKED, REGISTRY, TimestampAuthority, make_skill
 
 Run = Callable[..., tuple[int, str, str]]
-PASSWORD = "correct horse"
-LOCKED = ("--password", "env:PUBLISHER_TEST")
-REGISTRY = "skills.example.com"
-
-
-@pytest.fixture(autouse=True)
-def _password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PUBLISHER_TEST", PASSWORD)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place for what `publisher` makes, since passwords are slow to try on purpose."""
-    return tmp_path_factory.mktemp("publisher") / "made"
-
-
-@pytest.fixture
-def publisher(run: Run, place: Path, template: Path) -> None:
-    """Make a root, a developer's key with its certificate, and the skill `pdf`, all unsigned."""
-    make_skill(Path())
-    state = place / "home" / ".local" / "state" / "skillhouse" / "publishers"
-    if template.exists():
-        make_private(state.parent)
-        shutil.copytree(template / "publishers", state)
-        for file in template.glob("*.c*"):
-            shutil.copy(file, file.name)
-        return
-    assert run("keys", "new", "root", "--for", "root", "--registry", REGISTRY, *LOCKED)[0] == 0
-    assert run("keys", "new", "acme", "--for", "skills", *LOCKED)[0] == 0
-    assert run("keys", "request", "acme", *LOCKED)[0] == 0
-    assert run("keys", "issue", "acme.csr", "--by", "root", *LOCKED)[0] == 0
-    shutil.copytree(state, template / "publishers")
-    for file in Path().glob("*.c*"):
-        shutil.copy(file, template)
-
-
-@pytest.fixture
-def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Go on as another user, who has nothing of the first."""
-
-    def move() -> None:
-        (place / "elsewhere").mkdir(exist_ok=True)
-        monkeypatch.setenv("HOME", str(place / "elsewhere"))
-
-    return move
 
 
 def step(run: Run, *arguments: str) -> str:
@@ -72,6 +26,7 @@ def step(run: Run, *arguments: str) -> str:
     return err.removeprefix("skillhouse: ").strip()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("publisher")
 @pytest.mark.req("S002-111", "S002-113")
 def test_another_user_verifies_installs_and_loads_what_was_signed(
@@ -151,6 +106,8 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
         assert (code, out.startswith("revoked ")) == (0, True)
         assert step(run, "verify", "./pdf").startswith("revocation: ")
     assert run("verify")[0] == 0
+    assert "[refused]" not in run("list")[1]
+    assert "name: pdf" in run("load", "pdf", "--raw")[1]
 
     code, out, _ = run("keys", "trust", "revocations.json")
     assert (code, out) == (0, "took over revocation list 1 with 1 entry\n")
@@ -159,6 +116,10 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     code, _, err = run("call", "skill", "--args", '{"name":"pdf"}')
     assert (code, why in err) == (1, True)
     assert "### Skill: pdf" not in run(*listing)[1]
+    assert "pdf  [refused] " in run("list")[1]
+    code, out, err = run("load", "pdf", "--raw")
+    assert (code, out, why in err) == (1, "", True)
+    assert "name: pdf" in run("load", "pdf", "--raw", "--anyway")[1]
     assert why in run("install", "./pdf", "--yes")[2]
 
 

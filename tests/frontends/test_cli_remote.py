@@ -107,6 +107,7 @@ def log_of(place: Path) -> list[Any]:
     return list(read_records(place / "home/.local/state/skillhouse/audit.jsonl", limit=10))
 
 
+@pytest.mark.slow
 def test_skills_of_both_kinds_of_server_are_listed_with_their_scope_and_asked_about(
     run: Run, place: Path, shop: Shop, other: Shop
 ) -> None:
@@ -151,6 +152,7 @@ def test_skills_of_both_kinds_of_server_are_listed_with_their_scope_and_asked_ab
     assert all(state["synced_at"] for state in listed)
 
 
+@pytest.mark.slow
 def test_a_changed_skill_is_seen_in_the_next_process_and_asked_about_anew(
     run: Run, place: Path, shop: Shop
 ) -> None:
@@ -189,6 +191,7 @@ def test_an_address_that_is_not_public_must_be_named_by_the_operator(
     assert (entry.record.tool, entry.status) == ("remote:sync", "error")
 
 
+@pytest.mark.slow
 def test_a_wrong_digest_costs_that_skill_alone(run: Run, place: Path, shop: Shop) -> None:
     entries = shop.offer(alpha=text_of("alpha"), beta=text_of("beta", "Evil."))
     shop.list([entries[0], {**entries[1], "digest": f"sha256:{'0' * 64}"}])
@@ -201,6 +204,7 @@ def test_a_wrong_digest_costs_that_skill_alone(run: Run, place: Path, shop: Shop
     assert not [p for p in kept.rglob("*") if p.is_file() and b"Evil." in p.read_bytes()]
 
 
+@pytest.mark.slow
 def test_only_the_servers_origin_and_listed_hosts_are_asked(
     run: Run, place: Path, shop: Shop, other: Shop
 ) -> None:

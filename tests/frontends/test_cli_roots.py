@@ -52,6 +52,7 @@ def test_skills_of_project_user_variable_and_argument_are_listed(
     assert listed(run, "--root", str(place / "argument")) == [*project, *given, *users]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S004-8", "S004-9", "S004-10", "S004-15", "S004-16", "S004-17")
 def test_under_claude_desktop_user_walk_and_plugins_are_listed(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +103,7 @@ def descriptions(house: Skillhouse, name: str = "weather") -> list[str]:
     return [skill.description for skill in house.view().visible.skills if skill.name == name]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-3")
 def test_under_owliabot_three_roots_are_read_and_each_can_be_elsewhere(tmp_path: Path) -> None:
     home, work = tmp_path / "home", make_places(tmp_path).start
@@ -196,6 +198,7 @@ def test_a_repair_of_two_lines_leaves_every_other_as_yaml_has_it(tmp_path: Path)
     assert (tmp_path / "notes/SKILL.md").read_text() == LEFT_ALONE
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-61")
 def test_a_rule_with_wildcards_hides_the_skills_that_it_matches(run: Run, place: Path) -> None:
     names = ("internal-tool", "internal-", "internal", "my-internal-tool", "cat", "cut", "coat")

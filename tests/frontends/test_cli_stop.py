@@ -154,6 +154,7 @@ def test_a_fault_in_the_configuration_does_not_keep_it_from_stopping(
     assert run("stop", "--status")[0] == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_answer_is_named(run: Run) -> None:
     line = OwnLine(Path.home() / STATE / "stop")
     line.write(1, 0)

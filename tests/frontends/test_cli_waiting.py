@@ -185,6 +185,7 @@ def test_a_killed_waiter_leaves_no_approval_to_use(
     assert [e["record"]["tool"] for e in entries if e["status"] == "ok"] == []
 
 
+@pytest.mark.slow
 def test_a_question_whose_time_is_over_stays_open(place: Path, run: Run) -> None:
     code, out, err = run(*WRITE, "--json", "--wait-seconds", "0.2")
     found = json.loads(out)
@@ -199,6 +200,7 @@ def test_a_wait_must_be_a_number_of_seconds(run: Run, seconds: str) -> None:
     assert (code, "--wait-seconds" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_terminal_has_a_line_that_goes_away(tmp_path: Path) -> None:
     screen = Screen()
     times = iter([0.0, 0.0, 7.0])

@@ -32,6 +32,7 @@ def write(run: Run, place: Path) -> Callable[[str], dict[str, str]]:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-61", "S000-74", "S000-83")
 def test_each_published_verdict_is_exported_in_its_own_word(
     run: Run, place: Path, write: Callable[[str], dict[str, str]]

@@ -298,6 +298,7 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
         "shadowed": 1,
         "diagnostics": 3,
         "errors": 1,
+        "changed": [],
         "audit": [],
         "config_fault": "",
         "catalog": {

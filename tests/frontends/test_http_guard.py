@@ -58,6 +58,7 @@ def test_every_answer_has_the_headers(
         assert answer.content == b""
 
 
+@pytest.mark.slow
 def test_the_address_with_the_token_opens_a_session_and_loses_the_token(house: Skillhouse):
     client = client_of(house, {})
     answer = client.get(f"/?token={TOKEN}")
@@ -93,6 +94,7 @@ def test_a_cookie_of_another_server_on_this_machine_does_not_lock_us_out(house: 
     assert client_of(house, mixed).get("/").status_code == 200
 
 
+@pytest.mark.slow
 def test_localhost_is_a_name_of_ours_and_port_80_may_be_left_out(house: Skillhouse):
     client = client_of(house)
     assert client.get("/", headers={"host": f"localhost:{PORT}"}).status_code == 200
@@ -118,11 +120,13 @@ def test_a_path_may_answer_more_methods_behind_the_same_guard():
     assert answer.text == "only GET and POST are answered here\n"
 
 
+@pytest.mark.slow
 def test_start_and_end_of_the_application_pass_the_guard(house: Skillhouse):
     with client_of(house) as client:
         assert client.get("/").status_code == 200
 
 
+@pytest.mark.slow
 def test_other_names_are_answered_where_an_operator_names_them(house: Skillhouse):
     app = http_app(house, token=TOKEN, port=PORT, allowed=("house.test", "10.1.2.3:8600"))
     page = TestClient(app, base_url=f"http://127.0.0.1:{PORT}")

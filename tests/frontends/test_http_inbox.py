@@ -51,6 +51,7 @@ def form_of(client: TestClient, approval_id: str, answer: str, **values: str) ->
     raise AssertionError(f"no form for {answer}")
 
 
+@pytest.mark.slow
 def test_a_call_is_decided_on_its_page_and_runs_once(
     house: Skillhouse, client: TestClient, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
     assert (tmp_path / "project/a.txt").read_text() == "text"
 
 
+@pytest.mark.slow
 def test_a_lasting_yes_is_narrowed_on_the_page(house: Skillhouse, client: TestClient) -> None:
     opened = house.approvals.open(question("/w/notes/a.txt"))
     page = client.get(f"/approvals/{opened.id}").text
@@ -87,6 +89,7 @@ def test_a_lasting_yes_is_narrowed_on_the_page(house: Skillhouse, client: TestCl
     assert [grant.pattern for grant in house.approvals.grant_store.all()] == ["/w/notes/a.txt"]
 
 
+@pytest.mark.slow
 def test_rules_that_a_field_would_change_are_not_edited(
     house: Skillhouse, client: TestClient
 ) -> None:
@@ -107,6 +110,7 @@ def test_a_no_takes_its_words_along(house: Skillhouse, client: TestClient) -> No
     assert (found.state, found.message) == (ApprovalState.DENIED, "use docs/")
 
 
+@pytest.mark.slow
 def test_what_signs_is_decided_here_and_never_for_good(
     house: Skillhouse, client: TestClient
 ) -> None:
@@ -123,6 +127,7 @@ def test_what_signs_is_decided_here_and_never_for_good(
     assert house.approvals.get(opened.id).state is ApprovalState.APPROVED
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_or_decided_without_the_key(house: Skillhouse, client: TestClient) -> None:
     opened = house.approvals.open(question())
     form = form_of(client, opened.id, "once")
@@ -134,6 +139,7 @@ def test_nothing_is_shown_or_decided_without_the_key(house: Skillhouse, client: 
     assert house.approvals.get(opened.id).state is ApprovalState.OPEN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "changes", "status"),
     [
@@ -219,6 +225,7 @@ def test_an_id_is_not_cut_and_a_body_is_bounded(house: Skillhouse, client: TestC
     assert client.post("/", headers=OURS).status_code == 405
 
 
+@pytest.mark.slow
 def test_a_paired_device_answers_without_the_key(house: Skillhouse, client: TestClient) -> None:
     device = house.services.enforcement.devices.pair("phone", user="local")
     opened = house.approvals.open(question(level="sign"))
@@ -245,6 +252,7 @@ def test_a_paired_device_answers_without_the_key(house: Skillhouse, client: Test
     assert client.get("/approvals/device", headers=sent).status_code in (401, 404, 405)
 
 
+@pytest.mark.slow
 def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
     house: Skillhouse, client: TestClient
 ) -> None:
@@ -266,6 +274,7 @@ def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
     assert client.post(f"/approvals/{signing.id}", data=forged, headers=OURS).status_code == 409
 
 
+@pytest.mark.slow
 def test_a_page_that_a_coding_agent_serves_approves_nothing(house: Skillhouse) -> None:
     app = make_app(
         house,
@@ -289,6 +298,7 @@ def test_a_page_that_a_coding_agent_serves_approves_nothing(house: Skillhouse) -
     assert house.approvals.get(opened.id).state is ApprovalState.DENIED
 
 
+@pytest.mark.slow
 def test_a_device_gets_a_token_and_its_answers_are_shown_with_its_name(
     house: Skillhouse, client: TestClient
 ) -> None:

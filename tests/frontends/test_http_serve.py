@@ -21,8 +21,7 @@ import uvicorn
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli import main
-from skillhouse.frontends.http import http_app, serve
-from skillhouse.frontends.http import listener as listener_module
+from skillhouse.frontends.http import http_app, serve, tcp_server
 from skillhouse.runtime import Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 
@@ -173,13 +172,13 @@ def test_a_port_that_is_reserved_is_named_with_what_to_do(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(socket, "create_server", refuse)
     with pytest.raises(PermissionError) as caught:
-        listener_module.bound(80)
+        tcp_server.bound(80)
     advice = "port reserved for the system, choose one from 1024 with --port"
     assert (caught.value.strerror, caught.value.filename) == (advice, "127.0.0.1:80")
 
 
 def test_in_another_thread_the_signals_are_left_alone():
-    server = listener_module.Server(uvicorn.Config("none"))
+    server = tcp_server.Server(uvicorn.Config("none"))
     before = signal.getsignal(signal.SIGINT)
     seen = []
 
@@ -198,7 +197,7 @@ def test_a_missing_package_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ):
     house = Skillhouse(configured(make_places(tmp_path)))
-    for name in ("listener", "app", "pages"):
+    for name in ("listener", "app", "tcp_server", "pages"):
         monkeypatch.delitem(sys.modules, f"skillhouse.frontends.http.{name}", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError) as caught:

@@ -46,6 +46,7 @@ def form_on(client: TestClient, path: str) -> dict[str, str]:
     return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", STOP])
 def test_the_button_stops_everything_and_says_what_it_ended(
     house: Skillhouse, client: TestClient, path: str
@@ -65,6 +66,7 @@ def test_the_button_stops_everything_and_says_what_it_ended(
     assert "stopped" in house.call_sync("read", {"path": "a.txt"}).content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "csrf_token", "status"),
     [

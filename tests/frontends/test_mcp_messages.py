@@ -106,6 +106,7 @@ def test_other_versions_batches_and_scalars_are_refused() -> None:
     assert ids(json.dumps(mixed).encode()) == tuple(str(at) for at in range(BATCH_MAX))
 
 
+@pytest.mark.slow
 def test_a_message_that_is_too_deep_is_answered_wherever_its_id_is() -> None:
     for nested in (b"[" * 99 + b"]" * 99, b'{"a":' * 99 + b"1" + b"}" * 99, b"[" * 1_000_000):
         for data in (
@@ -122,6 +123,7 @@ def test_a_message_that_is_too_deep_is_answered_wherever_its_id_is() -> None:
     assert ids(json.dumps({**message, "params": {"a": deep}}).encode()) == ("5",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "filler",
     [b'"' + b"a" * MESSAGE_MAX + b'"', b'["", {"id": 9}' + b', "x"' * 2_100_000 + b"]"],
@@ -131,6 +133,7 @@ def test_a_message_that_is_too_long_is_answered_wherever_its_id_is(filler: bytes
     assert ids(HEAD + b'"method": "x", "params": {"a": ' + filler + b'}, "id": 5}') == ("5",)
 
 
+@pytest.mark.slow
 @given(
     message=st.dictionaries(
         st.sampled_from(["id", "method", "params", "x"]),
@@ -164,6 +167,7 @@ def test_the_scan_finds_what_the_parser_finds_in_any_pieces(
     assert scanned(data[:cut]) in {(), scanned(data)}
 
 
+@pytest.mark.slow
 @given(data=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_what_is_read_is_what_the_sdk_takes(data: bytes) -> None:
     found = read_message(HEAD + b'"method": "x", "params": {"a": ' + data + b"}}")

@@ -124,6 +124,7 @@ def test_what_is_written_after_a_skill_without_names_stays_as_it_is(inside: Insi
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
@@ -148,6 +149,7 @@ def test_a_prompt_of_a_skill_that_cannot_be_used_says_why(inside: Inside) -> Non
     assert "SKILL.md:5" in error.message
 
 
+@pytest.mark.slow
 def test_a_prompt_grants_no_more_than_the_persons_own_start(tmp_path: Path) -> None:
     """Its commands are the agent's calls, and what a rule denies to people stays denied."""
     rule = Rule(effect=Effect.DENY, action="skill", pattern="fix")

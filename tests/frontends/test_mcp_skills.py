@@ -352,6 +352,7 @@ def broken_skills(place: Place) -> None:
     (linked / SKILL_FILE).symlink_to(place.skills / "text.md")
 
 
+@pytest.mark.slow
 def test_a_skill_that_no_host_could_load_is_not_served_and_the_log_says_why(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -376,6 +377,7 @@ def test_a_skill_that_no_host_could_load_is_not_served_and_the_log_says_why(
     assert len(said) == len(seen) - 1
 
 
+@pytest.mark.slow
 def test_pages_hold_every_skill_once_while_skills_come_and_go(place: Place) -> None:
     for number in range(PAGE_MAX * 2 + 5):
         write_skill(place.skills / f"s{number:03}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -14,11 +16,14 @@ from pathlib import Path
 
 from scripts.terminal import UV, Terminal
 
+from skillhouse.registry import pack
 from tests.cells.packages import npm_package, npm_registry, wheel
 from tests.frontends.chat.providers import Request, provider
 from tests.frontends.test_cli_remote import Shop
 from tests.loopback_http import served
+from tests.registry.hosting.servers import serving as serving_registry
 from tests.registry.pki import TimestampAuthority
+from tests.registry.sources import skill_text
 from tests.remote.mcp_liar import Liar, serving, skill_file
 from tests.remote.servers import text_of
 
@@ -220,6 +225,15 @@ def a_free_port(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[st
 
 
 @contextmanager
+def a_registry_port(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """A free port of four digits, which the page names in several commands."""
+    for port in range(9_200, 9_900):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            break
+    yield {"8640": str(port)}
+
+
+@contextmanager
 def a_git_server(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
     """An empty repository, which git reaches as a directory."""
     # Its name is as long as the server's, so that lines break in the same places.
@@ -258,6 +272,22 @@ def a_timestamp_authority(terminal: Terminal, place: Path, need: Need) -> Iterat
     assert asked == ["/tsr"]
 
 
+@contextmanager
+def a_repository(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
+    """A registry on loopback with one skill, and a token that may publish."""
+    text = skill_text("pdf", "Read it first.\n", version="1.2.0")
+    about = "Extract and fill PDF forms. Use when a PDF has fields."
+    (place / "made/pdf").mkdir(parents=True)
+    said = text.replace("About pdf. Use it in tests.", about)
+    (place / "made/pdf/SKILL.md").write_text(said, encoding="utf-8")
+    with serving_registry(place / "served", "--name", "skills.example.com") as server:
+        token = server.token("admin")
+        archive = pack(place / "made/pdf").archive
+        assert server.publish(archive, "pdf", "1.2.0", token).status == 201
+        terminal.more = {"SKILLS_TOKEN": token}
+        yield {"https://skills.example.com": server.url}
+
+
 STANDINS: dict[str, Standin] = {
     "docs/guides/build-an-agent.md": a_calling_model,
     "docs/guides/with-claude-code.md": claude_code,
@@ -267,6 +297,9 @@ STANDINS: dict[str, Standin] = {
     "docs/guides/remote-skills.md": skill_servers,
     "docs/guides/install.md": a_git_server,
     "docs/guides/mcp-skills.md": an_mcp_server,
+    "docs/guides/mirror.md": a_registry_port,
+    "docs/guides/own-registry.md": a_registry_port,
+    "docs/guides/repositories.md": a_repository,
     "docs/guides/sign-skills.md": a_timestamp_authority,
 }
 """By page."""

@@ -130,6 +130,7 @@ def test_what_is_right_is_right() -> None:
     assert judged(SKILLS, WITH_SKILLS) == dict.fromkeys(WITH_SKILLS, ())
 
 
+@pytest.mark.slow
 def test_a_call_that_the_client_repeats_by_itself_is_one() -> None:
     # A client of protocol 2026-07-28 answers our question by repeating the call.
     twice = replace(ALL, records=records(*CALLS[:4], CALLS[3], *CALLS[4:]))
@@ -138,6 +139,7 @@ def test_a_call_that_the_client_repeats_by_itself_is_one() -> None:
     assert wrong(other, WITH_ALL) == {"runs"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "columns"),
     [

@@ -60,6 +60,7 @@ def _units(value: str) -> bytes:
 VALUES = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=8, max_size=40)
 
 
+@pytest.mark.slow
 @given(
     value=VALUES,
     before=st.binary(max_size=7),

@@ -79,6 +79,7 @@ def test_a_table_keeps_the_format(stem: str) -> None:
     assert (LINES / f"{stem}.toml").exists()
 
 
+@pytest.mark.slow
 def test_lines_are_of_programs_with_a_table() -> None:
     for file in LINES.glob("*.toml"):
         content = tomllib.loads(file.read_text(encoding="utf-8"))

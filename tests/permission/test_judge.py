@@ -243,6 +243,7 @@ def strictness(verdict: CommandVerdict) -> int:
     return STRICTNESS.index(verdict.effect)
 
 
+@pytest.mark.slow
 @given(line=LINES, allow=RULES, deny=RULES, extra=RULES)
 def test_adding_a_deny_never_loosens(
     line: str, allow: list[str], deny: list[str], extra: list[str]

@@ -125,6 +125,7 @@ NOT_LOADED = (
 """Each is an error with its line and mend (decision 0250)."""
 
 
+@pytest.mark.slow
 def test_the_default_profile_loads_every_published_file(shared_data: Path, tmp_path: Path) -> None:
     """Claude Code lists each of them; Codex and opencode fewer (docs/interop.md)."""
     count = 0

@@ -134,6 +134,7 @@ def test_what_their_sources_say_is_what_the_lens_says(
     assert seen == expected
 
 
+@pytest.mark.slow
 def test_of_copies_each_client_takes_the_one_that_it_took(tmp_path: Path) -> None:
     """Claude Code: personal first (its Skill tool said so); Gemini CLI: workspace `.agents`."""
     taken = {}
@@ -189,6 +190,7 @@ def sixty(base: Path, name: str, count: int, characters: int) -> tuple[Profile, 
     return profile, compare(start=base, home=home, environment={}, profiles=[profile])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "characters", "described"), [(60, 300, 60), (150, 300, 73), (400, 300, 65)]
 )
@@ -202,6 +204,7 @@ def test_claude_code_drops_as_many_descriptions_as_it_did(
     assert (budget.without_description, budget.omitted) == (count - described, 0)
 
 
+@pytest.mark.slow
 def test_codex_shortens_as_it_did(tmp_path: Path) -> None:
     """Measured with 0.169.0: 60 of 300 characters nearly fit, of 400 a few characters stayed."""
     _, lens = sixty(tmp_path, "codex", 400, 300)
@@ -210,6 +213,7 @@ def test_codex_shortens_as_it_did(tmp_path: Path) -> None:
     assert (budget.shortened, budget.without_description, budget.omitted) == (400, 0, 0)
 
 
+@pytest.mark.slow
 def test_codex_leaves_out_as_many_as_it_did(tmp_path: Path) -> None:
     """Measured with 0.169.0: of 500 such skills it listed 449, and said that 51 were left out."""
     for number in range(500):
@@ -251,6 +255,7 @@ ORDER = {
 other: Copilot CLI 1.0.102 and Amp 0.0.1790142911 on 2026-11-23."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ORDER))
 def test_of_one_name_the_folders_are_taken_in_the_programs_order(name: str, tmp_path: Path) -> None:
     base = Path(os.path.realpath(tmp_path))

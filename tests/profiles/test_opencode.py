@@ -43,6 +43,7 @@ def test_both_spellings_are_looked_at(code: Place) -> None:
     assert names(code.index()) == ["one", "two"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-31", "S001-12")
 def test_of_any_two_roots_the_later_overrides_the_earlier(code: Place) -> None:
     for pair in itertools.combinations(code.roots(), 2):

@@ -57,6 +57,7 @@ def test_the_five_tools_have_the_published_names_and_parameters(house: Skillhous
     assert shown["search_skills"]["properties"]["n"]["default"] == 5
 
 
+@pytest.mark.slow
 @pytest.mark.req("S003-13", "S003-84", "S003-86", "S003-28")
 def test_an_agent_searches_loads_and_reads_what_the_skill_names(
     tmp_path: Path, house: Skillhouse
@@ -90,6 +91,7 @@ ONLY = "Invalid path: only references/, assets/, scripts/ under skill are allowe
 SCRIPT_NAME = "Invalid script name: use filename only, e.g. compare.py"
 
 
+@pytest.mark.slow
 @pytest.mark.req("S003-3", "S003-58", "S003-59", "S003-60", "S003-72", "S003-74")
 def test_assets_are_text_below_three_directories_and_what_is_listed_loads(
     tmp_path: Path, house: Skillhouse
@@ -148,6 +150,7 @@ def test_without_a_skill_that_fits_the_search_says_so(house: Skillhouse) -> None
         assert result.content == "no skill fits"
 
 
+@pytest.mark.slow
 @pytest.mark.req("S003-46")
 def test_trap_24_a_chinese_request_finds_by_description_and_not_by_body(
     house: Skillhouse,
@@ -160,6 +163,7 @@ def test_trap_24_a_chinese_request_finds_by_description_and_not_by_body(
         assert data(house, "search_skills", query="forms") == {"skills": []}
 
 
+@pytest.mark.slow
 @pytest.mark.req("S003-29", "S003-30", "S003-56", "S003-64", "S003-67", "S003-83")
 def test_errors_come_back_as_the_published_text(tmp_path: Path, house: Skillhouse) -> None:
     asset = {"skill_name": "file-diff", "relative_path": "references/no.md"}
@@ -212,6 +216,7 @@ class ToolManager:
         return function
 
 
+@pytest.mark.slow
 @pytest.mark.req("S003-80", "S003-81", "S003-83")
 def test_the_tools_are_registered_by_a_decorator_and_never_raise(
     tmp_path: Path, house: Skillhouse
@@ -237,6 +242,7 @@ def test_the_tools_are_registered_by_a_decorator_and_never_raise(
         assert '"tool":"load_skill"' in house.audit_log.path.read_text().replace(" ", "")
 
 
+@pytest.mark.slow
 @pytest.mark.req("S003-71", "S003-75", "S003-76", "S003-77", "S003-78", "S003-79")
 def test_each_tool_answers_as_the_manager_does(
     house: Skillhouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -276,6 +282,7 @@ def test_each_tool_answers_as_the_manager_does(
     assert result.content == "\n".join(listed)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S003-40", "S003-41", "S003-48")
 def test_a_search_for_nothing_finds_nothing(house: Skillhouse) -> None:
     with house:

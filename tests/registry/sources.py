@@ -96,8 +96,11 @@ def pages(files: Mapping[str, bytes]) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def git_server(top: Path) -> type[BaseHTTPRequestHandler]:
-    """Return a handler that serves the repositories below a directory as git's own server does."""
+def git_server(top: Path, **more: str) -> type[BaseHTTPRequestHandler]:
+    """Return a handler that serves the repositories below a directory as git's own server does.
+
+    `more` are variables of that server's environment.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -105,6 +108,7 @@ def git_server(top: Path) -> type[BaseHTTPRequestHandler]:
             variables = {
                 **os.environ,
                 **GIT,
+                **more,
                 "GIT_PROJECT_ROOT": str(top),
                 "GIT_HTTP_EXPORT_ALL": "1",
                 "PATH_INFO": path,

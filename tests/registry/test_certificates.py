@@ -101,6 +101,7 @@ def _point(request: x509.CertificateSigningRequest) -> bytes:
     return numbers.x.to_bytes(32) + numbers.y.to_bytes(32)
 
 
+@pytest.mark.slow
 def test_what_is_no_request_or_certificate_is_refused() -> None:
     key = rsa.generate_private_key(65_537, 2_048)
     uri = x509.UniformResourceIdentifier(f"skill://{REGISTRY}/publisher/acme")

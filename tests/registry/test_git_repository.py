@@ -30,6 +30,7 @@ def source_of(place: Path, more: str = "") -> Source:
     return parse_source(f"git+{place.as_uri()}{more}", place, home=place)
 
 
+@pytest.mark.slow
 def test_a_commit_a_branch_and_a_tag_are_fetched(tmp_path: Path) -> None:
     origin = make_repository(make_skill(tmp_path / "origin/notes").parent)
     first = git(origin, "rev-parse", "HEAD")
@@ -49,6 +50,7 @@ def test_a_commit_a_branch_and_a_tag_are_fetched(tmp_path: Path) -> None:
             GitRepository(program(), source_of(origin, ref))
 
 
+@pytest.mark.slow
 def test_nothing_of_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
@@ -69,6 +71,7 @@ def test_what_is_no_repository_is_said_in_the_words_of_git(tmp_path: Path) -> No
         GitRepository(missing, source_of(tmp_path))
 
 
+@pytest.mark.slow
 def test_skills_inside_a_skill_belong_to_it(tmp_path: Path) -> None:
     make_skill(tmp_path / "origin/a")
     make_skill(tmp_path / "origin/a/examples/inner")
@@ -83,6 +86,7 @@ def test_skills_inside_a_skill_belong_to_it(tmp_path: Path) -> None:
             find_candidates(files, below="nowhere", folder="origin")
 
 
+@pytest.mark.slow
 def test_one_commit_comes_over_http_and_no_history(tmp_path: Path) -> None:
     origin = make_repository(make_skill(tmp_path / "served/acme/skills.git/notes").parent)
     first = git(origin, "rev-parse", "HEAD")
@@ -100,6 +104,7 @@ def test_one_commit_comes_over_http_and_no_history(tmp_path: Path) -> None:
                 assert [one.path for one in found.members] == ["SKILL.md", "scripts/run.sh"]
 
 
+@pytest.mark.slow
 def test_a_repository_of_a_short_name_is_one_of_the_configured_forge(tmp_path: Path) -> None:
     make_repository(make_skill(tmp_path / "served/acme/skills.git/notes").parent)
     with served(git_server(tmp_path / "served")) as address:

@@ -34,6 +34,7 @@ entries = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(entries)
 def test_an_entry_comes_back_as_it_was_written(entry: LockEntry) -> None:
     assert entry_of(json.loads(json.dumps(entry_value(entry)))) == entry

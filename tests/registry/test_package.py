@@ -32,6 +32,7 @@ def test_the_bytes_are_those_of_every_machine_and_time(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_user_clock_umask_and_locale_give_the_same_bytes(tmp_path: Path) -> None:
     skill = make_skill(tmp_path / "notes")
     (skill / "é.md").write_text("x")
@@ -67,6 +68,7 @@ def test_stock_tools_read_what_is_packed(tmp_path: Path) -> None:
     assert read_tree(tmp_path / "out") == package.tree == member_tree(read_archive(package.archive))
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.lists(segments, min_size=1, max_size=3).map("/".join),
@@ -135,6 +137,7 @@ def test_links_and_names_that_meet_are_not_packed(tmp_path: Path) -> None:
         directory_members(skill)
 
 
+@pytest.mark.slow
 def test_only_a_skill_in_its_own_directory_is_packed(tmp_path: Path) -> None:
     skill = make_skill(tmp_path / "notes")
     skill.rename(tmp_path / "other")
@@ -147,3 +150,21 @@ def test_only_a_skill_in_its_own_directory_is_packed(tmp_path: Path) -> None:
 
 def test_a_package_of_nothing_is_an_archive(tmp_path: Path) -> None:
     assert read_archive(write_archive([])) == ()
+
+
+def test_names_are_where_every_reader_looks_for_them(tmp_path: Path) -> None:
+    # `skills` 1.5.18 of npm passes extended headers over.
+    long = "/".join(["deep"] * 8 + ["n" * 80])
+    longest = "/".join(["x" * 60, "y" * 100, "z" * 90])
+    skill = make_skill(tmp_path / "notes")
+    for name in ("Große Tabelle.md", long, longest):
+        (skill / name).parent.mkdir(parents=True, exist_ok=True)
+        (skill / name).write_text(name)
+    package = pack(skill)
+    found = [one.path for one in read_archive(package.archive)]
+    assert found == sorted(found, key=str.encode)
+    assert {"Große Tabelle.md", long, longest} <= set(found)
+    with tarfile.open(fileobj=io.BytesIO(package.archive), encoding="utf-8") as tar:
+        extended = [one.name for one in tar.getmembers() if one.pax_headers]
+    # There is room for a name of 255 bytes that has a slash in the right place.
+    assert extended == [longest]

@@ -59,6 +59,7 @@ def key_of(uri: str = URI, role: str = "root") -> PublisherKey:
     return new_publisher_key("root", role, registry=REGISTRY, lock="pkcs11", token=uri)
 
 
+@pytest.mark.slow
 @with_token
 @pytest.mark.usefixtures("token")
 def test_a_root_in_a_token_issues_certificates() -> None:

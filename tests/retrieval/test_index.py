@@ -374,6 +374,7 @@ def test_a_corrected_word_is_named_as_it_was_written(library, query):
     assert query.split()[0] in library.search(query)[0].matches["name"]
 
 
+@pytest.mark.slow
 def test_several_threads_may_ask_one_index(library):
     queries = ["pdf", "weather", "数据", "how to"] * 25
     with ThreadPoolExecutor(4) as pool:
@@ -398,6 +399,7 @@ def test_skills_are_indexed_with_their_bodies_and_shadowed_ones_are_not(tmp_path
     assert found(index, "gone about") == ["explicit:gone", "explicit:kites"]
 
 
+@pytest.mark.slow
 @given(DOCUMENTS, ANY_TEXT, st.integers(-2, 9))
 def test_any_query_is_answered_with_skills_of_the_index_best_first(documents, query, limit):
     index = SearchIndex.from_documents(documents)
@@ -412,6 +414,7 @@ def test_any_query_is_answered_with_skills_of_the_index_best_first(documents, qu
     assert hits == SearchIndex.from_documents(reversed(documents)).search(query, limit=limit)
 
 
+@pytest.mark.slow
 @given(st.lists(ANY_TEXT, min_size=1, max_size=4, unique=True), st.data())
 def test_every_skill_is_found_first_by_its_name(names, data):
     index = SearchIndex.from_documents((f"id{n}", name, "", "") for n, name in enumerate(names))
@@ -438,6 +441,7 @@ def skill(name: str, description: str) -> Skill:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(HEAD_TEXTS, max_size=6), HEAD_TEXTS)
 def test_skills_are_found_that_an_index_of_the_same_texts_finds(texts, query):
     index = SkillIndex([skill(f"s{number}", text) for number, text in enumerate(texts)])

@@ -81,6 +81,7 @@ def files_of(cache: Path) -> list[Path]:
     return sorted((cache / "words").iterdir())
 
 
+@pytest.mark.slow
 def test_a_second_index_reads_no_body(root, tmp_path):
     index = found(root)
     first, second = (Opened(index, tmp_path / "cache") for _ in range(2))
@@ -126,6 +127,7 @@ def test_what_is_kept_and_updated_is_as_an_index_made_anew(steps, hidden, small)
                 assert Opened(index, cache).read == 0
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_read_again(root, tmp_path):
     cache = tmp_path / "cache"
     Opened(found(root), cache)
@@ -181,6 +183,7 @@ def test_a_skill_that_is_there_twice_is_found_twice(root, tmp_path):
     assert names[:2] == ["kite-00", "kite-00"]
 
 
+@pytest.mark.slow
 def test_roots_share_nothing_and_each_is_kept_once(root, tmp_path):
     other, cache = tmp_path / "other", tmp_path / "cache"
     write(other, "lamp", body="rain")
@@ -340,6 +343,7 @@ def test_a_file_that_is_cut_while_it_is_open_is_made_again(root, tmp_path):
     assert hits(opened.index) == hits(anew(index))
 
 
+@pytest.mark.slow
 def test_several_threads_may_ask_an_index_that_is_kept(root, tmp_path):
     opened = Opened(found(root), tmp_path / "cache")
     queries = ["wind", "rain", "number", "kite-07"] * 25

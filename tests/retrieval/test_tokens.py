@@ -58,6 +58,7 @@ def test_capitals_find_what_small_letters_find(text):
     assert set(tokens(text.lower())) <= set(tokens(text))
 
 
+@pytest.mark.slow
 @given(st.lists(st.text("aA Ⅳİß-_\0\n　é\u0301") | st.text()))
 def test_many_keys_at_once_are_those_one_by_one(texts):
     assert name_keys(texts) == [name_key(text) for text in texts]

@@ -51,6 +51,7 @@ def names(hits: list[Hit]) -> list[str]:
     return [hit.name for hit in hits]
 
 
+@pytest.mark.slow
 def test_a_model_is_answered_by_names_and_descriptions_while_bodies_are_read(
     house: Skillhouse, held: Held
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_model_is_answered_by_names_and_descriptions_while_bodies_are_read(
     house.close()
 
 
+@pytest.mark.slow
 def test_a_search_does_not_wait_for_an_index_that_a_program_had_made(
     house: Skillhouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +104,7 @@ def test_few_bodies_are_waited_for(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_second_house_reads_no_body(house: Skillhouse, held: Held) -> None:
     held.go.set()
     first = house.search("zephyrs", limit=50)
@@ -175,6 +178,7 @@ def test_a_denied_skill_is_not_found_and_changes_no_score(tmp_path: Path) -> Non
     assert Skillhouse(configured(place)).search("zephyrs kites") == alone
 
 
+@pytest.mark.slow
 def test_what_fails_is_tried_again(house: Skillhouse, monkeypatch: pytest.MonkeyPatch) -> None:
     search = house.view("default").search
 
@@ -186,6 +190,7 @@ def test_what_fails_is_tried_again(house: Skillhouse, monkeypatch: pytest.Monkey
     assert names(search.index().search("zephyrs", limit=1)) == ["kite-0"]
 
 
+@pytest.mark.slow
 def test_closing_ends_the_reading(house: Skillhouse, held: Held) -> None:
     _, is_complete = house.view("default").search.at_hand()
     assert not is_complete

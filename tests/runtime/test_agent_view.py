@@ -50,6 +50,7 @@ def test_the_skills_that_fit_come_first_then_the_usual_order(house: Skillhouse) 
     house.close()
 
 
+@pytest.mark.slow
 def test_it_is_the_order_of_the_search(house: Skillhouse) -> None:
     request = "paper animals for a tax return"
     index = house.view("default").search.index()
@@ -61,6 +62,7 @@ def test_it_is_the_order_of_the_search(house: Skillhouse) -> None:
     house.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(
     "request_",
@@ -83,6 +85,7 @@ def test_a_blank_request_is_none(house: Skillhouse, blank: str) -> None:
     house.close()
 
 
+@pytest.mark.slow
 def test_what_an_agent_may_not_see_is_in_no_list_however_well_it_fits(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     root = tmp_path / "home/.agents/skills"
@@ -123,6 +126,7 @@ def test_skills_with_one_id_are_listed_once_each(tmp_path: Path) -> None:
         assert names(found)[0] == "tax-forms"
 
 
+@pytest.mark.slow
 def test_one_index_serves_every_list_and_search(
     house: Skillhouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

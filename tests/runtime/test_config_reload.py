@@ -106,6 +106,7 @@ def test_a_deny_that_appears_holds_for_the_next_call(
         assert "(rules: +1" in place.news[0].text
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-37")
 def test_a_file_that_appears_and_one_that_goes_are_noticed(place: Place) -> None:
     with place.start() as house:
@@ -120,6 +121,7 @@ def test_a_file_that_appears_and_one_that_goes_are_noticed(place: Place) -> None
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-37")
 def test_a_broken_file_keeps_the_rules_says_so_once_and_is_mended(place: Place) -> None:
     with place.start(DENY) as house:
@@ -186,6 +188,7 @@ def test_a_replaced_value_and_a_flag_survive(place: Place) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_configuration_that_a_program_made_has_no_files(place: Place) -> None:
     config = replace(configured(place.places), source=None)
     with Skillhouse(config) as house:
@@ -233,6 +236,7 @@ class TestProject:
     def file(self, place: Place) -> Path:
         return place.places.start / "skillhouse.toml"
 
+    @pytest.mark.slow
     def test_an_untrusted_file_changes_nothing_until_it_is_trusted(
         self, place: Place, file: Path
     ) -> None:
@@ -246,6 +250,7 @@ class TestProject:
             place.user.write_text(DENY)
             assert written(house) == "denied"
 
+    @pytest.mark.slow
     def test_a_broken_one_keeps_its_rules_and_holds_up_no_other(
         self, place: Place, file: Path
     ) -> None:
@@ -262,6 +267,7 @@ class TestProject:
 
 
 class TestTierPolicy:
+    @pytest.mark.slow
     def test_one_that_appears_changes_and_goes_is_noticed(self, place: Place) -> None:
         policy = place.places.policy_file
         with place.start(ALLOW) as house:

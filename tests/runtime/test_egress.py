@@ -69,6 +69,7 @@ def test_what_the_log_cannot_keep_does_not_go_out(tmp_path: Path) -> None:
         report(ALLOWED)
 
 
+@pytest.mark.slow
 def test_no_command_can_fill_the_log(tmp_path: Path) -> None:
     report, log = reporting(tmp_path, Effect.ALLOW)
     for _ in range(REQUESTS_MAX):

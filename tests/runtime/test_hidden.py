@@ -72,6 +72,7 @@ def spellings(value: str) -> tuple[str, ...]:
     return (value, quote(value, safe=""), quote(value), json.dumps(value)[1:-1], coded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", HIDDEN)
 def test_a_secret_is_in_no_record_and_no_log_line_in_any_spelling(
     house: Skillhouse, value: str

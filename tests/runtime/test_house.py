@@ -100,6 +100,7 @@ def test_project_roots_are_found_from_a_subdirectory_up_to_the_git_root(tmp_path
 IN_BACKTICKS = re.compile(r"`([a-z][a-z_]{2,})`")
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-68", "S000-65", "S000-66", "S000-67")
 def test_the_builtin_skills_are_valid_and_use_commands_that_need_no_shell(tmp_path: Path) -> None:
     house = Skillhouse(configured(make_places(tmp_path)))

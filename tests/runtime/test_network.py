@@ -229,6 +229,7 @@ def test_the_question_names_tool_and_file_and_begins_both_texts(tmp_path: Path) 
         assert line in lines
 
 
+@pytest.mark.slow
 def test_a_webhook_leads_nowhere_else_and_to_no_private_address_by_a_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

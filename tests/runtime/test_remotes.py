@@ -67,6 +67,7 @@ def test_a_remote_skill_takes_no_name_from_a_users(tmp_path: Path) -> None:
         assert any(found.code == "shadowed" for found in house.index.diagnostics)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-72")
 def test_a_body_that_was_not_loaded_is_reached_by_no_other_tool(tmp_path: Path) -> None:
     config = filled(tmp_path, alpha="The-body-of-alpha.")
@@ -220,6 +221,7 @@ def approved(house: Skillhouse, name: str) -> str:
     return house.call_sync("skill", {"name": name}).content
 
 
+@pytest.mark.slow
 def test_the_question_about_a_changed_skill_says_so_and_shows_the_difference(
     tmp_path: Path,
 ) -> None:

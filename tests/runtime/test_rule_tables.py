@@ -115,6 +115,7 @@ def test_without_a_cache_they_are_tried_each_time(places: Locations) -> None:
     assert not remembered(places)
 
 
+@pytest.mark.slow
 def test_the_cache_does_not_grow_without_end(places: Locations) -> None:
     for number in range(REMEMBERED_MAX + 3):
         places.user_file.write_text(f'{RULE}pattern = "ls *"\nmatch = ["ls {number}"]\n')

@@ -114,6 +114,7 @@ def test_the_published_balance_skill_keeps_every_digit(
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_code_is_off_where_neither_the_profile_nor_the_user_turns_it_on(tmp_path: Path) -> None:
     def offered(**options: Any) -> list[str]:
         return code_names(coded_house(tmp_path, ROOTS["python"], **options))
@@ -182,6 +183,7 @@ def test_a_skill_that_is_switched_off_or_denied_as_guidance_has_no_tools(tmp_pat
     assert code_names(house) == ["two:tool"]
 
 
+@pytest.mark.slow
 def test_a_project_that_is_not_trusted_gives_no_tools(tmp_path: Path) -> None:
     house = coded_house(tmp_path)
     write_code(house.services.project / ".agents/skills/local", GIVES % "local")

@@ -62,6 +62,7 @@ def test_patterns_keep_the_order_in_which_they_are_written(tmp_path: Path, text:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.req("S004-55", "S004-56", "S004-57", "S004-58", "S004-59", "S004-60")
 def test_under_claude_desktop_the_first_pattern_decides_and_silence_allows(tmp_path: Path) -> None:
     assert load_profile("claude-desktop").rules.match == "first"

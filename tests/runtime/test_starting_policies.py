@@ -54,6 +54,7 @@ DAILY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICY_NAMES)
 def test_a_policy_is_a_configuration_whose_examples_hold(tmp_path: Path, name: str) -> None:
     places = make_places(tmp_path)

@@ -41,6 +41,7 @@ def test_what_lies_deeper_is_found_and_what_lies_in_it_is_not_looked_at(tmp_path
     ]
 
 
+@pytest.mark.slow
 def test_the_nearest_are_found_where_there_are_too_many(tmp_path: Path) -> None:
     make(tmp_path, *(f"r{n:03}/.git" for n in range(PATHS_MAX)), "a/b/c/.git")
     found = covered_paths(str(tmp_path), PROTECTED_NAMES)

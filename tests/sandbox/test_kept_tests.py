@@ -155,6 +155,7 @@ def test_unknown_facts_keep_nothing(directory: Path, monkeypatch: pytest.MonkeyP
     assert (kept.passed("", HERE), directory.exists()) == ({}, False)
 
 
+@pytest.mark.slow
 def test_a_bounded_number_of_files_is_kept(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

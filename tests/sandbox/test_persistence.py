@@ -107,6 +107,7 @@ def test_a_repository_that_its_owner_may_not_read_or_write_is_disarmed(
     as_a_user(work)
 
 
+@pytest.mark.slow
 def test_a_tree_deeper_than_calls_may_nest_is_looked_at_whole(tmp_path: Path) -> None:
     def run() -> None:
         path = str(tmp_path)

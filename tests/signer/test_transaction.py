@@ -49,6 +49,7 @@ def as_type(transaction: Transaction, kind: int) -> Transaction:
     return replace(transaction, type=kind, priority_fee=None, access_list=entries)
 
 
+@pytest.mark.slow
 @given(transaction=TRANSACTIONS, kind=st.sampled_from([0, 1, 2]))
 def test_a_transaction_comes_back_from_its_bytes(transaction: Transaction, kind: int) -> None:
     wanted = as_type(transaction, kind)

@@ -67,6 +67,7 @@ def test_the_installed_library_is_refused_where_the_system_has_no_keyring(
         unlock.system_keyring()
 
 
+@pytest.mark.slow
 def test_a_keystore_opens_with_the_systems_keyring_and_not_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

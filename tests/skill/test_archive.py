@@ -20,6 +20,7 @@ trees = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(trees, st.sampled_from([tar_of, zip_of]))
 def test_a_tree_comes_out_as_it_went_in_or_is_refused_whole(tree, pack) -> None:
     with tempfile.TemporaryDirectory() as directory:

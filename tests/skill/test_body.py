@@ -173,6 +173,7 @@ def agree(split: Callable[[str, str], list[str]], text: str) -> None:
         assert tuple(split(shell, f"run {text}")) == words
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), max_size=8))
 def test_a_shell_splits_a_plain_command_into_the_same_words(

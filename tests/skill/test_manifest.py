@@ -392,6 +392,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     own=VALUES, rest=st.dictionaries(WORDS, VALUES, max_size=4), tool=st.dictionaries(WORDS, VALUES)

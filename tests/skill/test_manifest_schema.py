@@ -149,6 +149,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(schema=st.dictionaries(WORDS, VALUES, max_size=5), instance=VALUES)
 def test_whatever_is_taken_can_be_used(schema: dict[str, Any], instance: object) -> None:
     schema["type"] = "object"

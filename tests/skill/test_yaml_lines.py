@@ -74,6 +74,7 @@ def test_any_other_block_is_for_the_events(block: str) -> None:
     assert plain_mapping(block) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=2_000)
 @given(seed=st.integers(0, 2**64))
 def test_a_block_of_nearly_plain_lines_reads_alike_in_both_ways(seed: int) -> None:

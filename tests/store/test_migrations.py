@@ -99,6 +99,7 @@ class Overtaken(sqlite3.Connection):
         return super().execute(statement, values)
 
 
+@pytest.mark.slow
 def test_a_file_that_another_process_migrated_meanwhile_is_not_migrated_again(
     tmp_path: Path,
 ) -> None:

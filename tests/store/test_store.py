@@ -406,6 +406,7 @@ def test_a_store_that_failed_is_not_kept_and_one_that_was_interrupted_is_as_it_w
     assert descriptors(file) == 0
 
 
+@pytest.mark.slow
 def test_a_child_of_a_fork_opens_its_own(file: Path) -> None:
     with pooled(file, STATE) as store, store.transaction() as connection:
         connection.execute("INSERT INTO skill_setting VALUES ('a', 1)")

@@ -386,6 +386,7 @@ def test_where_boots_have_no_name_time_goes_on_within_a_process(
     assert second.wall_ms >= first.wall_ms
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     steps=st.lists(

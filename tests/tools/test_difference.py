@@ -16,6 +16,7 @@ from skillhouse.tools.difference import COLUMNS_MAX, LINES_MAX, difference
 LINES = st.lists(st.sampled_from(("a", "b", "", "c d", "-x", "+y")), max_size=12)
 
 
+@pytest.mark.slow
 @given(before=LINES, after=LINES, ends=st.tuples(st.booleans(), st.booleans()))
 def test_patch_makes_the_new_text_of_the_old_one(
     tmp_path_factory: pytest.TempPathFactory,
@@ -41,6 +42,7 @@ def test_patch_makes_the_new_text_of_the_old_one(
     assert (done.returncode, got) == (0, new)
 
 
+@pytest.mark.slow
 def test_two_large_texts_without_a_common_line_are_shown_in_part() -> None:
     old, new = ("".join(f"{word} {n}\n" for n in range(200_000)) for word in ("old", "new"))
     lines = difference(old, new, "x.txt").splitlines()

@@ -38,6 +38,7 @@ def test_a_file_with_the_name_of_a_secret_is_asked_about(tmp_path: Path, name: s
         assert "KEY=1" not in content
 
 
+@pytest.mark.slow
 def test_a_place_outside_is_asked_about(tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("outside")
     with house_at(tmp_path) as house:

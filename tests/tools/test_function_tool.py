@@ -166,6 +166,7 @@ def test_arguments_become_values_of_their_types_and_results_become_json(tmp_path
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "status", "text"),
     [
@@ -192,6 +193,7 @@ def test_rules_compare_the_first_argument_and_the_default_asks(tmp_path):
     assert status == {"staging": "ok", "production": "denied", "test": "pending"}
 
 
+@pytest.mark.slow
 def test_a_resource_is_a_template_or_a_function_of_all_arguments(tmp_path):
     def copy(source: str, target: str = "here") -> str:
         """Copy."""

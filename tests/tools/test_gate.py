@@ -61,6 +61,7 @@ def test_bad_arguments_are_an_answer_and_nothing_happens(
         assert message in result.content
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-56", "S001-67")
 def test_a_denied_command_is_refused_recorded_and_says_its_rule(tmp_path: Path) -> None:
     deny = Rule(effect=Effect.DENY, action="exec", pattern="rm *", reason="use the bin")
@@ -83,6 +84,7 @@ def test_without_anybody_to_ask_an_ask_is_a_refusal(tmp_path: Path) -> None:
         assert statuses(house) == [("refusal", "write", "denied")]
 
 
+@pytest.mark.slow
 def test_a_line_that_only_a_shell_can_run_is_asked_about_and_no_rule_is_named(
     tmp_path: Path,
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_line_that_only_a_shell_can_run_is_asked_about_and_no_rule_is_named(
         assert "would let it through" not in result.content
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-52", "S001-66")
 def test_a_yes_holds_once(tmp_path: Path) -> None:
     person = Person([Answer.ONCE])
@@ -103,6 +106,7 @@ def test_a_yes_holds_once(tmp_path: Path) -> None:
         assert person.asked[0].content_digest != person.asked[1].content_digest
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-65", "S001-70")
 def test_an_always_covers_its_directory_and_never_a_deny(tmp_path: Path) -> None:
     with house_at(tmp_path, person=Person([Answer.ALWAYS])) as house:
@@ -115,6 +119,7 @@ def test_an_always_covers_its_directory_and_never_a_deny(tmp_path: Path) -> None
         assert strict.call_sync("write", {"path": "notes/b.txt", "content": "y"}).status == "denied"
 
 
+@pytest.mark.slow
 def test_a_grant_of_another_workspace_does_not_count(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -162,6 +167,7 @@ def test_every_listed_location_can_be_read_whole(tmp_path: Path) -> None:
             assert (result.status, result.content) == ("ok", skill.location.read_text())
 
 
+@pytest.mark.slow
 def test_a_skill_of_the_workspace_is_that_skill_however_its_path_is_written(
     tmp_path: Path,
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_call_waits_for_an_answer_from_elsewhere_and_then_runs_once(tmp_path: 
         assert house.call_sync(*WRITE).approval_id != asked.approval_id
 
 
+@pytest.mark.slow
 def test_the_same_call_finds_its_answer_in_another_process(tmp_path: Path) -> None:
     with unattended(tmp_path) as house:
         asked = house.call_sync(*WRITE, channel="mcp")
@@ -81,6 +82,7 @@ def test_the_same_call_finds_its_answer_in_another_process(tmp_path: Path) -> No
         assert other.call_sync(*WRITE, channel="mcp").status == "pending"
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-67")
 def test_the_log_says_which_approval_who_answered_and_where(tmp_path: Path) -> None:
     with unattended(tmp_path) as house:
@@ -107,6 +109,7 @@ def test_the_log_says_which_approval_who_answered_and_where(tmp_path: Path) -> N
         assert (no[2]["answer"], no[2]["answered_on"]) == ("no", "cli")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", [Answer.SESSION, Answer.PROJECT, Answer.ALWAYS])
 @pytest.mark.req("S001-65", "S001-70")
 def test_what_a_lasting_yes_lets_pass(tmp_path: Path, word: Answer) -> None:
@@ -135,6 +138,7 @@ def test_a_lasting_yes_ends(tmp_path: Path) -> None:
         assert house.call_sync(*WRITE).status == "denied"
 
 
+@pytest.mark.slow
 def test_a_shell_line_and_a_skill_without_digest_have_no_lasting_yes(tmp_path: Path) -> None:
     linked = write_skill(tmp_path / "skills/linked")
     (linked / "away").symlink_to(tmp_path)

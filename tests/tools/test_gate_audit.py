@@ -101,6 +101,7 @@ def test_the_log_hides_secret_keys_at_every_depth_and_keeps_addresses(tmp_path: 
         }
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-83", "S000-84")
 def test_every_verdict_of_the_write_gate_has_a_line_of_the_published_form(tmp_path: Path) -> None:
     listed = WriteGate(enabled=True, allow_users=("local",))
@@ -133,6 +134,7 @@ def test_every_verdict_of_the_write_gate_has_a_line_of_the_published_form(tmp_pa
                 assert waited >= [100]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-83")
 def test_what_the_write_gate_did_not_judge_has_no_verdict(tmp_path: Path) -> None:
     gate = WriteGate(enabled=True, allow_users=("local",))
@@ -161,6 +163,7 @@ def test_what_the_write_gate_did_not_judge_has_no_verdict(tmp_path: Path) -> Non
             assert list(write_gate_lines(entries(house))) == []
 
 
+@pytest.mark.slow
 def test_a_standing_approval_is_the_write_gates_approval_at_once(tmp_path: Path) -> None:
     gate = WriteGate(enabled=True, allow_users=("local",))
     with unattended(tmp_path, write_gate=gate, channel=Person([Answer.SESSION])) as house:
@@ -179,6 +182,7 @@ def test_a_path_off_the_list_is_denied_in_the_published_words(tmp_path: Path) ->
     assert (line["result"], line["durationMs"]) == ("denied", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-117")
 def test_with_the_log_down_only_what_has_no_tier_goes_on(tmp_path: Path) -> None:
     policy(tmp_path, "read: {tier: 3}")

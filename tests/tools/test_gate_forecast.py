@@ -168,6 +168,7 @@ def test_a_forecast_names_the_rule_of_each_permission(tmp_path: Path) -> None:
             house.forecast("wrte", {})
 
 
+@pytest.mark.slow
 def test_a_need_alone_meets_the_tiers_as_a_call_does(tmp_path: Path) -> None:
     with house_at(tmp_path, (), TIERS[1], WriteGate(enabled=True)) as house:
         wanted = Permission(action="write", resource="")
@@ -180,6 +181,7 @@ def test_a_need_alone_meets_the_tiers_as_a_call_does(tmp_path: Path) -> None:
         assert (found.effect, found.layer) == (Effect.ASK, "tiers")
 
 
+@pytest.mark.slow
 def test_adapters_ask_where_a_tier_does(tmp_path: Path) -> None:
     """`FrameworkBridge.may_ask` judged by itself, and did not know the tiers (G20)."""
     allow = Rule(effect=Effect.ALLOW, action="write", pattern="*")
@@ -193,6 +195,7 @@ def test_adapters_ask_where_a_tier_does(tmp_path: Path) -> None:
         assert anyio.run(desk.may_ask, "list", {"path": "."})
 
 
+@pytest.mark.slow
 def test_a_page_and_a_rehearsal_show_what_loading_a_skill_would_meet(tmp_path: Path) -> None:
     with house_at(tmp_path, (), TIERS[4], WriteGate()) as house:
         skill = house.index.get("plain")
@@ -255,6 +258,7 @@ def deciding_names(file: Path) -> set[str]:
     return found & DECIDES
 
 
+@pytest.mark.slow
 def test_no_frontend_decides_about_a_call() -> None:
     frontends = Path(skillhouse.__file__).parent / "frontends"
     found = {

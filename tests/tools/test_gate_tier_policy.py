@@ -60,6 +60,7 @@ def called(house: Skillhouse, name: str, amount: object = None, **more: object) 
     return (status, record.tier, record.effective_tier, *why)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-88", "S000-89", "S000-107")
 def test_an_exact_name_goes_before_the_first_wildcard_and_that_before_the_fallback(
     tmp_path: Path,
@@ -104,6 +105,7 @@ def test_defaults_fill_what_a_tool_leaves_open_and_no_more(tmp_path: Path) -> No
         assert (asked.status, "within 1 seconds" in asked.content) == ("denied", True)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-93", "S000-94", "S000-95", "S000-111")
 def test_an_amount_stays_at_its_bound_and_escalates_above_it(tmp_path: Path) -> None:
     with house_of(tmp_path, "gas-refuel", "dex-swap", "pay") as house:
@@ -120,6 +122,7 @@ def test_an_amount_stays_at_its_bound_and_escalates_above_it(tmp_path: Path) -> 
             assert called(house, "pay", amount) == ("pending", "2", "1", *over)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-111", "S000-112")
 def test_an_amount_that_is_not_known_in_dollars_needs_a_person(tmp_path: Path) -> None:
     with house_of(tmp_path, "pay") as house:
@@ -131,6 +134,7 @@ def test_an_amount_that_is_not_known_in_dollars_needs_a_person(tmp_path: Path) -
             assert found[::4] == ("pending", "currency-unknown"), currency
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-96")
 def test_above_200_dollars_a_day_a_payment_needs_a_person_in_each_process(tmp_path: Path) -> None:
     with house_of(tmp_path, "pay") as house:
@@ -154,6 +158,7 @@ def test_a_policy_file_of_another_version_leaves_reads_alone(tmp_path: Path, ver
         assert mended.call_sync("pay", {"amount": 1}).status == "ok"
 
 
+@pytest.mark.slow
 def test_500_dollars_in_a_day_stop_every_tool(tmp_path: Path) -> None:
     text = 'version: "1"\nthresholds: {tier2DailyUsd: 9000, tier2MaxUsd: 9000}\n'
     with house_of(tmp_path, "pay", text=f"{text}tools:\n  pay: {{tier: 2}}\n") as house:

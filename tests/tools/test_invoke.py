@@ -48,6 +48,7 @@ def test_the_result_says_which_skill_and_what_became_of_each_command(tmp_path: P
         assert re.search(shape, result.content)
 
 
+@pytest.mark.slow
 def test_commands_wait_for_their_answers_all_at_once(tmp_path: Path) -> None:
     write(tmp_path, "fix", body="!`ls`\n!`pwd`\n")
     config = configured(make_places(tmp_path))
@@ -60,6 +61,7 @@ def test_commands_wait_for_their_answers_all_at_once(tmp_path: Path) -> None:
         assert len(waiting) == 2
 
 
+@pytest.mark.slow
 def test_a_lasting_yes_to_a_skills_command_is_one_to_its_bytes(tmp_path: Path) -> None:
     place = write(tmp_path, "fix", body="!`git status`\n")
     config = configured(make_places(tmp_path))

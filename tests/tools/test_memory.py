@@ -133,6 +133,7 @@ def test_searching_itself_can_be_denied(tmp_path: Path) -> None:
         assert search(house, "falcons").status == "denied"
 
 
+@pytest.mark.slow
 def test_a_note_is_added_after_a_yes_to_the_difference(tmp_path: Path) -> None:
     file = note(tmp_path, "MEMORY.md", "Falcons.")
     person = Person([Answer.ONCE, Answer.ONCE, Answer.NO])

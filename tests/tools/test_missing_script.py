@@ -101,6 +101,7 @@ def project(base: Path) -> Path:
     return skill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_loaded", [True, False])
 @pytest.mark.parametrize("command", MISSING)
 def test_the_right_path_is_said_and_no_one_is_asked(
@@ -120,6 +121,7 @@ def test_the_right_path_is_said_and_no_one_is_asked(
     assert last.record.kind == "refusal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", LEFT_TO_THE_RUN)
 def test_what_may_be_there_when_it_runs_is_asked_about_as_before(
     tmp_path: Path, command: str
@@ -173,6 +175,7 @@ def test_the_skill_that_was_loaded_last_is_named_first_then_the_workspace(tmp_pa
     assert f"`{tmp_path}/project/scripts/run.py` (in the workspace)" in result.content
 
 
+@pytest.mark.slow
 def test_a_deny_comes_first_and_a_denied_skill_is_not_named(tmp_path: Path) -> None:
     project(tmp_path)
     hidden = Rule(effect=Effect.DENY, action="skill", pattern="pdf")

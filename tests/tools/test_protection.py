@@ -130,6 +130,7 @@ def test_links_of_a_skill_are_found_as_far_as_its_files_can_be_told(
         list(links_below(tmp_path))
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_the_own_files_is_dropped_when_one_of_them_changes(tmp_path: Path) -> None:
     rule = Rule(effect=Effect.ALLOW, action="write", pattern="*")
     project, settings = tmp_path / "project", tmp_path / "home/.config/skillhouse/config.toml"

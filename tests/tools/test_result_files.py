@@ -102,6 +102,7 @@ def test_files_end_with_their_session_connection_and_process(tmp_path: Path) -> 
     assert results.text(one, results.keep(one, "again").path) == "again"
 
 
+@pytest.mark.slow
 def test_a_long_result_of_a_command_keeps_head_and_tail(tmp_path: Path) -> None:
     with house_at(tmp_path, RUN) as house:
         result = house.call_sync("exec", {"command": "seq 1 20000"})
@@ -162,6 +163,7 @@ def test_a_skill_is_given_whole_by_its_tool_and_by_its_path(tmp_path: Path) -> N
         assert NEXT.search(other.content)
 
 
+@pytest.mark.slow
 def test_a_rule_denies_reading_a_result_as_any_file(tmp_path: Path) -> None:
     deny = Rule(effect=Effect.DENY, action="read", pattern="*.txt")
     with house_at(tmp_path, RUN, deny) as house:
@@ -169,6 +171,7 @@ def test_a_rule_denies_reading_a_result_as_any_file(tmp_path: Path) -> None:
         assert house.call_sync("read", {"path": path}).status == "denied"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", ["cli", "library"])
 def test_a_command_line_gets_the_whole_result(tmp_path: Path, channel: str) -> None:
     with house_at(tmp_path, RUN) as house:
@@ -176,6 +179,7 @@ def test_a_command_line_gets_the_whole_result(tmp_path: Path, channel: str) -> N
     assert ("\n10000\n" in result.content) is (channel == "cli")
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_the_result_comes_all_the_same(tmp_path: Path) -> None:
     with house_at(tmp_path, RUN) as house:
         house.call_sync("list", {})
@@ -205,6 +209,7 @@ def test_half_a_file_is_removed(tmp_path: Path) -> None:
     assert [p.read_text() for p in paths(results)] == ["text"]
 
 
+@pytest.mark.slow
 def test_many_calls_at_once_each_keep_their_own(tmp_path: Path) -> None:
     with house_at(tmp_path, RUN) as house, ThreadPoolExecutor(8) as pool:
 

@@ -309,6 +309,7 @@ def test_a_rule_raises_a_level_and_no_code_lowers_one(
     assert called(denied, "plain:tool").status == "denied"
 
 
+@pytest.mark.slow
 @pytest.mark.req("S002-98")
 def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
     for name in ("low", "high"):
@@ -337,6 +338,7 @@ def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
     assert called(house, "high:look").status == "pending"
 
 
+@pytest.mark.slow
 def test_a_yes_is_about_the_code_as_it_was(tmp_path: Path) -> None:
     write_code(tmp_path / "skills/one", DONE, tool(level="write"))
 

@@ -68,6 +68,7 @@ def test_two_agents_of_one_house_are_shown_and_get_different_skills(
             assert (result.status, "The body" in result.content) == ("error", False)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-45", "S004-49")
 def test_a_skill_to_ask_about_is_listed_and_a_no_keeps_it_unread(
     tmp_path: Path, skills: Path
@@ -155,6 +156,7 @@ def test_the_log_has_the_call_under_the_names_of_the_schema(tmp_path: Path, skil
     assert any('"name":"slides"' in line.replace(" ", "") for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-56", "S001-73")
 def test_a_loaded_skill_changes_no_answer_to_a_later_call(tmp_path: Path, skills: Path) -> None:
     with house_at(tmp_path, roots=[skills]) as house:
@@ -229,6 +231,7 @@ def test_a_profile_names_the_tools_and_their_parameters(tmp_path: Path, skills: 
         assert house.call_sync("part", {"of": "slides", "file": "../x"}).status == "error"
 
 
+@pytest.mark.slow
 def test_an_asset_needs_the_permission_of_its_skill(tmp_path: Path, skills: Path) -> None:
     tools = tuple(ToolRule(kind=kind, name=kind) for kind in ("asset", "script_path", "assets"))
     profile = replace(DEFAULT_PROFILE, tools=tools)
@@ -248,6 +251,7 @@ def test_an_asset_needs_the_permission_of_its_skill(tmp_path: Path, skills: Path
                 assert not any(str(skills) in result.content for result in results)
 
 
+@pytest.mark.slow
 def test_trap_07_what_is_listed_is_what_is_loaded(tmp_path: Path, skills: Path) -> None:
     """A list made from one look at the disk and a load from another disagree (opencode #30417)."""
     with house_at(tmp_path, roots=[skills]) as house:
@@ -295,6 +299,7 @@ def test_a_smaller_budget_lists_less_and_the_search_still_finds_the_rest(
         assert found.content.startswith(f"{small.omitted[0].name}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["A line of it.\n", "\u65e5\u672c\u8a9e\u306e\u884c\n"])
 def test_a_large_body_is_cut_and_says_where_to_read_on(tmp_path: Path, line: str) -> None:
     body = "".join(f"{number} {line}" for number in range(30_000))

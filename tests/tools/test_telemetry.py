@@ -103,6 +103,7 @@ def masked(lines: Sequence[str], base: Path) -> str:
     return re.sub(r"(server\.port = )\d+", r"\1PORT", text)
 
 
+@pytest.mark.slow
 def test_the_spans_of_a_conversation_are_these(tmp_path: Path, heard: Listener):
     async def main() -> None:
         async with serving(ok(b"hello", "Content-Type: text/plain")) as server:
@@ -138,6 +139,7 @@ def test_the_spans_of_a_conversation_are_these(tmp_path: Path, heard: Listener):
     ]
 
 
+@pytest.mark.slow
 def test_the_figures_of_waiting_and_of_sandboxes(tmp_path: Path, heard: Listener):
     with house_at(tmp_path, done(), person=Person([Answer.ONCE])) as house:
         house.call_sync("write", {"path": "a.txt", "content": "x"})
@@ -159,6 +161,7 @@ def test_the_figures_of_waiting_and_of_sandboxes(tmp_path: Path, heard: Listener
     ]
 
 
+@pytest.mark.slow
 def test_no_content_is_told_unless_it_is_asked_for(tmp_path: Path, heard: Listener):
     missing = SandboxError("exec-not-found", f"no program {SECRET!r}")
     with house_at(tmp_path, done(), missing, person=Person([Answer.ONCE])) as house:
@@ -315,6 +318,7 @@ def test_reading_a_skills_file_names_it_once_it_was_read(tmp_path: Path, heard: 
     assert SECRET not in heard.all_text()
 
 
+@pytest.mark.slow
 def test_a_skill_of_another_server_has_its_address_there(tmp_path: Path, heard: Listener):
     liar = Liar()
     liar.offer("skill://pdf", {SKILL_FILE: skill_file("pdf")})

@@ -109,6 +109,7 @@ def test_a_call_that_waits_to_hold_alone_comes_before_those_that_share(tmp_path:
     assert can_hold(lock, exclusive=False)
 
 
+@pytest.mark.slow
 def test_the_hold_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", HOLD, str(tmp_path / "locks"), str(tmp_path)]
     lock = WorkspaceLock(tmp_path / "locks", tmp_path)

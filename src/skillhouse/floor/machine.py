@@ -95,6 +95,11 @@ class Locations:
         return self.user_file.parent / "policy.yml"
 
     @property
+    def published_file(self) -> Path:
+        """The user's repositories, where they are written as design 002 prints them."""
+        return self.user_file.parent / "config.yaml"
+
+    @property
     def profiles(self) -> Path:
         return self.user_file.parent / "profiles"
 

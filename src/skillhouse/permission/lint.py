@@ -30,6 +30,11 @@ class RuleFinding:
     by: int | None = None
     """Index of the rule that overrides it."""
 
+    @property
+    def is_note(self) -> bool:
+        """Whether it only says what the rule means: `unbound = true` is written on purpose."""
+        return self.code == "rule-unbound"
+
 
 def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
     """Return what is odd about the rules of each layer, in their order.

@@ -43,6 +43,16 @@ if TYPE_CHECKING:
     from skillhouse.registry.lock import entry_value as entry_value
     from skillhouse.registry.lock import read_lock as read_lock
     from skillhouse.registry.members import directory_members as directory_members
+    from skillhouse.registry.mirror import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
+    from skillhouse.registry.mirror import MirrorReport as MirrorReport
+    from skillhouse.registry.mirror import update_mirror as update_mirror
+    from skillhouse.registry.mirror_directory import MirrorDirectory as MirrorDirectory
+    from skillhouse.registry.mirror_directory import MirrorError as MirrorError
+    from skillhouse.registry.other_hashes import Comparison as Comparison
+    from skillhouse.registry.other_hashes import compare_hash as compare_hash
+    from skillhouse.registry.other_locks import OtherEntry as OtherEntry
+    from skillhouse.registry.other_locks import OtherLock as OtherLock
+    from skillhouse.registry.other_locks import read_other_lock as read_other_lock
     from skillhouse.registry.package import Package as Package
     from skillhouse.registry.package import member_tree as member_tree
     from skillhouse.registry.package import pack as pack
@@ -51,6 +61,21 @@ if TYPE_CHECKING:
     from skillhouse.registry.publisher_keys import PublisherKey as PublisherKey
     from skillhouse.registry.publisher_keys import PublisherKeys as PublisherKeys
     from skillhouse.registry.publisher_keys import new_publisher_key as new_publisher_key
+    from skillhouse.registry.releases import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
+    from skillhouse.registry.releases import Release as Release
+    from skillhouse.registry.releases import RepositoryDocument as RepositoryDocument
+    from skillhouse.registry.releases import SkillReleases as SkillReleases
+    from skillhouse.registry.releases import address_name as address_name
+    from skillhouse.registry.releases import split_name as split_name
+    from skillhouse.registry.releases import typed_name as typed_name
+    from skillhouse.registry.repository import ListedSkill as ListedSkill
+    from skillhouse.registry.repository import Repository as Repository
+    from skillhouse.registry.repository_access import DirectoryAccess as DirectoryAccess
+    from skillhouse.registry.repository_access import RepositoryAccess as RepositoryAccess
+    from skillhouse.registry.repository_access import RepositoryAnswer as RepositoryAnswer
+    from skillhouse.registry.repository_access import RepositoryError as RepositoryError
+    from skillhouse.registry.repository_access import directory_of as directory_of
+    from skillhouse.registry.revocations import REVOCATION_DAYS as REVOCATION_DAYS
     from skillhouse.registry.revocations import IssuedList as IssuedList
     from skillhouse.registry.revocations import Revocation as Revocation
     from skillhouse.registry.revocations import RevocationList as RevocationList
@@ -83,6 +108,10 @@ if TYPE_CHECKING:
     from skillhouse.registry.trust import PublisherError as PublisherError
     from skillhouse.registry.trust import SkillIdentity as SkillIdentity
     from skillhouse.registry.trust_anchors import AnchorStore as AnchorStore
+    from skillhouse.registry.version_ranges import Choice as Choice
+    from skillhouse.registry.version_ranges import VersionError as VersionError
+    from skillhouse.registry.version_ranges import choose as choose
+    from skillhouse.registry.version_ranges import is_older as is_older
 else:
     from skillhouse.lazy_exports import lazy_exports
 

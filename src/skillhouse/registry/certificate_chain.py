@@ -16,6 +16,7 @@ from skillhouse.registry.certificates import (
     check_role,
     check_time,
     fingerprint,
+    is_for_skills,
     is_issued_by,
     load_certificate,
 )
@@ -23,6 +24,11 @@ from skillhouse.registry.trust import PublisherError
 
 CHAIN_MAX = 2
 """Certificates of a signature: the developer's, and at most one intermediate."""
+
+_OTHER_KIND = (
+    "; it is none for skills either, as `keys issue` makes them: signatures of other programs in "
+    "the Model Signing format are not accepted"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +87,10 @@ def _root_of(
     given: Sequence[x509.Certificate], roots: tuple[x509.Certificate, ...]
 ) -> x509.Certificate:
     """Return the root that is named as the issuer; whether it issued anything is not said yet."""
+    other = "" if is_for_skills(given[0]) else _OTHER_KIND
     if not roots:
-        raise PublisherError("chain", "no root certificate is trusted here; see `keys trust`")
+        message = "no root certificate is trusted here; see `keys trust`"
+        raise PublisherError("chain", message + other)
     for lower, upper in itertools.pairwise(given):
         if lower.issuer != upper.subject:
             raise PublisherError("chain", "the intermediate did not issue the certificate")
@@ -92,7 +100,8 @@ def _root_of(
         named = [root for root in named if is_issued_by(given[-1], root)]
     if not named:
         issuer = given[-1].issuer.rfc4514_string()[:120]
-        raise PublisherError("chain", f"no trusted root issued the certificate: issuer {issuer!r}")
+        message = f"no trusted root issued the certificate: issuer {issuer!r}"
+        raise PublisherError("chain", message + other)
     return named[0]
 
 

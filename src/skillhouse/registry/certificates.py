@@ -223,6 +223,15 @@ def lifetime(certificate: x509.Certificate) -> timedelta:
     return certificate.not_valid_after_utc - certificate.not_valid_before_utc
 
 
+def is_for_skills(certificate: x509.Certificate) -> bool:
+    """Whether a certificate says at all that it is for signing skills; nothing is checked."""
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    except x509.ExtensionNotFound:
+        return False
+    return SIGNING_USE in uses.value
+
+
 def check_root(certificate: x509.Certificate) -> PublisherName:
     """Return which registry a root certificate names; PublisherError where it can be no root."""
     name = check_role(certificate, Role.ROOT)

@@ -89,8 +89,7 @@ def write_archive(members: Iterable[ArchiveMember]) -> bytes:
         info = tarfile.TarInfo(member.path)
         info.size = member.size
         info.mode = 0o755 if member.is_executable else 0o644
-        # As POSIX has it since 2001: other forms cannot hold long names or have their own.
-        out.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict"))
+        out.write(_header(info))
         for chunk in member.read():
             out.write(chunk)
         out.write(bytes(-member.size % tarfile.BLOCKSIZE))
@@ -99,6 +98,18 @@ def write_archive(members: Iterable[ArchiveMember]) -> bytes:
     if len(archive) > ARCHIVE_MAX:
         raise ArchiveError("too-large", f"expected at most {ARCHIVE_MAX} bytes as one archive")
     return archive
+
+
+def _header(info: tarfile.TarInfo) -> bytes:
+    """Return what comes before a file: with its name in UTF-8 there, where it has room.
+
+    The extended header of POSIX 2001 would be right for all names, but installers pass it over:
+    `skills` 1.5.18 of npm then writes `Gro?e.md`, and cuts names after 100 bytes.
+    """
+    try:
+        return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    except ValueError:
+        return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
 
 
 def _stored(data: memoryview) -> Iterator[bytes]:

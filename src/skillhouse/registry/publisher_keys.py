@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -40,6 +41,10 @@ CURVE_OF = {
 """Those that live longer are larger (reference/registry.md, L1)."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _FACTS_MAX = 8_192
+_SUFFIXES = ("key", "csr", "crt", "json")
+"""Of the files of a key: the secret first, and last what it is known by."""
+REMOVED = "removed"
+"""The directory beside that of the keys where copies of removed ones are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +144,31 @@ class PublisherKeys:
     def keep_certificates(self, name: str, chain: Sequence[x509.Certificate]) -> None:
         """Keep the certificate of a key."""
         self._write(self._path(name, "crt"), pem_of(chain))
+
+    def remove(self, name: str, now: datetime, *, final: bool) -> Path | None:
+        """Remove a key with its certificate; return where the copy is, None if `final`.
+
+        Raises:
+            PublisherError: `key`, there is none of that name, or a file of it cannot be used.
+        """
+        self.get(name)
+        copy = None
+        if not final:
+            copy = self._directory.parent / REMOVED / f"{name}-{now:%Y%m%dT%H%M%SZ}"
+            copy = copy.with_name(f"{copy.name}-{secrets.token_hex(2)}")
+            make_private(copy)
+            # INVARIANT: the whole copy is on the disk before the first file goes.
+            for suffix in _SUFFIXES:
+                data = self._read(self._path(name, suffix), KEY_MAX * 8)
+                if data is not None:
+                    self._write(copy / f"{name}.{suffix}", data)
+            sync_directory(copy)
+            sync_directory(copy.parent)
+        # The facts last: until then it is listed, and can be removed again.
+        for suffix in _SUFFIXES:
+            self._path(name, suffix).unlink(missing_ok=True)
+        sync_directory(self._directory)
+        return copy
 
     def of_certificate(self, certificate: x509.Certificate) -> str:
         """Return the name of the key that a request was made with and is certified; else nothing.

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from skillhouse.floor import DecodeError, dataclass, shaped
 from skillhouse.registry.lock import LockedSignature
@@ -29,6 +29,7 @@ RESERVED_VERSIONS = frozenset({"versions", "channels", "reports", "latest"})
 
 State = Literal["published", "yanked", "revoked"]
 
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+-]{0,63}")
 _SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 _TREE = re.compile(r"skilltree1:[0-9a-f]{64}")
@@ -84,6 +85,11 @@ class SkillReleases:
     channels: Mapping[str, str] | None = None
     """Other names of versions."""
 
+    @property
+    def typed(self) -> str:
+        """The name as a person types it: `pdf`, or `@acme/pdf`."""
+        return typed_name(self.namespace, self.skill)
+
 
 def address_name(namespace: str, skill: str) -> str:
     """Return the name of a skill in addresses.
@@ -92,6 +98,15 @@ def address_name(namespace: str, skill: str) -> str:
     ('pdf', 'acme--pdf')
     """
     return skill if namespace == DEFAULT_NAMESPACE else f"{namespace}--{skill}"
+
+
+def typed_name(namespace: str, skill: str) -> str:
+    """Return the name of a skill as a person types it.
+
+    >>> typed_name("default", "pdf"), typed_name("acme", "pdf")
+    ('pdf', '@acme/pdf')
+    """
+    return skill if namespace == DEFAULT_NAMESPACE else f"@{namespace}/{skill}"
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -148,18 +163,55 @@ def encode_document(value: RepositoryDocument | Release | SkillReleases) -> byte
     return f"{text}\n".encode()
 
 
+def strict_document(data: bytes, what: str) -> Any:
+    """Return the JSON of a document in which no key is there twice.
+
+    Raises:
+        DecodeError: it is larger than `DOCUMENT_MAX`, or no such JSON.
+    """
+    if len(data) > DOCUMENT_MAX:
+        raise DecodeError(f"expected a document of at most {DOCUMENT_MAX} bytes")
+    try:
+        return json.loads(data, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"{what} is no JSON: {str(error)[:80]}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        # Readers differ on which of the two counts.
+        raise DecodeError("a key is there twice")
+    return found
+
+
+def decode_repository(data: bytes) -> RepositoryDocument:
+    """Return what a repository says of itself.
+
+    Raises:
+        DecodeError: it is no such document, or one of another protocol.
+    """
+    found = shaped(strict_document(data, f"`{REPOSITORY_FILE}`"), RepositoryDocument)
+    if found.api != 1:
+        raise DecodeError(f"expected `api` 1, got {found.api}: use a newer skillhouse")
+    if not _NAME.fullmatch(found.name):
+        raise DecodeError(f"no name of a repository: {found.name[:80]!r}")
+    return found
+
+
 def decode_skill(data: bytes, *, namespace: str, skill: str) -> SkillReleases:
     """Return the document of a skill that was asked for.
 
     Raises:
         DecodeError: it is none, or that of another skill.
     """
-    if len(data) > DOCUMENT_MAX:
-        raise DecodeError(f"expected a document of at most {DOCUMENT_MAX} bytes")
-    try:
-        found = shaped(json.loads(data), SkillReleases)
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(f"the document of `{skill}` is no JSON: {error}") from error
+    value = strict_document(data, f"the document of `{skill}`")
+    return checked_skill(value, namespace=namespace, skill=skill)
+
+
+def checked_skill(value: object, *, namespace: str, skill: str) -> SkillReleases:
+    """Return plain values as the document of a skill that was asked for; errors likewise."""
+    found = shaped(value, SkillReleases)
     if (found.namespace, found.skill) != (namespace, skill):
         said = address_name(found.namespace, found.skill)[:80]
         expected = address_name(namespace, skill)
@@ -171,6 +223,9 @@ def decode_skill(data: bytes, *, namespace: str, skill: str) -> SkillReleases:
     seen: set[str] = set()
     for release in found.versions:
         _check(release, seen)
+    for channel, version in (found.channels or {}).items():
+        if not is_version(version) or not (is_version(channel) or channel == "latest"):
+            raise DecodeError(f"no channel: {channel[:80]!r}")
     return found
 
 

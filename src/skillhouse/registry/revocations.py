@@ -25,6 +25,7 @@ from skillhouse.registry.certificates import (
     is_issued_by,
 )
 from skillhouse.registry.signature_bundle import (
+    SignatureBundle,
     check_signature,
     read_bundle,
     sign_payload,
@@ -37,7 +38,7 @@ from skillhouse.registry.trust import PublisherError
 LIST_TYPE = "application/vnd.skillhouse.revocations+json"
 LIST_VERSION = 1
 ENTRIES_MAX = 10_000
-DAYS = 30
+REVOCATION_DAYS = 30
 """Days after which a list is too old to rely on (reference/registry.md, L1)."""
 WARN_AFTER = timedelta(days=7)
 """After which a newer list should be there (likewise)."""
@@ -103,7 +104,7 @@ def next_list(
     added: Iterable[Revocation],
     now: datetime,
     *,
-    days: int = DAYS,
+    days: int = REVOCATION_DAYS,
 ) -> RevocationList:
     """Return a newer list with more entries; PublisherError `revocation` where one is no entry."""
     entries = {} if before is None else {one.what: one for one in before.entries}
@@ -160,10 +161,7 @@ def read_list(data: bytes, roots: Sequence[x509.Certificate], now: datetime) -> 
     check_root(root)
     check_role(own, Role.ROOT if own == root else Role.INTERMEDIATE)
     check_signature(bundle, elliptic_key(own))
-    try:
-        content = _content(strict_json(bundle.payload, "revocation"))
-    except (DecodeError, ValueError, TypeError, KeyError) as error:
-        raise PublisherError("revocation", f"is no list: {str(error)[:120]}") from error
+    content = _read_content(bundle)
     issued_at = content.moment(content.issued_at)
     if issued_at > now + CLOCK_SKEW:
         raise PublisherError("revocation", "the list is of a time to come: check the clock")
@@ -171,6 +169,22 @@ def read_list(data: bytes, roots: Sequence[x509.Certificate], now: datetime) -> 
     for certificate, role in ((root, Role.ROOT), (own, Role.INTERMEDIATE)):
         check_time(certificate, role, issued_at)
     return IssuedList(content=content, issuer=fingerprint(own), root=fingerprint(root), data=data)
+
+
+def list_number(data: bytes) -> int:
+    """Return the number that a list says it has, whoever signed it: for those who only copy it.
+
+    Raises:
+        PublisherError: it is no list.
+    """
+    return _read_content(read_bundle(data, LIST_TYPE)).number
+
+
+def _read_content(bundle: SignatureBundle) -> RevocationList:
+    try:
+        return _content(strict_json(bundle.payload, "revocation"))
+    except (DecodeError, ValueError, TypeError, KeyError) as error:
+        raise PublisherError("revocation", f"is no list: {str(error)[:120]}") from error
 
 
 def _content(value: Any) -> RevocationList:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import SIGNATURE_FILE, PathError, Tree, dataclass, needs_extra, read_beneath
-from skillhouse.registry.facts import SkillFacts, read_facts
 from skillhouse.registry.members import directory_members
 from skillhouse.registry.trust import (
     SIGNATURE_MAX,
@@ -20,7 +19,11 @@ from skillhouse.registry.trust import (
 )
 
 if TYPE_CHECKING:
+    from skillhouse.registry.facts import SkillFacts
     from skillhouse.registry.trust_anchors import AnchorStore
+
+OTHER_SIGNATURES = (".oms.sig", ".sigstore", ".sigstore.json", "model.sig")
+"""How names of signatures end that other programs make: NVIDIA's catalogue, `model_signing`."""
 
 
 def read_signature(directory: Path) -> bytes | None:
@@ -59,7 +62,7 @@ class PublisherCheck:
         signature = read_signature(directory)
         if signature is None:
             return None
-        facts = facts or read_facts(directory, directory.name)
+        facts = facts or _facts(directory)
         identity = SkillIdentity(name=facts.name, version=facts.version, repository=repository)
         with needs_extra("registry"):
             # cryptography is an optional part, and unsigned skills need none of it.
@@ -69,6 +72,13 @@ class PublisherCheck:
         self._store = self._store or AnchorStore(self._anchors)
         found = self._store.read(now)
         return verify_signature(tree, signature, identity, anchors=found, now=now)
+
+
+def _facts(directory: Path) -> SkillFacts:
+    # What reads manifests takes 30 ms to load, and unsigned skills need none of it.
+    from skillhouse.registry.facts import read_facts  # noqa: PLC0415
+
+    return read_facts(directory, directory.name)
 
 
 def _utc_now() -> datetime:
@@ -93,11 +103,15 @@ def signed_skill(directory: Path, check: PublisherCheck, *, repository: str = ""
         SkillError: it is no skill, or its name is not that of the directory.
     """
     tree, _ = directory_members(directory)
-    facts = read_facts(directory, directory.name)
+    facts = _facts(directory)
     if facts.name != directory.name:
         message = f"expected a directory named `{facts.name}`, got `{directory.name}`"
         raise PublisherError("identity", message)
     publisher = check.publisher_of(directory, tree, facts=facts, repository=repository)
     if publisher is None:
-        raise PublisherError("unsigned", f"there is no `{SIGNATURE_FILE}` in `{directory}`")
+        message = f"there is no `{SIGNATURE_FILE}` in `{directory}`"
+        others = [one.path for one in tree.files if one.path.endswith(OTHER_SIGNATURES)]
+        if others:
+            message += f"; `{others[0]}` is of another program, whose signatures are not accepted"
+        raise PublisherError("unsigned", message)
     return SignedSkill(publisher=publisher, facts=facts, tree=tree)

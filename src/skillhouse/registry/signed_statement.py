@@ -31,6 +31,12 @@ _SERIALIZATION = {
     "allow_symlinks": False,
     "ignore_paths": [SIGNATURE_FILE, INSTALL_DIRECTORY],
 }
+OTHER_PROGRAM = (
+    "has no object `skill`: another program signed it in the Model Signing format, which binds "
+    "neither name, version and registry nor the modes of files; its publisher has to sign it with "
+    "`skillhouse sign`"
+)
+"""What is said of signatures that the stock program makes."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -109,6 +115,8 @@ def _statement(value: Any) -> SignedStatement:
         if value[key] != wanted:
             raise ValueError(f"expected `{key}` to be {wanted}, got {str(value[key])[:80]!r}")
     predicate = value["predicate"]
+    if "skill" not in predicate:
+        raise PublisherError("statement", OTHER_PROGRAM)
     # INVARIANT: a statement that leaves out more paths, or hashes otherwise, is not one of ours.
     if predicate["serialization"] != _SERIALIZATION:
         raise ValueError("expected each file with its SHA-256, and none left out")

@@ -13,13 +13,14 @@ from skillhouse.skill import package_path, validate_name
 
 GITHUB = "https://github.com"
 
-Kind = Literal["directory", "archive", "url", "git", "well-known", "name"]
+Kind = Literal["directory", "archive", "url", "git", "well-known", "mcp", "name"]
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _GITHUB_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^:]+)")
 _RANGE = re.compile(r"[0-9A-Za-z.+^~*<>=, |-]{0,100}")
+_MCP = "mcp:"
 _TRANSPORTS = ("https", "http", "ssh", "file")
 
 
@@ -33,11 +34,11 @@ class Source:
 
     kind: Kind
     location: str
-    """An absolute path, an address, or the name."""
+    """An absolute path, an address, the label of an MCP server, or the name."""
     repository: str
     """What a name is locked to: the repository, the server, or the place on this machine."""
     path: str = ""
-    """The directory inside a repository; empty for all of it."""
+    """The directory inside a repository, or the skill of an MCP server; empty for all of it."""
     ref: str = ""
     """A branch, a tag or a commit; empty for what the server calls its HEAD."""
     transport: str = ""
@@ -48,7 +49,8 @@ def parse_source(text: str, start: Path, *, home: Path, github: str = GITHUB) ->
     """Return what a text names.
 
     A path begins with `.`, `/` or `~`; `owner/repo` is one of GitHub. A branch, tag or commit
-    follows `@`, and a directory in a Git URL follows `//`.
+    follows `@`, and a directory in a Git URL follows `//`. A skill of an MCP server is
+    `mcp:LABEL/NAME`.
 
     >>> source = parse_source("acme/skills/pdf@v2", Path("/"), home=Path("/"))
     >>> source.location, source.path, source.ref
@@ -61,14 +63,29 @@ def parse_source(text: str, start: Path, *, home: Path, github: str = GITHUB) ->
         raise SourceError(f"no source: {text[:80]!r}")
     if text[0] in "./~" or text == "..":
         return _local(text, start, home)
+    if text.startswith(_MCP):
+        return _mcp(text)
     if (match := _SCP.fullmatch(text)) is not None:
         return _scp(text, match)
     if "://" in text or "::" in text:
         return _address(text, github)
-    name, _, version = text.partition("@")
-    if not validate_name(name, directory=name) and _RANGE.fullmatch(version):
-        return Source(kind="name", location=name, repository="", ref=version)
+    if (named := _named(text)) is not None:
+        return named
     return _github(text, github)
+
+
+def _named(text: str) -> Source | None:
+    """Return a name of repositories, `pdf@^1.2` or `@acme/pdf@^1.2`; None for another source."""
+    at = "@" if text.startswith("@") else ""
+    name, separator, version = text.removeprefix("@").partition("@")
+    if bool(at) != ("/" in name):
+        return None
+    parts = name.split("/")
+    if len(parts) > 2 or any(validate_name(part, directory=part) for part in parts):
+        return None
+    if (separator and not version.strip()) or not _RANGE.fullmatch(version):
+        return None
+    return Source(kind="name", location=f"{at}{name}", repository="", ref=version.strip())
 
 
 def _local(text: str, start: Path, home: Path) -> Source:
@@ -93,9 +110,17 @@ def _github(text: str, github: str) -> Source:
     repository, _, path = rest.partition("/")
     full = f"{owner}/{repository.removesuffix('.git')}"
     if not _GITHUB_NAME.fullmatch(full) or ".." in full:
-        message = "expected ./directory, owner/repo, owner/repo/path@ref or an address"
+        message = "expected NAME, @namespace/NAME, ./directory, owner/repo or an address"
         raise SourceError(f"{message}, got {text[:80]!r}")
     return _git(f"{github.rstrip('/')}/{full}.git", path, ref, is_ref_given="@" in text)
+
+
+def _mcp(text: str) -> Source:
+    label, _, skill = text.removeprefix(_MCP).partition("/")
+    if validate_name(label, directory=label):
+        message = "expected mcp:LABEL/SKILL with the label of a configured MCP server"
+        raise SourceError(f"{message}, got {text[:80]!r}")
+    return Source(kind="mcp", location=label, repository=f"{_MCP}{label}", path=skill)
 
 
 def _scp(text: str, match: re.Match[str]) -> Source:
@@ -147,7 +172,8 @@ def _web(address: str, path: str, *, is_git: bool, github: str) -> Source | None
         return Source(kind="url", location=address, repository=origin)
     if parts.query:
         raise SourceError(f"expected an address without a query, got {address[:80]!r}")
-    return Source(kind="well-known", location=address, repository=origin)
+    # One server may have a list for each namespace, each below a path of its own.
+    return Source(kind="well-known", location=address, repository=address.rstrip("/"))
 
 
 def _split(text: str) -> tuple[str, str, str]:

@@ -34,7 +34,7 @@ class RemoteSource:
     """A server whose skills are synced."""
 
     url: str
-    """`https://host/…`: the origin of a well-known source, the directory of an opencode index."""
+    """`https://host/…`: what is above `.well-known`, or the directory of an opencode index."""
     kind: Kind = "well-known"
 
     def __post_init__(self) -> None:
@@ -53,7 +53,8 @@ class RemoteSource:
     def indexes(self) -> tuple[str, ...]:
         """Addresses at which the list of skills may be, best first."""
         base = self.url if self.url.endswith("/") else f"{self.url}/"
-        return tuple(urljoin(base, place) for place in _FORMATS[self.kind].places)
+        found = (urljoin(base, place) for place in _FORMATS[self.kind].places)
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +206,14 @@ class _Format:
 
 _FORMATS: Mapping[Kind, _Format] = {
     "well-known": _Format(
-        ("/.well-known/agent-skills/index.json", "/.well-known/skills/index.json")
+        (
+            # Below a path first, where a server has a list for each namespace; `skills` of npm
+            # looks in the same order.
+            ".well-known/agent-skills/index.json",
+            "/.well-known/agent-skills/index.json",
+            ".well-known/skills/index.json",
+            "/.well-known/skills/index.json",
+        )
     ),
     "opencode": _Format(("index.json",)),
 }

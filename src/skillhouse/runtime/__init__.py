@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse as Skillhouse
     from skillhouse.runtime.house_snapshot import Difference as Difference
     from skillhouse.runtime.house_snapshot import HouseSnapshot as HouseSnapshot
+    from skillhouse.runtime.install_policy import UntrustedError as UntrustedError
     from skillhouse.runtime.install_report import HostVerdict as HostVerdict
     from skillhouse.runtime.install_report import InstallReport as InstallReport
     from skillhouse.runtime.install_report import SkillEffects as SkillEffects
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from skillhouse.runtime.installed_skills import InstalledSkills as InstalledSkills
     from skillhouse.runtime.installer import Installer as Installer
     from skillhouse.runtime.installer import StagedSkill as StagedSkill
+    from skillhouse.runtime.lock_import import ChangedSourceError as ChangedSourceError
+    from skillhouse.runtime.lock_import import RestoredSkill as RestoredSkill
+    from skillhouse.runtime.lock_import import is_users_lock as is_users_lock
+    from skillhouse.runtime.lock_import import restored as restored
     from skillhouse.runtime.management import Management as Management
     from skillhouse.runtime.management import SkillDefinition as SkillDefinition
     from skillhouse.runtime.management import SkillFile as SkillFile
@@ -57,6 +62,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.policy import Explanation as Explanation
     from skillhouse.runtime.policy import Policy as Policy
     from skillhouse.runtime.prompts import Prompts as Prompts
+    from skillhouse.runtime.publishing import PreparedPackage as PreparedPackage
+    from skillhouse.runtime.publishing import Publishing as Publishing
     from skillhouse.runtime.rehearsal import JudgedLine as JudgedLine
     from skillhouse.runtime.rehearsal import MentionVerdict as MentionVerdict
     from skillhouse.runtime.rehearsal import ReadCommand as ReadCommand
@@ -69,6 +76,11 @@ if TYPE_CHECKING:
     from skillhouse.runtime.remotes import Remotes as Remotes
     from skillhouse.runtime.remotes import RemoteState as RemoteState
     from skillhouse.runtime.remotes import Synced as Synced
+    from skillhouse.runtime.repositories import Repositories as Repositories
+    from skillhouse.runtime.repositories import RepositoryOffer as RepositoryOffer
+    from skillhouse.runtime.repositories import read_token as read_token
+    from skillhouse.runtime.repository_http import HttpAccess as HttpAccess
+    from skillhouse.runtime.repository_http import repository_at as repository_at
     from skillhouse.runtime.rule_editor import add_rule as add_rule
     from skillhouse.runtime.rule_editor import checked_addition as checked_addition
     from skillhouse.runtime.rule_editor import rule_text as rule_text
@@ -81,6 +93,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.skill_sources import SkillSources as SkillSources
     from skillhouse.runtime.skill_states import STATES as STATES
     from skillhouse.runtime.skill_states import absent_skills as absent_skills
+    from skillhouse.runtime.skill_states import changed_skills as changed_skills
     from skillhouse.runtime.skill_states import find_skill as find_skill
     from skillhouse.runtime.skill_states import may_hold_code as may_hold_code
     from skillhouse.runtime.skill_states import state_of as state_of

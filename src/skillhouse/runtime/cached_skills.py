@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,18 @@ def refuse_unsynced(remote_directory: Path, skill: Skill) -> None:
         raise toolbox.RefusedError(message, denied=True)
 
 
-def check_for_person(remote_directory: Path, skill: Skill) -> None:
-    """Raise SkillError for a skill of the cache whose files are others."""
+def check_for_person(
+    remote_directory: Path, skill: Skill, installed: Callable[[Path, str], str] | None
+) -> None:
+    """Raise SkillError for a skill whose files are not those that were synced or installed.
+
+    `installed` gives the fault of an installed one; None asks nothing about it.
+    """
     fault = cached_fault(remote_directory, skill)
     if fault:
         raise SkillError("unverified", skill.location, f"{fault}; {SYNC}")
+    fault = installed(skill.directory, skill.scope) if installed is not None else ""
+    if fault:
+        name = skill.directory.name
+        more = f"`skillhouse verify {name}` shows more, `load {name} --anyway` prints it"
+        raise SkillError("unverified", skill.location, f"not loaded: {fault}; {more}")

@@ -350,7 +350,8 @@ def _values(config: Config) -> Iterator[str]:
     for server in config.mcp_servers:
         yield from _without_settings(server.environment)
         yield from _named_arguments(server.command)
-    for place in (config.signer.password, config.skill_code.executor_token):
+    tokens = (one.token for one in config.repositories)
+    for place in (config.signer.password, config.skill_code.executor_token, *tokens):
         kind, _, name = place.partition(":")
         if kind == "env":
             yield environment.get(name, "")

@@ -31,6 +31,9 @@ SkillState = Literal[
     "in-use",
     "people-only",
     "broken",
+    "edited",
+    "refused",
+    "missing",
     "disabled",
     "denied",
     "shadowed",
@@ -43,7 +46,7 @@ SkillState = Literal[
 
 
 class AbsentSkill(NamedTuple):
-    """A skill, or a place of skills, that agents do not see."""
+    """A skill, or a place of skills, that agents do not see or cannot load."""
 
     state: SkillState
     name: str

@@ -65,8 +65,7 @@ class Skillhouse:
         Raises:
             ConfigError: a configuration file, variable or override cannot be used, a list names
                 an unknown tool, or the name of one of `tools` is taken.
-            StateError: the trust store cannot be read, or the state directory is accessible to
-                other users.
+            StateError: the trust store cannot be read, or other users can use the state directory.
         """
         if config is None:
             config = configured(Locations.here())
@@ -300,16 +299,17 @@ class Skillhouse:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def load(self, reference: str) -> SkillContent:
+    def load(self, reference: str, *, anyway: bool = False) -> SkillContent:
         """Return a skill's body for a person, by id, name or path; the gate is for models.
 
         Raises:
-            UnknownSkillError, AmbiguousSkillError: nothing fits, or several do; UnusableSkillError
-                says why a skill that is here cannot be used.
-            SkillError: the file cannot be used any more.
+            UnknownSkillError, AmbiguousSkillError, UnusableSkillError: as of `find_in`.
+            SkillError: the file cannot be used any more, or, without `anyway`, it is an installed
+                one that was edited or whose signature is refused.
         """
         skill = find_in(self._snapshot.place, reference)
-        return load_for_person(self.services.mcp_host, skill, self.config.remote_directory)
+        check = None if anyway else self.services.installed_check.fault
+        return load_for_person(self.services.mcp_host, skill, self.config.remote_directory, check)
 
     @once
     def remotes(self) -> Remotes:

@@ -10,9 +10,17 @@ from skillhouse import net
 from skillhouse.floor import EXECUTABLE_MODE, Tree, dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
-from skillhouse.registry import InstallPlace, LockEntry, Publisher, SkillFacts, TreeChanges
+from skillhouse.registry import (
+    InstallPlace,
+    LockEntry,
+    Publisher,
+    SkillFacts,
+    TreeChanges,
+    is_older,
+)
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.rehearsal import MentionVerdict, judged_mentions
+from skillhouse.runtime.repositories import RepositoryOffer
 from skillhouse.skill import UnjudgedBlock, hidden_text
 from skillhouse.tools import PermissionRequest, UnknownToolError
 
@@ -60,6 +68,8 @@ class InstallReport:
     """The directory in the source."""
     place: InstallPlace
     effects: SkillEffects
+    offer: RepositoryOffer | None = None
+    """What its repository says of it; None for other sources."""
     installed: LockEntry | None = None
     """What is installed now."""
     changes: TreeChanges | None = None
@@ -69,8 +79,26 @@ class InstallReport:
 
     @property
     def is_same(self) -> bool:
-        """Whether just these files are installed."""
-        return self.installed is not None and self.installed.tree_digest == self.tree.digest
+        """Whether just these files are installed, with just this signature."""
+        return self.installed is not None and self.installed.is_same_as(self.entry)
+
+    @property
+    def is_signed_again(self) -> bool:
+        """Whether just these files are installed, with another signature."""
+        installed = self.installed
+        return (
+            installed is not None and installed.tree_digest == self.tree.digest and not self.is_same
+        )
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether a person must agree to the repository that it is from."""
+        return self.offer is not None and not self.offer.settings.trusted
+
+    @property
+    def is_downgrade(self) -> bool:
+        """Whether a newer version is installed."""
+        return self.installed is not None and is_older(self.entry.version, self.installed.version)
 
 
 def judged_hosts(house: Skillhouse, texts: Iterable[tuple[str, str]]) -> tuple[HostVerdict, ...]:

@@ -30,6 +30,7 @@ from skillhouse.registry import (
     TreeChanges,
 )
 from skillhouse.runtime.config.config_files import project_of
+from skillhouse.runtime.installed_marks import InstalledMarks, MarkState
 
 if TYPE_CHECKING:
     from skillhouse.runtime.config import Config
@@ -46,13 +47,15 @@ class InstalledState:
     entry: LockEntry
     place: InstallPlace
     state: str
-    """ok, accepted, edited, missing, unreadable or refused."""
+    """ok, accepted, edited, missing, unreadable, refused, or unasked: well, as far as is known."""
     problem: str = ""
     digest: str = ""
     """Of the files as they are; empty where they cannot be read."""
     changes: TreeChanges | None = None
     """None where what was installed is not known file by file any more."""
     difference: tuple[str, ...] = ()
+    note: str = ""
+    """What its repository says of it, where that does not stop it."""
 
     @property
     def is_well(self) -> bool:
@@ -101,7 +104,7 @@ def compared_state(
         publisher = check.publisher_of(target, tree)
     except registry.PublisherError as error:
         return made(state="refused", problem=str(error), digest=tree.digest)
-    if problem := _other_publisher(entry, publisher):
+    if problem := other_publisher(entry, publisher):
         return made(state="refused", problem=problem, digest=tree.digest)
     return made(state="accepted" if entry.accepted else "ok", digest=tree.digest)
 
@@ -115,17 +118,27 @@ class InstalledCheck:
         locks: Mapping[str, tuple[Path, Path]],
         *,
         require_signature: bool = False,
+        cache: Path | None = None,
     ) -> None:
         """Take for each scope the lock and the directory that its paths are relative to.
 
         Args:
             require_signature: Refuse what is unsigned, installed or not.
+            cache: Where `marks` keeps what it knows.
         """
         self._require_signature = require_signature
         self._publishers = PublisherCheck(state_directory)
         self._installs = registry.Installs(state_directory / INSTALLS)
         self._locks = locks
         self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
+        self.marks = InstalledMarks(
+            self.judge,
+            lambda scope: self._entries(locks[scope][0]),
+            {scope: base for scope, (_, base) in locks.items()},
+            trusted=state_directory / registry.TRUSTED_DIRECTORY,
+            cache=cache,
+        )
+        """How the installed skills are, for lists."""
 
     def fault(self, directory: Path, scope: str) -> str:
         """Return why a skill is not to be used; empty where nothing is wrong with it."""
@@ -157,7 +170,7 @@ class InstalledCheck:
             for place, real in itertools.product(places, {base, Path(os.path.realpath(base))}):
                 if place.is_relative_to(real):
                     entry = entries.get(place.relative_to(real).as_posix())
-                    if entry is not None and (fault := self._compared(place, entry)):
+                    if entry is not None and (fault := self.judge(place, entry)[1]):
                         return fault
         return ""
 
@@ -170,28 +183,36 @@ class InstalledCheck:
             self._read[lock] = known
         return known[1]
 
-    def _compared(self, directory: Path, entry: LockEntry) -> str:
+    def judge(self, directory: Path, entry: LockEntry) -> tuple[MarkState, str]:
+        """Return how the files in a directory compare with a lock's entry, and why."""
         try:
             tree = read_tree(directory)
         except (TreeError, OSError) as error:
-            return f"its files cannot be compared with those that were installed: {error}"
-        if tree.digest not in self._installs.expected(directory, entry):
-            return "its files are not those that were installed"
+            reason = f"its files cannot be compared with those that were installed: {error}"
+            return "edited", reason
+        entries = [
+            one for one in self._installs.expected(directory, entry) if tree.digest in one.expected
+        ]
+        if not entries:
+            return "edited", "its files are not those that were installed"
         try:
             publisher = self._publishers.publisher_of(directory, tree)
         except (registry.PublisherError, MissingExtraError) as error:
-            return str(error)
-        return _other_publisher(entry, publisher)
+            return "refused", str(error)
+        # While the same files with another signature come into place, there are two entries.
+        if problem := min((other_publisher(one, publisher) for one in entries), key=bool):
+            return "refused", problem
+        return ("accepted" if tree.digest == entry.accepted else "ok"), ""
 
 
-def _other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:
+def other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:
     """Return what is wrong with who signed it, held against the lock; empty for nothing."""
     if entry.signature is None:
         return ""
     if publisher is None:
         return "its signature is gone"
     if publisher.certificate != entry.signature.cert_sha256:
-        return f"it is signed by another certificate than when it was installed: {publisher.handle}"
+        return f"it is signed by another certificate than in the lock: {publisher.handle}"
     return ""
 
 

@@ -51,6 +51,9 @@ class InstalledSkills:
             raise SkillError("no-place", self._house.config.places.start, message)
         return self._places[scope]
 
+    def has_place(self, scope: str) -> bool:
+        return scope in self._places
+
     def entries(self) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
         """Yield what is installed, the project's first; StateError if a lock cannot be used."""
         self.installs.recover()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillError, Tree, TreeError, dataclass, read_tree
+from skillhouse.floor import SkillError, Tree, dataclass, read_tree
 from skillhouse.registry import (
     Candidate,
     InstallPlace,
@@ -22,10 +21,22 @@ from skillhouse.registry import (
     TreeChanges,
 )
 from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.install_policy import (
+    check_agreed,
+    check_as_locked,
+    check_newer,
+    check_offer,
+    check_publisher,
+    check_repository,
+)
 from skillhouse.runtime.install_report import InstallReport, skill_effects
-from skillhouse.runtime.install_steps import InstallError, UnsignedError, install_step
+from skillhouse.runtime.install_steps import InstallError, install_step
+from skillhouse.runtime.installed_check import InstalledState
 from skillhouse.runtime.installed_skills import InstalledSkills
-from skillhouse.runtime.skill_sources import OpenSource, Report, SkillSources
+from skillhouse.runtime.local_edits import keep_edits, with_edits
+from skillhouse.runtime.opened_sources import OpenedSources, chosen_by_path
+from skillhouse.runtime.repositories import RepositoryOffer, locked_place
+from skillhouse.runtime.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
 from skillhouse.skill import ArchiveMember, write_members
 
 
@@ -42,54 +53,47 @@ class StagedSkill:
         return self.report.facts.name
 
 
-OPEN_MAX = 8
-"""Sources that stay open, so that many skills of one repository are fetched once."""
-
-
 class Installer:
     """The installs of one configuration; at its end the skills are looked for again."""
 
-    def __init__(self, house: Skillhouse, *, report: Report = lambda _: None) -> None:
+    def __init__(
+        self,
+        house: Skillhouse,
+        *,
+        report: Report = lambda _: None,
+        progress: Progress = no_progress,
+    ) -> None:
         self._house = house
         self.installed = InstalledSkills(house)
         """What is installed already."""
         self._installs = self.installed.installs
         self._store = self.installed.store
-        self._open: OrderedDict[tuple[str, str, bool], tuple[ExitStack, OpenSource]] = OrderedDict()
-        self.sources = SkillSources(house.config, house.services.network, report=report)
+        self._log = house.audit_log
+        self.sources = SkillSources(
+            house.config, house.services.network, report=report, progress=progress
+        )
+        self._opened = OpenedSources(self.sources, house.audit_log)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._open:
-            self._open.popitem()[1][0].close()
+        self._opened.close()
         self._house.refresh()
 
-    def opened(self, text: str, *, expected: str = "", is_typed: bool = True) -> OpenSource:
-        """Return what a source holds; it stays open until the end, or for the next `OPEN_MAX`.
-
-        `is_typed` is False for an address of a project's lock, which is untrusted.
-
-        Raises:
-            InstallError: it cannot be had (`source`), or is another archive (`digest`).
-            OSError: a file cannot be read.
-        """
-        known = self._open.get((text, expected, is_typed))
-        if known is not None:
-            return known[1]
-        with ExitStack() as stack:
-            with (
-                install_step("source"),
-                recorded(self._house.audit_log, "fetch", {"source": text}),
-            ):
-                source = self.sources.parse(text)
-                opening = self.sources.open(source, expected=expected, is_typed=is_typed)
-                found = stack.enter_context(opening)
-            self._open[text, expected, is_typed] = stack.pop_all(), found
-        if len(self._open) > OPEN_MAX:
-            self._open.popitem(last=False)[1][0].close()
-        return found
+    def opened(
+        self,
+        text: str,
+        *,
+        expected: str = "",
+        is_typed: bool = True,
+        repository: str = "",
+        place: InstallPlace | None = None,
+    ) -> OpenSource:
+        """Return what a source holds, as of `OpenedSources.typed`."""
+        return self._opened.typed(
+            text, expected=expected, is_typed=is_typed, repository=repository, place=place
+        )
 
     @contextmanager
     def staged(
@@ -110,9 +114,8 @@ class Installer:
             digest=found.digest,
             inside=candidate.path,
         )
-        with install_step("archive"):
-            members = found.members(candidate)
-        with self._staged(members, candidate.folder, place, resolved) as staged:
+        members = self._opened.members(found, candidate)
+        with self._staged(members, candidate.folder, place, resolved, found.offer) as staged:
             yield staged
 
     @contextmanager
@@ -122,6 +125,7 @@ class Installer:
         folder: str,
         place: InstallPlace,
         resolved: LockEntry,
+        offer: RepositoryOffer | None = None,
     ) -> Iterator[StagedSkill]:
         staging = self._installs.stage(place.root)
         try:
@@ -129,25 +133,34 @@ class Installer:
             with install_step("archive"):
                 write_members(members, directory)
             with install_step("skill"):
-                report = self._report(directory, folder, place, resolved)
+                report = self._report(directory, folder, place, resolved, offer)
             yield StagedSkill(directory=directory, members=members, report=report)
         finally:
             shutil.rmtree(staging)
 
     def _report(
-        self, directory: Path, folder: str, place: InstallPlace, resolved: LockEntry
+        self,
+        directory: Path,
+        folder: str,
+        place: InstallPlace,
+        resolved: LockEntry,
+        offer: RepositoryOffer | None,
     ) -> InstallReport:
         tree = read_tree(directory)
         facts = registry.read_facts(directory, folder)
         # Its directory here is called as it is, whatever the one at its source is called.
         kept = tuple(one for one in facts.diagnostics if one.code != "name-mismatch")
         facts = dataclasses.replace(facts, diagnostics=kept)
-        publisher = self.installed.publishers.publisher_of(directory, tree, facts=facts)
+        if offer is not None:
+            check_offer(offer, facts, tree.digest)
+        publisher = self.installed.publishers.publisher_of(
+            directory, tree, facts=facts, repository=offer.registry if offer else ""
+        )
         installed = registry.read_lock(place.lock).skills.get(facts.name)
         entry = dataclasses.replace(
             resolved,
             tree_digest=tree.digest,
-            version=facts.version,
+            version=facts.version or (offer.release.version if offer else ""),
             size=tree.size,
             path=place.path_of(facts.name),
             signature=None
@@ -157,6 +170,7 @@ class Installer:
                 cert_sha256=publisher.certificate,
                 registry=publisher.registry,
                 signed_at=publisher.signed_at,
+                file_sha256=publisher.signature_sha256,
             ),
         )
         changes, difference = self._compared(installed, tree, directory)
@@ -168,6 +182,7 @@ class Installer:
             inside=resolved.inside,
             place=place,
             effects=skill_effects(self._house, directory, tree, facts),
+            offer=offer,
             installed=installed,
             changes=changes,
             difference=difference,
@@ -184,30 +199,59 @@ class Installer:
         _, after = registry.directory_members(directory)
         return changes, tuple(registry.text_changes(changes, before, after))
 
+    def released_state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
+        """Compare an installed skill with the lock, and with what its repository says of it.
+
+        What the repository revoked, and what a trusted root did, is taken over first.
+
+        Raises:
+            InstallError: `source`, its repository cannot be asked; `signature`, what it gives as
+                its revocations is refused.
+        """
+        known = locked_place(entry.repository)
+        note, said = "", None
+        if known is not None:
+            repositories = self.sources.repositories
+            with install_step("source"):
+                note = repositories.take_revocations(repositories.named(known[0]))
+                said = repositories.state_of(name, entry)
+        state = self.installed.state(name, entry, place)
+        if said is not None and said.state == "revoked" and state.is_well:
+            return dataclasses.replace(state, state="refused", problem=said.text)
+        return dataclasses.replace(state, note=note or ("" if said is None else said.text))
+
     def check(self, staged: StagedSkill, *, force: bool = False) -> None:
         """Raise the InstallError of `install` about what is in the place now."""
         with install_step("place"):
             self._installs.check(staged.report.place, staged.name, force=force)
 
     def install(
-        self, staged: StagedSkill, *, allow_unsigned: bool = False, force: bool = False
+        self,
+        staged: StagedSkill,
+        *,
+        allow_unsigned: bool = False,
+        accept_untrusted: bool = False,
+        force: bool = False,
     ) -> LockEntry:
         """Put a staged skill in force and into the lock, and return its entry.
 
         Args:
             allow_unsigned: A person said so of this very skill.
+            accept_untrusted: Likewise, where its repository is not trusted.
             force: Also over local edits, which the store keeps.
 
         Raises:
-            InstallError: `policy`: it is unsigned, and that is not allowed, or the name
-                is locked to another repository; `place`: as of `Installs.install`.
+            InstallError: `policy`: it is unsigned or of an untrusted repository, and that is not
+                allowed, or the name is locked to another one; `place`: as of `Installs.install`.
         """
         report = staged.report
         with install_step("policy"):
-            is_required = self._house.config.registry.require_signature
-            if report.publisher is None and (is_required or not allow_unsigned):
-                why = ", and `registry.require_signature` is set" if is_required else ""
-                raise UnsignedError(f"`{staged.name}` is unsigned{why}: nothing was installed")
+            check_agreed(
+                report,
+                require_signature=self._house.config.registry.require_signature,
+                allow_unsigned=allow_unsigned,
+                accept_untrusted=accept_untrusted,
+            )
             check_repository(staged.name, report.installed, report.entry)
             check_publisher(staged.name, report.installed, report.entry)
         entry = dataclasses.replace(report.entry, previous=self._before(report, force=force))
@@ -222,21 +266,25 @@ class Installer:
             "tree_digest": entry.tree_digest,
             "publisher": "" if report.publisher is None else report.publisher.handle,
         }
-        with install_step("place"), recorded(self._house.audit_log, "install", arguments):
+        with install_step("place"), recorded(self._log, "install", arguments):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(report.place, staged.name, staged.directory, entry, force=force)
         return entry
 
     def restore(self, staged: StagedSkill, entry: LockEntry, *, force: bool = False) -> None:
-        """Put a staged skill in force under the entry that the lock has; errors as `install`."""
+        """Put a staged skill in force under the entry that the lock has; errors as `install`.
+
+        Edited files that it replaces are what a rollback then gives.
+        """
         place = staged.report.place
+        entry = with_edits(self._store, place.target(staged.name), entry) if force else entry
         arguments = {
             "name": staged.name,
             "path": str(place.target(staged.name)),
             "resolved": entry.resolved,
             "tree_digest": entry.tree_digest,
         }
-        with install_step("place"), recorded(self._house.audit_log, "install", arguments):
+        with install_step("place"), recorded(self._log, "install", arguments):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(place, staged.name, staged.directory, entry, force=force)
 
@@ -246,21 +294,12 @@ class Installer:
         if installed is None:
             return None
         target = report.place.target(report.facts.name)
-        if target.is_dir() and not target.is_symlink():
-            tree = self._tree(target)
-            if tree is not None and tree.digest not in installed.expected and force:
-                _, members = registry.directory_members(target)
-                self._store.put(members, tree.digest)
-                installed = dataclasses.replace(installed, accepted=tree.digest)
+        edits = keep_edits(self._store, target, installed.expected) if force else ""
+        if edits:
+            installed = dataclasses.replace(installed, accepted=edits)
         if report.is_same and not installed.accepted:
             return None if installed.previous is None else dict(installed.previous)
         return registry.entry_value(dataclasses.replace(installed, previous=None))
-
-    def _tree(self, directory: Path) -> Tree | None:
-        try:
-            return read_tree(directory)
-        except TreeError:
-            return None
 
     @contextmanager
     def newest(self, name: str, entry: LockEntry, place: InstallPlace) -> Iterator[StagedSkill]:
@@ -269,12 +308,26 @@ class Installer:
         Raises:
             SourceError: it is not there any more, or has another name; others as of `staged`.
         """
-        found = self.opened(entry.requested, is_typed=place.scope == "user")
+        source = self._opened.named(name, entry)
+        if source is None:
+            found = self._opened.typed(entry.requested, is_typed=place.scope == "user")
+        else:
+            found = self._opened.kept(source, expected="", said=entry.requested)
         with install_step("source"):
             candidate = chosen_by_path(found, entry.inside)
+        kept = self._store.get(entry.tree_digest) if found.digest == entry.digest else None
+        if found.offer is not None and kept is not None:
+            # The same archive: nothing has to be fetched again.
+            with self._staged(kept, name, place, entry, found.offer) as staged:
+                yield staged
+            return
         with self.staged(found, candidate, place, requested=entry.requested) as staged:
-            if staged.name != name:
-                raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
+            with install_step("source"):
+                if staged.name != name:
+                    raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
+                if found.offer is not None:
+                    taken_back = found.offer.newer_yanked
+                    check_newer(name, entry, staged.report.entry, taken_back=taken_back)
             yield staged
 
     @contextmanager
@@ -290,7 +343,7 @@ class Installer:
             raise SkillError("no-previous", place.target(name), message)
         before = registry.entry_of(entry.previous)
         digest = before.expected[-1]
-        members = self._store.get(digest)
+        members = self._store.get(digest, signature=before.signature_file)
         if members is None:
             message = f"the files of the earlier version of `{name}` are not kept any more"
             raise SkillError("no-previous", place.target(name), message)
@@ -299,68 +352,41 @@ class Installer:
             yield staged
 
     @contextmanager
-    def locked(self, name: str, entry: LockEntry, place: InstallPlace) -> Iterator[StagedSkill]:
+    def locked(
+        self, name: str, entry: LockEntry, place: InstallPlace, *, offline: bool = False
+    ) -> Iterator[StagedSkill]:
         """Give exactly what the lock has under a name, from what is kept here or its source.
+
+        A repository is asked in any case whether the version was revoked, but for `offline`.
 
         Raises:
             SourceError: the source has something else by now.
         """
-        kept = self._store.get(entry.tree_digest)
+        source, offer = self._opened.named(name, entry), None
+        if source is not None and not offline:
+            exact = dataclasses.replace(source, ref=entry.version)
+            found = self._opened.kept(
+                exact, expected=entry.digest, allow_yanked=entry.version, said=entry.resolved
+            )
+            offer = found.offer
+        kept = self._store.get(entry.tree_digest, signature=entry.signature_file)
         if kept is not None:
-            with self._staged(kept, name, place, entry) as staged:
+            with self._staged(kept, name, place, entry, offer) as staged:
+                check_as_locked(name, entry, staged.report)
                 yield staged
             return
-        is_typed = place.scope == "user"
-        found = self.opened(entry.resolved, expected=entry.digest, is_typed=is_typed)
+        if offline:
+            message = f"the files of `{name}` are not kept here, and --offline asks no source"
+            raise InstallError("source", SourceError(message))
+        if source is None:
+            is_typed = place.scope == "user"
+            found = self._opened.typed(entry.resolved, expected=entry.digest, is_typed=is_typed)
         with install_step("source"):
             candidate = chosen_by_path(found, entry.inside)
-            members = found.members(candidate)
-        with self._staged(members, candidate.folder, place, entry) as staged:
-            if staged.report.tree.digest != entry.tree_digest or staged.name != name:
-                message = (
-                    f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
-                    f"got {staged.report.tree.digest}: nothing was installed"
-                )
-                raise InstallError("digest", SourceError(message))
+        members = self._opened.members(found, candidate)
+        with self._staged(members, candidate.folder, place, entry, offer) as staged:
+            check_as_locked(name, entry, staged.report)
             yield staged
 
 
 _NOTHING = LockEntry(tree_digest="", repository="", resolved="")
-
-
-def check_repository(name: str, installed: LockEntry | None, entry: LockEntry) -> None:
-    """Refuse another repository than the one that a name is locked to (dependency confusion).
-
-    Raises:
-        SourceError: the lock has another one.
-    """
-    if installed is not None and installed.repository != entry.repository:
-        raise SourceError(
-            f"`{name}` is locked to {installed.repository}, and this one is from "
-            f"{entry.repository}: uninstall it first if you mean that"
-        )
-
-
-def check_publisher(name: str, installed: LockEntry | None, entry: LockEntry) -> None:
-    """Refuse a skill of another publisher than the one that is installed, or an unsigned one.
-
-    Raises:
-        SourceError: the lock has a publisher, and it is another one.
-    """
-    before = None if installed is None else installed.signature
-    if before is None:
-        return
-    after = "unsigned" if entry.signature is None else f"signed by {entry.signature.who}"
-    if after != f"signed by {before.who}":
-        raise SourceError(
-            f"`{name}` is installed as signed by {before.who}, and this one is {after}: uninstall "
-            "it first if you mean that"
-        )
-
-
-def chosen_by_path(found: OpenSource, inside: str) -> Candidate:
-    """Return the candidate at a path of a source; SourceError without one."""
-    for candidate in found.candidates:
-        if candidate.path == inside:
-            return candidate
-    raise SourceError(f"no skill at `{inside or '.'}` in `{found.resolved}` any more")

@@ -36,9 +36,14 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
     if not config.mcp_servers:
         return None
     cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
+    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(network))
+
+
+def mcp_servers_of(config: Config) -> list[remote.McpServer]:
+    """Return the configured servers; ConfigError if one of them is no server."""
     places = config.places
     path = safe_path(places.environment, places.start)
-    servers = [
+    return [
         remote.McpServer(
             label=one.label,
             url=one.url,
@@ -51,10 +56,14 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
         for one in config.mcp_servers
     ]
 
+
+def mcp_dial(network: Callable[[], Network]) -> remote.Dial:
+    """Return what connects to a server under the policy of the network."""
+
     def dial(server: remote.McpServer) -> AbstractAsyncContextManager[remote.Peer]:
         return remote.connected(server, policy=network().policy, route=network().route)
 
-    return remote.McpHost(servers, cache, dial=dial)
+    return dial
 
 
 def with_skills_of(
@@ -98,12 +107,17 @@ def load_known(skill: Skill) -> SkillContent:
 
 
 def load_for_person(
-    host: remote.McpHost | None, skill: Skill, remote_directory: Path
+    host: remote.McpHost | None,
+    skill: Skill,
+    remote_directory: Path,
+    installed: Callable[[Path, str], str] | None,
 ) -> SkillContent:
     """Return the body of a skill that a person asked to see; one of a server is fetched for it.
 
+    `installed` is what `check_for_person` asks.
+
     Raises:
-        SkillError: as `load`, or the files below `remote_directory` are not those of the sync.
+        SkillError: as `load`, or as of `check_for_person`.
         RemoteError: its server cannot be asked, or gave something else than it listed.
     """
     if host is not None and host.held(skill) is not None:
@@ -112,5 +126,5 @@ def load_for_person(
             portal.call(lambda: host.fetch(skill))
         finally:
             portal.close()
-    check_for_person(remote_directory, skill)
+    check_for_person(remote_directory, skill, installed)
     return skill_package.load(skill)

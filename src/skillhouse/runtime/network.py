@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SYNC_SECONDS = 120.0
 """Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""
+DOWNLOADS = "downloads"
+"""The directory of the cache with beginnings of downloads, which the next run continues."""
 WEBHOOK_SECONDS = 10.0
 """Time for telling a webhook of a question, which waits for the answer elsewhere."""
 _LOOPBACK = {
@@ -41,7 +43,10 @@ class Network:
     def __init__(self, config: Config, *, route: net.Route | None = None) -> None:
         self._settings = config.net
         self._approvals = config.approvals
+        self._repositories = config.repositories
         self._environment = config.places.environment
+        cache = config.cache_directory
+        self._downloads = None if cache is None else cache / DOWNLOADS
         self._route = route
 
     @once
@@ -91,7 +96,7 @@ class Network:
     @once
     def secret_values(self) -> tuple[str, ...]:
         """The values that no log may hold."""
-        variables = sorted(secret_variables(self._settings, self._approvals))
+        variables = sorted(secret_variables(self._settings, self._approvals, self._repositories))
         return tuple(value for name in variables if (value := self._environment.get(name, "")))
 
     def conceal(self, text: str) -> str:
@@ -140,12 +145,25 @@ class Network:
         return fetch
 
     def download_for(
-        self, url: str, report: Callable[[str], None] = lambda _: None, *, is_typed: bool = True
+        self,
+        url: str,
+        report: Callable[[str], None] = lambda _: None,
+        *,
+        is_typed: bool = True,
+        digest: str = "",
+        headers: Mapping[str, str] | None = None,
+        progress: net.Progress = lambda _done, _total: None,
     ) -> remote.Fetch:
-        """Return the way to an address, and to where it leads.
+        """Return the way to an address, and to where it leads; a cut stream is continued.
 
         It may lead to any public host over https: what comes is shown before it is used. An
         address on this machine is reached only if a person typed it.
+
+        Args:
+            digest: `sha256:` digest of what is there, if it is known: then a server without ETags
+                is continued, too. Whether it fits is for the caller to check.
+            headers: Sent to the origin of `url` only.
+            progress: Receives the bytes that are here and those of the whole.
         """
         target = net.parse_url(url)
         own = net.HostRule(
@@ -159,10 +177,71 @@ class Network:
             policy = self._only(
                 own, public, private=private, body_bytes=max_bytes, seconds=SYNC_SECONDS
             )
-            response = await net.fetch(address, policy=policy, route=self.route)
+            response = await net.download(
+                address,
+                policy=policy,
+                headers=headers if net.parse_url(address).origin == target.origin else None,
+                digest=digest,
+                directory=self._downloads,
+                progress=progress,
+                route=self.route,
+            )
             return remote.Fetched(response.status, response.url, response.body)
 
         return fetch
+
+    async def exchange(
+        self,
+        url: str,
+        max_bytes: int,
+        *,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        secrets: tuple[net.SecretBinding, ...] = (),
+        digest: str = "",
+        progress: net.Progress = lambda _done, _total: None,
+    ) -> net.HttpResponse:
+        """Make one request to a server that an operator configured.
+
+        Args:
+            secrets: Further ones that `{{secret:NAME}}` in a header may name.
+            digest: `sha256:` digest of the file that is asked for, if it is known: then the server
+                may lead to any public host over https, and a cut stream is continued.
+            progress: Receives the bytes of such a file that are here, and those of the whole.
+        """
+        target = net.parse_url(url)
+        own = net.HostRule(
+            host=target.host,
+            scheme=target.scheme,
+            port=target.port,
+            methods=frozenset({"GET", method}),
+        )
+        public = (net.HostRule(host="*", methods=frozenset({"GET"})),) if digest else ()
+        policy = self._only(
+            own,
+            *public,
+            private=_LOOPBACK.get(target.host, ()),
+            body_bytes=max_bytes,
+            request_bytes=max(len(body), 1),
+            seconds=SYNC_SECONDS,
+            # What is sent goes to the server that was named, and to no other.
+            redirects=3 if method == "GET" else 0,
+        )
+        policy = replace(policy, secrets=(*policy.secrets, *secrets))
+        if digest:
+            return await net.download(
+                url,
+                policy=policy,
+                headers=headers,
+                digest=digest,
+                directory=self._downloads,
+                progress=progress,
+                route=self.route,
+            )
+        return await net.fetch(
+            url, policy=policy, method=method, headers=headers, body=body, route=self.route
+        )
 
     def channels(self, own: approval.Channel | None) -> tuple[approval.Channel, ...]:
         """Return `own` and the configured webhook; ConfigError if its variable holds no secret."""

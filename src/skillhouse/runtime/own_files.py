@@ -36,7 +36,8 @@ class ConfiguredFiles:
         """See `tools.OwnFiles`."""
         places, state = config.places, config.state_directory
         packages = (*config.skill_code.python_packages, *config.skill_code.node_packages)
-        self._files = (places.managed_file, places.user_file, places.policy_file)
+        own = (places.managed_file, places.user_file, places.policy_file)
+        self._files = (*own, places.published_file)
         self._profiles = places.profiles
         self._fixed = (
             *(places.user_file.parent, self._profiles, state),

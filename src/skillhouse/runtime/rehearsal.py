@@ -82,6 +82,8 @@ class Rehearsal:
     """Whether that skill may be loaded."""
     content: SkillContent | None
     """Its body; None when it may not be loaded."""
+    fault: str = ""
+    """Why a skill that rules allow is not loaded: it was edited, or its signature is refused."""
     mentions: tuple[MentionVerdict, ...] = ()
     unjudged: tuple[UnjudgedBlock, ...] = ()
     """Blocks of the body that hold more than the commands above: code, output, text."""
@@ -112,7 +114,9 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         )
     skill = house.index.get(hits[0].id)
     explained = explain_loading(house, skill)
-    content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
+    fault = house.services.installed_check.fault(skill.directory, skill.scope)
+    is_denied = explained.decision.effect is Effect.DENY or bool(fault)
+    content = None if is_denied else load_known(skill)
     if content is not None:
         explained = explain_loading(house, skill, content=content)
     mentions, unjudged = judged_mentions(house, content.body if content else "")
@@ -124,6 +128,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         skill=skill,
         decision=explained,
         content=content,
+        fault=fault,
         mentions=mentions,
         unjudged=unjudged,
         sandbox=house.services.expected_sandbox(),

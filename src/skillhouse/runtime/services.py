@@ -326,6 +326,7 @@ class Services:
             config.state_directory,
             install_locks(config),
             require_signature=config.registry.require_signature,
+            cache=config.cache_directory,
         )
 
     def _verify(self, skill: Skill) -> None:

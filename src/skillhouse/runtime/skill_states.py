@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from skillhouse import skill as skill_package
-from skillhouse.floor import Severity
+from skillhouse.floor import Severity, StateError
 from skillhouse.permission import Permission
+from skillhouse.registry.lock import LOCK_FILE
 from skillhouse.runtime.exported_copies import EXPORTED_COPY
 from skillhouse.runtime.find_skills import AbsentSkill, SkillState, broken_skill, find_in
 from skillhouse.skill import MENDS, Skill, SkillIndex
@@ -20,12 +21,16 @@ from skillhouse.skill import MENDS, Skill, SkillIndex
 if TYPE_CHECKING:
     from skillhouse.runtime.agent_view import AgentView
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.runtime.installed_marks import InstalledMark
 
 CODE_LOOKS_MAX = 1_000
 """Directories of a root that are looked at for a manifest where skills' code is off."""
 
 STATES: Mapping[str, str] = {
     "broken": "cannot be used",
+    "edited": "not loaded: edited since they were installed",
+    "refused": "not loaded: installed, and their signature is not accepted any more",
+    "missing": "installed, and not there any more",
     "disabled": "disabled",
     "denied": "denied by rules",
     "shadowed": "shadowed by another skill of the name",
@@ -35,7 +40,7 @@ STATES: Mapping[str, str] = {
     "left-out": "not looked at",
     "below-a-skill": "inside another skill",
 }
-"""The states of skills that agents do not see, in the order in which they are listed."""
+"""The states of skills that agents do not see or cannot load, in the order of lists."""
 
 
 def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> AbsentSkill:
@@ -56,6 +61,8 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
         mend = f"`skillhouse policy explain skill {skill.name}` shows the rules"
     elif any(skill.file == other.file for other in view.for_people):
         state, reason = "people-only", "`disable-model-invocation` keeps it from models"
+    elif (mark := _wrong_mark(house, skill)) is not None:
+        return _of_mark(mark, skill)
     return AbsentSkill(
         state=state,
         name=skill.name,
@@ -65,6 +72,62 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
         id=skill.id,
         scope=skill.scope,
     )
+
+
+def installed_marks(house: Skillhouse) -> tuple[InstalledMark, ...]:
+    """Return how the installed skills are; those of a project that is not trusted are not read.
+
+    Raises:
+        StateError: a lock cannot be used.
+    """
+    services, places = house.services, house.config.places
+    directories = (places.user_file.parent, services.project)
+    if not any(os.path.lexists(directory / LOCK_FILE) for directory in directories):
+        # What reads them takes a while to load.
+        return ()
+    is_trusted = services.trust_store.is_trusted(services.project)
+    return services.installed_check.marks.of(("project", "user") if is_trusted else ("user",))
+
+
+def _wrong_mark(house: Skillhouse, skill: Skill) -> InstalledMark | None:
+    real = os.path.realpath(skill.directory)
+    try:
+        marks = installed_marks(house)
+    except StateError:
+        # `list` and `verify` name the lock.
+        return None
+    return next((one for one in marks if str(one.directory) == real and not one.is_well), None)
+
+
+def _of_mark(mark: InstalledMark, skill: Skill | None) -> AbsentSkill:
+    return AbsentSkill(
+        state=cast("SkillState", mark.state),
+        name=mark.name if skill is None else skill.name,
+        path=str(mark.directory) if skill is None else skill.file,
+        reason=mark.reason,
+        mend=mark.mend,
+        id=f"{mark.scope}:{mark.name}" if skill is None else skill.id,
+        scope=mark.scope,
+    )
+
+
+def changed_skills(house: Skillhouse) -> Iterator[AbsentSkill]:
+    """Yield the installed skills that are enabled, and not as they were installed."""
+    try:
+        wrong = [mark for mark in installed_marks(house) if not mark.is_well]
+    except StateError as error:
+        path = str(error.path)
+        name = os.path.basename(path)
+        yield AbsentSkill(state="broken", name=name, path=path, reason=str(error))
+        return
+    if not wrong:
+        return
+    here = {os.path.realpath(skill.directory): skill for skill in house.index.skills}
+    settings = house.snapshot.settings
+    for mark in wrong:
+        skill = here.get(str(mark.directory))
+        if mark.state == "missing" or (skill is not None and settings.is_enabled(skill.id)):
+            yield _of_mark(mark, skill)
 
 
 def _denial(house: Skillhouse, skill: Skill, agent: str) -> str:
@@ -78,6 +141,7 @@ def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[Abse
     for found in index.diagnostics:
         if found.severity is Severity.ERROR and found.path is not None:
             yield broken_skill(found)
+    yield from changed_skills(house)
     settings = house.snapshot.settings
     off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
     for skill in (*off, *_denied_and_on(view, house), *view.for_people):

@@ -36,6 +36,7 @@ def desk(house: Skillhouse, **more: object) -> FrameworkBridge:
     return FrameworkBridge(house=house, channel="some-framework", **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_yes_lets_the_call_run_once(tmp_path: Path):
     with open_house(tmp_path) as house:
         at = desk(house)
@@ -66,6 +67,7 @@ def test_a_no_is_kept_with_its_words(tmp_path: Path):
         assert written(tmp_path) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["arguments", "file"])
 def test_a_yes_to_what_was_shown_is_not_one_to_what_is_there_now(tmp_path: Path, changed: str):
     with open_house(tmp_path) as house:

@@ -134,6 +134,7 @@ def test_a_prompt_that_got_no_answer_is_taken_back(tmp_path: Path, is_resumed: b
         assert len(after.messages) == len(conversation.history) == 4
 
 
+@pytest.mark.slow
 def test_without_a_summary_the_older_part_is_left_out_and_said_so(tmp_path: Path) -> None:
     class Silent(Script):
         async def whole(self, messages: Any, info: Any) -> ModelResponse:
@@ -179,6 +180,7 @@ def test_what_was_spent_is_told_with_a_price_where_one_is_known() -> None:
     assert str(spent).endswith(" (1 without a known price)")
 
 
+@pytest.mark.slow
 def test_an_unloaded_skill_leaves_the_history_with_all_its_texts(tmp_path: Path) -> None:
     with open_house(tmp_path) as house:
         script = Script(LOAD, "ok", "started", LOAD, "ok")

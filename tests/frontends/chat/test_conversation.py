@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -121,6 +122,7 @@ def test_a_stop_keeps_what_was_said_and_the_next_prompt_works(tmp_path: Path) ->
         assert "I was say" in str(script.sent[1])
 
 
+@pytest.mark.slow
 def test_a_skill_is_not_given_twice(tmp_path: Path) -> None:
     script = Script(LOAD, LOAD, "ok")
     with open_house(tmp_path) as house:
@@ -129,6 +131,7 @@ def test_a_skill_is_not_given_twice(tmp_path: Path) -> None:
     assert ["Body." in text for text in results] == [True, False]
 
 
+@pytest.mark.slow
 def test_compaction_tears_no_pair_and_keeps_the_skill_and_the_prompt(tmp_path: Path) -> None:
     script = Script(LOAD, "loaded", *(f"{'long ' * 900}{n}" for n in range(12)))
     with open_house(tmp_path) as house:
@@ -145,6 +148,7 @@ def test_compaction_tears_no_pair_and_keeps_the_skill_and_the_prompt(tmp_path: P
     assert "summarised" in out.getvalue()
 
 
+@pytest.mark.slow
 def test_a_resumed_conversation_goes_on_where_it_was(tmp_path: Path) -> None:
     kept = Transcripts(tmp_path / "state")
     made = kept.begin(place="/p", agent="default", model="m")
@@ -165,6 +169,7 @@ def test_a_resumed_conversation_goes_on_where_it_was(tmp_path: Path) -> None:
         again.close()
 
 
+@pytest.mark.slow
 def test_slash_commands(tmp_path: Path) -> None:
     with open_house(tmp_path) as house:
         script = Script("started")

@@ -119,6 +119,7 @@ def test_an_address_is_shown_beside_the_text_that_names_another() -> None:
     assert shown == "bank.example (http://evil.example)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", ["**", "*", "_", "`", "[", "~~", "| ", "[a](", "> "])
 def test_a_long_line_of_open_marks_is_shown_whole(mark: str) -> None:
     """Looked at from each mark to the end of the line, this would take minutes."""

@@ -16,7 +16,8 @@ from skillhouse.frontends.cli.options import (
     natural,
     positive,
 )
-from skillhouse.frontends.cli.terminal import prepare_search
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,
@@ -150,18 +151,27 @@ def _shadowed(
 _LOAD_EXAMPLES = """examples:
   skillhouse load weather
   skillhouse load user:pdf --json
+  skillhouse load pdf --anyway       an installed one that agents are refused
+
+An installed skill whose files were edited, or whose signature is refused, is not printed:
+`skillhouse verify` says what is wrong with it.
 """
 
 
 def _configure_load(parser: argparse.ArgumentParser) -> None:
     add_skill(parser)
     parser.add_argument("--raw", action="store_true", help="the whole SKILL.md, frontmatter too")
+    parser.add_argument(
+        "--anyway", action="store_true", help="also an installed one that is not as it was"
+    )
     add_common(parser)
 
 
 def _load(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the body, hidden characters as escapes; the first line says so where there are any."""
-    content = house_of(options).load(options.skill)
+    if options.anyway:
+        refuse_agents("load --anyway")
+    content = house_of(options).load(options.skill, anyway=options.anyway)
     if options.json:
         terminal.json(content_value(content))
         return 0

@@ -42,6 +42,7 @@ from skillhouse.runtime import (
     Skillhouse,
     TrustStore,
     audit_troubles,
+    changed_skills,
     file_troubles,
     offered_code,
     usable_config,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
     from skillhouse.clients import Change, Lens, LensSkill
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import CodeFacts, Config
+    from skillhouse.runtime import AbsentSkill, CodeFacts, Config
     from skillhouse.skill import Profile
 
 _DOCTOR_EXAMPLES = """examples:
@@ -105,7 +106,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         return fix_files(lens, terminal, discard=discard, as_json=options.json)
     found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
     unsafe = unsafe_entries(places)
-    catalog, watches, code, notes = _own_place(config)
+    catalog, watches, code, notes, changed = _own_place(config)
     broken = [facts for facts in code if facts.is_broken]
     if options.json:
         audit = [dataclasses.asdict(one) for one in stuck]
@@ -115,6 +116,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         value |= {"configuration": diagnostic_values(faults)}
         value |= {"entries": entries, "catalog": catalog, "watches": watches}
         value |= {"code": [facts_value(facts) for facts in code]}
+        value |= {"installed": [one._asdict() for one in changed]}
         terminal.json_list("problems", value.pop("problems"), {"machine": machine(), **value})
     else:
         for line in report(lens, found, machine=machine(), everything=options.all):
@@ -132,6 +134,12 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             for facts in code
             for one in facts.problems
         ]
+        home = str(places.home)
+        messages += [
+            f"the installed skill `{shown(one.id or one.name)}` is {one.state}: "
+            f"{shown(one.text.replace(home, '~'))}"
+            for one in changed
+        ]
         messages += [
             f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely; "
             "`skillhouse mcp status` says why"
@@ -141,25 +149,33 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line()
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
-    return 1 if found or faults or stuck or open_files or unsafe or broken else 0
+    wrong = (found, faults, stuck, open_files, unsafe, broken, changed)
+    return 1 if any(wrong) else 0
 
 
 def _own_place(
     config: Config,
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None, tuple[CodeFacts, ...], list[str]]:
+) -> tuple[
+    dict[str, Any] | None,
+    dict[str, Any] | None,
+    tuple[CodeFacts, ...],
+    list[str],
+    tuple[AbsentSkill, ...],
+]:
     """Return what the catalog's bounds leave out, how changes are noticed, the skills with code,
-    and notes about them; nothing where a file keeps us from starting."""
+    notes about them, and the installed skills that changed; nothing where a file keeps us from
+    starting."""
     try:
         with Skillhouse(config) as house:
             view = house.view()
             found, use = catalog_report(view), watch_use(house.snapshot.roots)
             notes = list(catalog_notes(found, view))
-            code = offered_code(house)
+            code, changed = offered_code(house), tuple(changed_skills(house))
     except SkillhouseError as error:
-        return None, None, (), [f"the catalog cannot be made: {error}"]
+        return None, None, (), [f"the catalog cannot be made: {error}"], ()
     notes += [f"skill with code {one_line(f'{one.name}: {one.summary()}')}" for one in code]
     if use is None:
-        return found, None, code, notes
+        return found, None, code, notes, changed
     if use.polls:
         notes.append(
             f"a program that watches these {use.needed:,} directories polls them: at most "
@@ -167,7 +183,7 @@ def _own_place(
             "are free (fs.inotify.max_user_watches)"
         )
     watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
-    return found, watches, code, notes
+    return found, watches, code, notes, changed
 
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,27 @@ from skillhouse.permission import (
     lint_rules,
     matches,
 )
-from skillhouse.runtime import add_rule, checked_addition, project_of, rule_text, usable_config
+from skillhouse.runtime import (
+    add_rule,
+    checked_addition,
+    configured,
+    project_of,
+    rule_text,
+    usable_config,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime.config import RepositorySettings
 
 _CONFIG_EXAMPLES = """examples:
   skillhouse config path       where each file is, and whether it is there
   skillhouse config show       the text of your own file
   skillhouse config check      what is wrong with the files
+  skillhouse config repositories   where packages are looked for by name
 """
 
 
@@ -40,6 +51,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         ("path", "list the files of the configuration (default)"),
         ("show", "print your own file"),
         ("check", "list what is wrong with the files"),
+        ("repositories", "list the repositories of packages, in their order"),
     ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
@@ -67,11 +79,14 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.line(finding_line(fault, terminal))
             terminal.note(f"the configuration has {counted(len(faults), 'fault')}")
         return 1 if faults else 0
+    if options.verb == "repositories":
+        return _repositories(configured(places).repositories, options, terminal)
     files = {
         "managed": places.managed_file,
         "user": places.user_file,
         "project": project_of(places.start) / "skillhouse.toml",
         "policy": places.policy_file,
+        "published": places.published_file,
         "profiles": places.profiles,
     }
     found: list[dict[str, Any]] = [
@@ -84,6 +99,25 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
         mark = "" if one["exists"] else "  (not there)"
         terminal.line(f"  {one['name']:<9} {shown(one['path'])}{mark}")
     return 0
+
+
+def _repositories(
+    found: Sequence[RepositorySettings], options: argparse.Namespace, terminal: Terminal
+) -> int:
+    def line(one: RepositorySettings) -> str:
+        words = ["trusted" if one.trusted else "not trusted"]
+        words += [f"token at {one.token}"] * bool(one.token)
+        words += ["signatures required"] * one.require_signature
+        return f"{one.name}  {shown(one.url)}  {shown(', '.join(words))}"
+
+    return terminal.listing(
+        found,
+        dataclasses.asdict,
+        line,
+        name="repositories",
+        as_json=options.json,
+        nothing="no repository is configured",
+    )
 
 
 def _show(path: Path, terminal: Terminal, *, as_json: bool) -> int:

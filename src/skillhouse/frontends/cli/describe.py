@@ -60,7 +60,7 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
         path = house.management.open_directory(options.skill)
         terminal.note(f"opened {shown(str(path))}")
     try:
-        content = house.load(options.skill)
+        content = house.load(options.skill, anyway=True)
     except UnknownSkillError as error:
         # A skill of code alone has no SKILL.md; the error then names the nearest of both kinds.
         return _show_other(house, error, terminal, options)
@@ -215,7 +215,7 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 def _files(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     try:
-        content = house.load(options.skill)
+        content = house.load(options.skill, anyway=True)
         directory, names, omitted = content.directory, content.resources, content.resources_omitted
     except UnknownSkillError as error:
         try:

@@ -15,34 +15,52 @@ from skillhouse.frontends.cli.install_answers import (
     installing,
     scope_of,
 )
+from skillhouse.frontends.cli.install_from_lock import install_from_lock
 from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.tick_list import Row
+from skillhouse.frontends.cli.ticking import tick
 from skillhouse.frontends.presentation.install_report import installed_value
-from skillhouse.frontends.presentation.text import shown
-from skillhouse.runtime import Installer, UnsignedError
+from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.registry.repository import LISTED_MAX
+from skillhouse.runtime import Installer, UnsignedError, UntrustedError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.registry import Candidate, InstallPlace, LockEntry
+    from skillhouse.registry import Candidate, InstallPlace, ListedSkill, LockEntry
     from skillhouse.runtime import OpenSource
+    from skillhouse.runtime.config import RepositorySettings
 
 _INSTALL_EXAMPLES = """examples:
+  skillhouse install pdf                               from the configured repositories
+  skillhouse install pdf@^1.2                          the newest version of a range
+  skillhouse install @acme/pdf --repository official   of a namespace, from this repository
+  skillhouse install --search "read pdf"               what the repositories have
   skillhouse install anthropics/skills --list          what is there
   skillhouse install anthropics/skills --skill pdf     one of them
   skillhouse install acme/tools/skills/deploy@v2       a directory, at a tag or commit
   skillhouse install https://git.example/team/skills.git//deploy@main
   skillhouse install https://example.com/pdf-1.2.tar.gz --digest sha256:...
   skillhouse install https://example.com               its .well-known/agent-skills
+  skillhouse install mcp:docs/pdf                      of a configured MCP server
   skillhouse install ./my-skill --project
   skillhouse install --frozen --project                all of skills.lock, exactly
+  skillhouse install --from-lock skills-lock.json      what `npx skills` or clawhub installed
 
 Everything about a skill is shown before it is in force. An unsigned one needs a person who
-types `unsigned`, or --yes --allow-unsigned.
+types `unsigned`, or --yes --allow-unsigned; one of a repository that is not trusted a person who
+types `untrusted`, or --yes --accept-untrusted.
 """
 
 
-def _configure_install(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", nargs="?", help="owner/repo, an address, or ./directory")
+def configure_install(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", nargs="?", help="NAME@RANGE, owner/repo, an address, or ./directory"
+    )
+    parser.add_argument(
+        "--repository", default="", metavar="NAME", help="look for the name in this one alone"
+    )
+    parser.add_argument("--search", metavar="TEXT", help="list the skills of the repositories")
     parser.add_argument(
         "--skill", action="append", default=[], metavar="NAME", help="this one; may be repeated"
     )
@@ -52,26 +70,41 @@ def _configure_install(parser: argparse.ArgumentParser) -> None:
         "--digest", default="", metavar="SHA256", help="what the archive's digest must be"
     )
     parser.add_argument("--frozen", action="store_true", help="what the lock has, and nothing else")
+    parser.add_argument(
+        "--from-lock", metavar="FILE", help="the skills of another installer's lock"
+    )
+    parser.add_argument(
+        "--allow-changed", action="store_true", help="with --yes: other files than that lock's, too"
+    )
+    parser.add_argument("--offline", action="store_true", help="with --frozen: ask no source")
     parser.add_argument("--client", metavar="LIST", help="also put it where these clients read")
     add_scope(parser)
     add_agreement(parser)
 
 
-def _install(options: argparse.Namespace, terminal: Terminal) -> int:
+def install(options: argparse.Namespace, terminal: Terminal) -> int:
     """Install skills of one source; 1 when one of them is refused."""
     is_look = options.list or options.dry_run
     if not is_look and not options.frozen:
         refuse_agents("install")
     with installing(options, terminal) as (house, installer):
-        place = installer.installed.place(scope_of(options))
+        if options.search is not None or (
+            options.list and not (options.source or options.from_lock)
+        ):
+            return _search(options, terminal, installer)
+        place = installer.installed.place(scope_of(options, installer))
         if options.frozen:
-            if options.source:
+            if options.source or options.from_lock:
                 raise UsageError("--frozen takes everything from the lock, and no source")
             return _frozen(options, terminal, installer, place)
+        if options.from_lock:
+            return install_from_lock(options, terminal, house, installer, place)
         if not options.source:
             message = "expected a source, or --frozen to install what the lock has"
             raise UsageError(f"{message}; see `skillhouse install --help`")
-        found = installer.opened(options.source, expected=options.digest)
+        found = installer.opened(
+            options.source, expected=options.digest, repository=options.repository, place=place
+        )
         for problem in found.problems:
             terminal.error(problem)
         if options.list:
@@ -84,6 +117,38 @@ def _install(options: argparse.Namespace, terminal: Terminal) -> int:
                 )
                 done.take(installer, staged)
         return done.end()
+
+
+SEARCHED_MAX = 50
+"""Skills of each repository that a search lists."""
+
+
+def _search(options: argparse.Namespace, terminal: Terminal, installer: Installer) -> int:
+    """List what the repositories have, each in turn; 1 when that is nothing."""
+    limit = SEARCHED_MAX if options.search else LISTED_MAX
+    repositories = installer.sources.repositories
+    found = list(repositories.listed(options.search or "", only=options.repository, limit=limit))
+
+    def value(one: tuple[RepositorySettings, ListedSkill]) -> dict[str, Any]:
+        settings, skill = one
+        return {
+            "name": skill.typed,
+            "repository": settings.name,
+            "version": skill.latest,
+            "description": skill.description,
+            "license": skill.license,
+            "publisher": skill.publisher or None,
+        }
+
+    def line(one: tuple[RepositorySettings, ListedSkill]) -> str:
+        settings, skill = one
+        latest = f" {shown(skill.latest)}" if skill.latest else ""
+        return f"{settings.name}  {skill.typed}{latest}  {one_line(skill.description)}"
+
+    nothing = "no skill of the repositories fits"
+    return terminal.listing(
+        found, value, line, name="skills", as_json=options.json, nothing=nothing
+    )
 
 
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -130,19 +195,8 @@ def _named(every: Sequence[Candidate], name: str) -> Candidate:
 
 
 def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:
-    for number, one in enumerate(every, start=1):
-        terminal.note(f"{number:4}  {shown(one.path or one.folder)}")
-    terminal.prompt("Which ones? (numbers with blanks, or `all`) ")
-    answer = sys.stdin.readline().split()
-    if answer == ["all"]:
-        return every
-    try:
-        numbers = [int(word) for word in answer]
-    except ValueError:
-        numbers = [0]
-    if not numbers or not all(1 <= number <= len(every) for number in numbers):
-        raise UsageError(f"expected numbers from 1 to {len(every)}, nothing was installed")
-    return [every[number - 1] for number in dict.fromkeys(numbers)]
+    rows = [Row(label=one.path or one.folder, fault=one.fault) for one in every]
+    return [every[place] for place in tick("Which ones?", rows, terminal)]
 
 
 def _frozen(
@@ -182,13 +236,16 @@ def _thaw(
     if state.state != "missing" and not options.force:
         message = f"{state.problem}; `skillhouse verify {name}` shows more"
         raise SkillError("local-edits", place.target(name), message)
-    with installer.locked(name, entry, place) as staged:
+    with installer.locked(name, entry, place, offline=options.offline) as staged:
         if options.dry_run:
             return "would be installed"
         if staged.report.publisher is None and not options.allow_unsigned:
             raise UnsignedError("it is unsigned: use --allow-unsigned")
+        if staged.report.is_untrusted and not options.accept_untrusted:
+            message = f"`{entry.repository}` is not trusted: use --accept-untrusted"
+            raise UntrustedError(message)
         installer.restore(staged, entry, force=options.force)
     return "installed"
 
 
-VERBS = {"install": Verb(_INSTALL_EXAMPLES, _configure_install, _install)}
+VERBS = {"install": Verb(_INSTALL_EXAMPLES, configure_install, install)}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from skillhouse.clients import ExportRequest, export
+from skillhouse.clients import Action, ExportRequest, export
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.person import typed
+from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
@@ -21,6 +22,8 @@ from skillhouse.runtime import Installer, Skillhouse, export_source
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import StagedSkill
+
+T = TypeVar("T")
 
 
 def add_scope(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +34,11 @@ def add_agreement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask about signed skills")
     parser.add_argument("--allow-unsigned", action="store_true", help="with --yes: unsigned, too")
     parser.add_argument(
+        "--accept-untrusted",
+        action="store_true",
+        help="with --yes: of repositories that are not trusted, too",
+    )
+    parser.add_argument(
         "--force", action="store_true", help="also over local edits, which are kept for a rollback"
     )
     parser.add_argument("--dry-run", action="store_true", help="show it, install nothing")
@@ -38,19 +46,33 @@ def add_agreement(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
 
 
-def scope_of(options: argparse.Namespace) -> Literal["user", "project"]:
-    return "project" if options.project else "user"
+def scope_of(
+    options: argparse.Namespace, installer: Installer | None = None
+) -> Literal["user", "project"]:
+    """Return the scope that is meant; a profile without the user's has the project's alone."""
+    if options.project or (installer is not None and not installer.installed.has_place("user")):
+        return "project"
+    return "user"
 
 
 @contextmanager
 def installing(
     options: argparse.Namespace, terminal: Terminal
 ) -> Iterator[tuple[Skillhouse, Installer]]:
+    progress = TransferProgress(terminal)
+
+    def report(line: str) -> None:
+        progress.begin()
+        terminal.note(shown(line))
+
     with (
         house_of(options) as house,
-        Installer(house, report=lambda line: terminal.note(shown(line))) as installer,
+        Installer(house, report=report, progress=progress) as installer,
     ):
-        yield house, installer
+        try:
+            yield house, installer
+        finally:
+            terminal.clear_status()
 
 
 def scope_and_name(text: str) -> tuple[str, str]:
@@ -61,6 +83,13 @@ def scope_and_name(text: str) -> tuple[str, str]:
     """
     scope, _, name = text.rpartition(":")
     return scope, name
+
+
+_FLAGS = {
+    "unsigned": ("--allow-unsigned", "it is unsigned"),
+    "untrusted": ("--accept-untrusted", "its repository is not trusted"),
+}
+"""What a person types about a skill, with the flag and the reason of each word."""
 
 
 class InstallAnswers:
@@ -86,34 +115,45 @@ class InstallAnswers:
             self._terminal.error(f"{what}: {error}")
             self._values.append({"source": what, "error": str(error)})
 
-    def enter(self, staged: Any) -> StagedSkill:
-        found: StagedSkill = self._stack.enter_context(staged)
-        return found
+    def enter(self, staged: AbstractContextManager[T]) -> T:
+        return self._stack.enter_context(staged)
 
-    def take(self, installer: Installer, staged: StagedSkill) -> None:
-        """Show a staged skill and install it if the person agrees."""
+    def take(
+        self, installer: Installer, staged: StagedSkill, *, also: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Show a staged skill and install it if the person agrees; return whether it is in force.
+
+        Args:
+            also: What its JSON has besides.
+        """
         options, terminal, report = self._options, self._terminal, staged.report
-        value = report_value(report)
+        value = {**report_value(report), **(also or {})}
         self._values.append(value)
         if _is_there(installer, staged):
             value["status"] = "unchanged"
             self._ids.append(f"{report.place.scope}:{staged.name}")
             terminal.note(f"{shown(staged.name)}: just these files are installed already")
-            return
+            return True
         if not options.json:
             print_report(report, terminal, full=options.full)
         value["status"] = "shown"
         if options.dry_run:
-            return
+            return False
         installer.check(staged, force=options.force)
-        if not self._is_agreed(is_unsigned=report.publisher is None):
+        is_unsigned = report.publisher is None
+        words = (*["unsigned"] * is_unsigned, *["untrusted"] * report.is_untrusted)
+        if not self._is_agreed(words):
             value["status"] = "declined"
             terminal.note(f"{shown(staged.name)}: nothing was installed")
             self._failed = True
-            return
+            return False
         # What was agreed to is this very report.
-        is_unsigned = report.publisher is None
-        installer.install(staged, allow_unsigned=is_unsigned, force=options.force)
+        installer.install(
+            staged,
+            allow_unsigned=is_unsigned,
+            accept_untrusted=report.is_untrusted,
+            force=options.force,
+        )
         value["status"] = "installed"
         self._ids.append(f"{report.place.scope}:{staged.name}")
         if not options.json:
@@ -121,16 +161,19 @@ class InstallAnswers:
             terminal.line(f"{shown(staged.name)} is installed at {target}")
         if report.place.scope == "project":
             note_untrusted(self._house, terminal)
+        return True
 
-    def _is_agreed(self, *, is_unsigned: bool) -> bool:
+    def _is_agreed(self, words: Sequence[str]) -> bool:
+        """Whether a person agrees to each of the words, which flags say elsewhere."""
         options = self._options
-        if options.yes and (options.allow_unsigned or not is_unsigned):
+        said = {"unsigned": options.allow_unsigned, "untrusted": options.accept_untrusted}
+        if options.yes and all(said[word] for word in words):
             return True
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            flags = "--yes --allow-unsigned" if is_unsigned else "--yes"
-            kind = "it is unsigned" if is_unsigned else "a person must agree"
+            flags = " ".join(("--yes", *(_FLAGS[word][0] for word in words)))
+            kind = " and ".join(_FLAGS[word][1] for word in words) or "a person must agree"
             raise UsageError(f"{kind}, and there is no terminal to ask at: use {flags}")
-        return typed("unsigned" if is_unsigned else "yes", self._terminal)
+        return all(typed(word, self._terminal) for word in words or ("yes",))
 
     def end(self) -> int:
         """Put what was installed where other clients read, write the JSON, and return the code."""
@@ -147,7 +190,9 @@ class InstallAnswers:
             references=tuple(self._ids), clients=clients, where=scope_of(self._options)
         )
         for item in export(export_source(self._house), request):
-            word = item.state.value if item.is_well else item.reason
+            # The state is that of before.
+            done = "already there" if item.action is Action.NONE else "written"
+            word = done if item.is_well else item.reason
             self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
             self._failed = self._failed or not item.is_well
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import InstallReport
+    from skillhouse.runtime import InstallReport, RepositoryOffer
 
 LABEL = 13
 FILES_SHOWN = 30
@@ -44,6 +46,8 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     yield "source", f"{shown(entry.resolved)}{inside}"
     if entry.resolved.startswith(("http://", "git+http://")):
         yield "connection", "not encrypted: others on the way could have changed it"
+    if report.offer is not None:
+        yield from _offer_pairs(report, report.offer)
     yield "publisher", publisher_text(report)
     if entry.digest:
         yield "archive", entry.digest
@@ -71,6 +75,27 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     yield "goes to", shown(str(report.place.target(facts.name)))
 
 
+def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tuple[str, str]]:
+    settings, installed = offer.settings, report.installed
+    if settings.trusted:
+        yield "repository", settings.name
+    else:
+        signed = "unsigned" if report.publisher is None else publisher_text(report)
+        said = f"warning: `{settings.name}` is not trusted; {_age(offer)}, {signed}"
+        yield "repository", said
+    yield "published", f"{_age(offer)}, as the repository says"
+    if offer.newer_yanked:
+        yield "taken back", f"newer versions: {one_line(', '.join(offer.newer_yanked))}"
+    if installed is not None and report.is_downgrade:
+        versions = f"{shown(installed.version)}, and this one is {shown(report.entry.version)}"
+        yield "downgrade", f"warning: installed is the newer {versions}"
+
+
+def _age(offer: RepositoryOffer) -> str:
+    days = offer.age_days(datetime.now(UTC))
+    return "no date" if days is None else f"{counted(days, 'day')} old"
+
+
 def publisher_text(report: InstallReport) -> str:
     publisher = report.publisher
     if publisher is None:
@@ -83,16 +108,7 @@ def _print_effects(report: InstallReport, terminal: Terminal) -> None:
     effects = report.effects
     if effects.mentions:
         terminal.line("  commands and tools that it mentions")
-    for verdict in effects.mentions:
-        effect = terminal.effect(verdict.effect) + " " * (6 - len(verdict.effect))
-        terminal.indented(one_line(verdict.mention.text), 10, f"    {effect}")
-        terminal.line(" " * 10 + terminal.style(shown(verdict.reason), "dim"))
-    places = ", ".join(
-        f"{one_line(one.label) or 'no language'} at line {one.line}" for one in effects.unjudged
-    )
-    if places:
-        blocks = counted(len(effects.unjudged), "block")
-        terminal.indented(f"{blocks} not judged, or not wholly: {places}", 4)
+    print_mentions(effects.mentions, effects.unjudged, terminal, indent=4)
     if effects.hosts:
         terminal.line("  hosts that its files mention")
     for host in effects.hosts:
@@ -110,6 +126,11 @@ def _print_changes(report: InstallReport, terminal: Terminal, *, full: bool) -> 
         return
     if report.is_same:
         terminal.pair("  installed", "just these files", label_width=LABEL)
+        return
+    if report.is_signed_again:
+        terminal.pair(
+            "  installed", "just these files; only its signature is another", label_width=LABEL
+        )
         return
     said = "another version, whose files are not kept here"
     if report.changes is not None:

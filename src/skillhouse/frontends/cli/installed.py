@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import write_atomically
+from skillhouse.floor import SkillhouseError, write_atomically
 from skillhouse.frontends.cli.install_answers import installing, scope_and_name
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
@@ -19,7 +20,8 @@ from skillhouse.registry import pack
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import InstalledState
+    from skillhouse.registry import InstallPlace, LockEntry
+    from skillhouse.runtime import InstalledState, Installer
 
 _UNINSTALL_EXAMPLES = """examples:
   skillhouse uninstall pdf
@@ -108,8 +110,13 @@ def _print_info(state: InstalledState, terminal: Terminal) -> None:
 
 
 def _said(state: InstalledState) -> str:
-    words = {"ok": "as installed", "accepted": "edited, and accepted so"}
-    return words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
+    words = {
+        "ok": "as installed",
+        "accepted": "edited, and accepted so",
+        "unasked": "as installed, and its repository was not asked",
+    }
+    said = words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
+    return f"{said}; {shown(state.note)}" if state.note else said
 
 
 _PIN_EXAMPLES = """examples:
@@ -143,11 +150,14 @@ def _pin(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 _VERIFY_EXAMPLES = """examples:
-  skillhouse verify                  every installed skill, without the network
+  skillhouse verify                  every installed skill
+  skillhouse verify --offline        likewise, without asking any repository
   skillhouse verify pdf --full       what differs from what was installed
   skillhouse verify pdf --accept     keep my edits: agents load it again
+  skillhouse verify pdf --restore    put back what was installed; `rollback` has the edits
   skillhouse verify ./pdf            who signed the skill in this directory
 
+Repositories are asked whether they took a version back, and for what they revoked.
 A directory (with a `/`, `.` or `~` at its beginning) must be signed by a publisher whose root is
 trusted here (`skillhouse keys trust`), and no file may be changed, added, removed or renamed. The
 message of a refusal begins with the step that refused.
@@ -159,7 +169,11 @@ def _configure_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repository", default="", metavar="NAME", help="the registry that ./DIR is signed for"
     )
+    parser.add_argument("--offline", action="store_true", help="ask no repository")
     parser.add_argument("--accept", action="store_true", help="take the edits for what is meant")
+    parser.add_argument(
+        "--restore", action="store_true", help="put back what was installed, keeping the edits"
+    )
     parser.add_argument("--full", action="store_true", help="show all lines that differ")
     add_common(parser)
 
@@ -168,25 +182,28 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
     """Compare installed skills with the lock; 1 when one is not as it should be."""
     directories = [one for one in options.skills if one.startswith((".", "/", "~"))]
     if directories:
-        if len(options.skills) != 1 or options.accept:
-            raise UsageError("a directory is verified alone, and has nothing to accept")
+        if len(options.skills) != 1 or options.accept or options.restore:
+            raise UsageError("a directory is verified alone, and has nothing to accept or restore")
         return verify_directory(options, directories[0], terminal)
-    if options.accept:
-        refuse_agents("verify --accept")
-        if len(options.skills) != 1:
-            raise UsageError("--accept is about one skill")
+    for flag in ("accept", "restore"):
+        if getattr(options, flag):
+            refuse_agents(f"verify --{flag}")
+            if len(options.skills) != 1 or options.accept == options.restore:
+                raise UsageError(f"--{flag} is about one skill, and --accept is no --restore")
     states: list[InstalledState] = []
     with installing(options, terminal) as (_, installer):
         ids = [scope_and_name(text) for text in options.skills]
         found = [(*installer.installed.find(name, scope=scope), name) for scope, name in ids]
         every = [(place, entry, name) for place, name, entry in installer.installed.entries()]
         for place, entry, name in found or every:
-            states.append(installer.installed.state(name, entry, place))
+            states.append(_asked(options, terminal, installer, name, entry, place))
         if options.accept and states[0].state == "edited":
             edited = states[0]
             scope = edited.place.scope
             accepted = installer.installed.accept(edited.name, edited.digest, scope=scope)
             states = [installer.installed.state(edited.name, accepted, edited.place)]
+        if options.restore:
+            states = [_restored(installer, states[0], terminal)]
     if options.json:
         terminal.json_list("skills", [state_value(state) for state in states])
     else:
@@ -196,6 +213,43 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
         if not states:
             terminal.note("nothing was installed here")
     return 0 if all(state.is_well for state in states) else 1
+
+
+RESTORED = ("edited", "accepted", "missing", "unreadable")
+
+
+def _restored(installer: Installer, state: InstalledState, terminal: Terminal) -> InstalledState:
+    """Put back what was installed, where something else is there by now."""
+    name, entry, place = state.name, state.entry, state.place
+    if state.state not in RESTORED:
+        # What a repository took back, or whose signature is refused, comes back by no flag.
+        return state
+    with installer.locked(name, entry, place) as staged:
+        installer.restore(staged, entry, force=True)
+    if state.state in ("edited", "accepted"):
+        terminal.note(f"the edits are kept: `skillhouse rollback {place.scope}:{name}`")
+    place, entry = installer.installed.find(name, scope=place.scope)
+    return installer.installed.state(name, entry, place)
+
+
+def _asked(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    installer: Installer,
+    name: str,
+    entry: LockEntry,
+    place: InstallPlace,
+) -> InstalledState:
+    """Compare a skill with the lock, and ask its repository about it."""
+    if options.offline:
+        return installer.installed.state(name, entry, place)
+    try:
+        return installer.released_state(name, entry, place)
+    except SkillhouseError as error:
+        # What could not be asked is no finding about the files, and not passed over either.
+        terminal.error(f"{name}: {error}; `--offline` compares the files alone")
+        state = installer.installed.state(name, entry, place)
+        return dataclasses.replace(state, state="unasked" if state.is_well else state.state)
 
 
 _PACK_EXAMPLES = """examples:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery, remote, runtime
+from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
@@ -22,7 +23,7 @@ from skillhouse.frontends.presentation.json_values import (
 )
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
-from skillhouse.skill import load_profile
+from skillhouse.skill import load_profile, profile_names
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -109,8 +110,13 @@ class _Choice:
 
 
 def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
-    """Return the real paths of a client's roots, each ending in a slash; ConfigError for none."""
+    """Return the real paths of a client's roots, each ending in a slash; UsageError for none."""
     places = house.config.places
+    known = profile_names(places.profiles)
+    if client not in known:
+        close = nearest(client, known)
+        said = f"did you mean `{close[0]}`" if close else "`skillhouse profiles list` has them"
+        raise UsageError(f"unknown client `{one_line(client)}`; {said}")
     profile = load_profile(client, places.profiles)
     roots = discovery.default_roots(
         start=places.start, home=places.home, environment=places.environment, profile=profile
@@ -134,7 +140,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     if options.problem is not None:
         return _print_problems(house, absent, options, terminal)
-    _print_skills(house, page, options.sort, terminal)
+    _print_skills(house, page, options.sort, {one.path: one for one in absent}, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
     shown_code = [one for one in code if choice.takes(one.name, "", one.scope, str(one.directory))]
@@ -172,15 +178,20 @@ def _sorted(skills: list[Skill], order: str) -> list[Skill]:
 
 
 def _print_skills(
-    house: Skillhouse, skills: Sequence[Skill], order: str, terminal: Terminal
+    house: Skillhouse,
+    skills: Sequence[Skill],
+    order: str,
+    absent: Mapping[str, AbsentSkill],
+    terminal: Terminal,
 ) -> None:
     if order != "scope":
-        _print_rows([(f"{skill.name}  {skill.scope}", skill) for skill in skills], terminal)
+        labels = [(f"{skill.name}  {skill.scope}", skill) for skill in skills]
+        _print_rows(labels, absent, terminal)
         return
     urls = _urls(house)
     for (scope, root), group in groupby(skills, key=lambda skill: _source(skill, urls)):
         terminal.heading(cut(_heading(house, scope, root), terminal.width))
-        _print_rows([(skill.name, skill) for skill in group], terminal)
+        _print_rows([(skill.name, skill) for skill in group], absent, terminal)
 
 
 def _urls(house: Skillhouse) -> dict[str, str]:
@@ -212,8 +223,15 @@ def _heading(house: Skillhouse, scope: str, root: str) -> str:
     return f"{scope}  {shown(short_path(root, places.start, places.home))}{read_by}"
 
 
-def _print_rows(rows: list[tuple[str, Skill]], terminal: Terminal) -> None:
-    terminal.rows([(shown(label), one_line(skill.description)) for label, skill in rows])
+def _print_rows(
+    rows: list[tuple[str, Skill]], absent: Mapping[str, AbsentSkill], terminal: Terminal
+) -> None:
+    def text(skill: Skill) -> str:
+        found = absent.get(skill.file)
+        mark = f"[{found.state}] " if found is not None else ""
+        return mark + one_line(skill.description)
+
+    terminal.rows([(shown(label), text(skill)) for label, skill in rows])
     terminal.line()
 
 

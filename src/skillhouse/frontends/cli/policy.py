@@ -352,29 +352,37 @@ def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> i
 
 
 def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
-    """Print what is odd about rules, and which files cannot be used; 1 when there is something."""
+    """Print what is odd about rules, and which files cannot be used; 1 when there is something.
+
+    Notes about rules that say `unbound = true` are no findings.
+    """
     config, faults = usable
     layers = (*config.layers, *config.agents.values())
     findings = lint_rules(layers)
+    notes = sum(found.is_note for found in findings)
+    code = 1 if len(findings) > notes or faults else 0
     if is_json:
         more = {"files": diagnostic_values(faults)} if faults else {}
         terminal.json_list("findings", [_finding_value(found) for found in findings], more)
-        return 1 if findings or faults else 0
+        return code
     for fault in faults:
         terminal.line(finding_line(fault, terminal))
     for line in finding_lines(findings):
         terminal.line(line)
     rules = sum(len(layer.rules) for layer in layers)
-    said = f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}"
+    said = f"{counted(rules, 'rule')}: {counted(len(findings) - notes, 'finding')}"
+    if notes:
+        said += f", {counted(notes, 'note')}"
     if faults:
         said += f", {counted(len(faults), 'fault')} of files: not every rule was read"
     terminal.note(said)
-    return 1 if findings or faults else 0
+    return code
 
 
 def _finding_value(found: RuleFinding) -> dict[str, Any]:
     return {
         "code": found.code,
+        "severity": "info" if found.is_note else "warning",
         "layer": found.layer,
         "rule_index": found.rule_index,
         "effect": found.rule.effect.value,

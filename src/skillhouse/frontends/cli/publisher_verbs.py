@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,12 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import needs_extra, write_atomically
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.publisher_keys import (
+    ROLES,
+    certificate_value,
+    publisher_store,
+    remove_publisher_key,
+)
 from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
 from skillhouse.frontends.presentation.text import counted, shown
 
@@ -24,8 +31,6 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
 
-ROLES = {"skills": "developer", "root": "root", "intermediate": "intermediate"}
-"""What `keys new --for` makes, and the kind of its certificate."""
 LOCAL = "local"
 """The registry of a root that is made without naming one, for use on machines of one's own."""
 _FILE_MAX = 2 * 1_024 * 1_024
@@ -98,47 +103,19 @@ def run_publisher_verb(
     if verb == "trust" and options.file is None and options.remove is None:
         return _list_trusted(house, options, terminal)
     refuse_agents(f"keys {verb}")
-    work = {
+    works: dict[str, Callable[[Skillhouse, argparse.Namespace], tuple[Any, str]]] = {
         "new": _new,
         "request": _request,
         "issue": _issue,
         "certify": _certify,
         "revoke": _revoke,
         "trust": _trust,
-    }[verb]
-    value, text = work(house, options)
+        "remove": functools.partial(remove_publisher_key, terminal=terminal),
+    }
+    value, text = works[verb](house, options)
     house.services.enforcement.noted("key", user=OWNER, reason=f"publisher {verb}: {text}")
     terminal.answer(value, shown(text), as_json=options.json)
     return 0
-
-
-def publisher_values(house: Skillhouse) -> list[dict[str, Any]]:
-    """Return the keys of publishers, for a listing."""
-    directory = house.config.state_directory / registry.KEYS_DIRECTORY
-    if not directory.is_dir():
-        return []
-    with needs_extra("registry"):
-        store = registry.PublisherKeys(directory)
-    return [
-        {
-            "name": key.name,
-            "for": next(use for use, role in ROLES.items() if role == key.role),
-            "kind": "p256" if key.role == "developer" else "p384",
-            "lock": key.lock,
-            "registry": key.registry,
-            "certificates": [_certificate_value(one) for one in store.certificates(key.name)[:1]],
-        }
-        for key in store.all()
-    ]
-
-
-def publisher_line(value: dict[str, Any]) -> str:
-    """Return one of them as a line."""
-    found = value["certificates"]
-    if not found:
-        return f"signs {value['for']}, no certificate yet"
-    what = "signs skills" if value["for"] == "skills" else f"{value['for']} certificate"
-    return f"{what}, until {found[0]['valid_until'][:10]}"
 
 
 def _now() -> datetime:
@@ -146,7 +123,7 @@ def _now() -> datetime:
 
 
 def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
-    keys, role = _keys(house), ROLES[options.use]
+    keys, role = publisher_store(house), ROLES[options.use]
     if options.use == "skills" and (options.registry or options.output or options.days):
         raise UsageError("a key for skills gets registry and validity with its certificate")
     key = registry.new_publisher_key(
@@ -181,7 +158,7 @@ def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _request(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
-    keys = _keys(house)
+    keys = publisher_store(house)
     key = keys.get(options.name)
     if key.role == "root":
         raise UsageError("a root has its certificate already")
@@ -195,7 +172,7 @@ def _request(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _issue(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
-    keys = _keys(house)
+    keys = publisher_store(house)
     key, chain = _issuer(keys, options.by)
     request, asked = registry.read_request(_read(options.request))
     if options.intermediate and (asked.handle or options.publisher):
@@ -220,11 +197,11 @@ def _issue(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     kept = f", and kept it for the key `{owner}`" if owner else ""
     end = f"{made[0].not_valid_after_utc:%Y-%m-%d}"
     text = f"wrote `{path}` for {name.uri}, valid until {end}{kept}"
-    return {"file": str(path), "key": owner, **_certificate_value(made[0])}, text
+    return {"file": str(path), "key": owner, **certificate_value(made[0])}, text
 
 
 def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
-    keys = _keys(house)
+    keys = publisher_store(house)
     chain = registry.load_certificates(_read(options.certificate))
     owner = keys.of_certificate(chain[0]) if chain else ""
     if not owner:
@@ -234,11 +211,11 @@ def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     name = registry.check_role(chain[0], role)
     keys.keep_certificates(owner, chain)
     text = f"kept the certificate of `{owner}`: {name.uri}"
-    return {"key": owner, **_certificate_value(chain[0])}, text
+    return {"key": owner, **certificate_value(chain[0])}, text
 
 
 def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
-    keys, anchors = _keys(house), _anchors(house)
+    keys, anchors = publisher_store(house), _anchors(house)
     key, chain = _issuer(keys, options.by)
     entry = _revocation(options, chain[0])
     own = registry.fingerprint(chain[0])
@@ -305,7 +282,7 @@ def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
 def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     found = _anchors(house).read(_now())
     value = {
-        "roots": [_certificate_value(one) for one in found.roots],
+        "roots": [certificate_value(one) for one in found.roots],
         "timestamps": [
             {"certificate": registry.fingerprint(one), "subject": one.subject.rfc4514_string()}
             for one in found.timestamp_roots
@@ -340,16 +317,6 @@ def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Term
     return 0
 
 
-def _certificate_value(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "certificate": registry.fingerprint(certificate),
-        "serial": f"{certificate.serial_number:x}",
-        "names": registry.named_uri(certificate),
-        "valid_from": f"{certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}",
-        "valid_until": f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
-    }
-
-
 def _issuer(
     keys: registry.PublisherKeys, name: str
 ) -> tuple[registry.PublisherKey, Sequence[Certificate]]:
@@ -358,10 +325,6 @@ def _issuer(
     if key.role == "developer" or not chain:
         raise UsageError(f"expected a root or an intermediate with its certificate, got `{name}`")
     return key, chain
-
-
-def _keys(house: Skillhouse) -> registry.PublisherKeys:
-    return registry.PublisherKeys(house.config.state_directory / registry.KEYS_DIRECTORY)
 
 
 def _anchors(house: Skillhouse) -> registry.AnchorStore:

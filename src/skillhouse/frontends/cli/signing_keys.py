@@ -15,11 +15,15 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.publisher_keys import (
+    add_removal_options,
+    is_of_publisher,
+    print_publishers,
+    publisher_values,
+)
 from skillhouse.frontends.cli.publisher_verbs import (
     add_publisher_options,
     add_publisher_verbs,
-    publisher_line,
-    publisher_values,
     run_publisher_verb,
 )
 from skillhouse.frontends.presentation.text import counted, shown
@@ -62,6 +66,7 @@ Publishers of skills (docs/guides/sign-skills.md):
   skillhouse keys certify developer-acme.crt
   skillhouse keys trust root.crt
   skillhouse keys revoke developer-acme.crt --by root --reason "key lost"
+  skillhouse keys remove acme                       asks for its name; keeps an encrypted copy
 
 A limit is CURRENCY=EACH/DAY: the most at once and in 24 hours, fees included. The currency is
 `eip155:CHAIN` for a chain's own coin, `eip155:CHAIN/erc20:0xADDRESS` for a token (in base units),
@@ -94,7 +99,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     limit = _verb(verbs, "limit", "put other limits on a key, or none", is_locked=True)
     _add_terms(limit)
     remove = _verb(verbs, "remove", "forget a key for good", is_locked=True)
-    remove.add_argument("--yes", action="store_true", help="really: it cannot be had back")
+    remove.add_argument("--yes", action="store_true", help="really; do not ask")
+    add_removal_options(remove)
     _verb(verbs, "accept", "believe the clock and the counters as they are", is_locked=True)
     session = verbs.add_parser("session", help="keys that sign by themselves within limits")
     _configure_session(session.add_subparsers(dest="session", required=True, metavar="VERB"))
@@ -108,18 +114,25 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         state = house.config.state_directory
         verb = options.verb if options.verb != "session" else f"session {options.session}"
         if verb == "list":
-            return _list(state, publisher_values(house), options, terminal)
+            publishers = publisher_values(house, datetime.now(UTC))
+            return _list(state, publishers, options, terminal)
         if verb == "log":
             return _log(state, options, terminal)
         if verb == "session list":
             return _list_sessions(state, options, terminal)
         if verb == "session revoke":
             return _revoke(house, options, terminal)
-        if verb in _PUBLISHER_VERBS or getattr(options, "use", "transactions") != "transactions":
+        if _is_of_publisher(verb, house, options):
             return run_publisher_verb(verb, house, options, terminal)
         if verb == "remove" and not options.yes:
             raise UsageError("`keys remove` forgets the key for good; add --yes if that is meant")
         return _change(verb, house, options, terminal)
+
+
+def _is_of_publisher(verb: str, house: Skillhouse, options: argparse.Namespace) -> bool:
+    if verb == "remove":
+        return is_of_publisher(house, options)
+    return verb in _PUBLISHER_VERBS or getattr(options, "use", "transactions") != "transactions"
 
 
 def seconds_from(text: str) -> int:
@@ -258,11 +271,7 @@ def _list(
         terminal.line(f"    {shown(key.id)}")
         for limit in key.terms.limits:
             terminal.rows([("", f"at most {limit_text(limit)}")], indent=4)
-    for one in publishers:
-        terminal.rows([(shown(one["name"]), shown(publisher_line(one)))])
-        for certificate in one["certificates"]:
-            terminal.line(f"    {shown(certificate['names'])}")
-            terminal.line(f"    {certificate['certificate']}")
+    print_publishers(publishers, terminal)
     return 0
 
 

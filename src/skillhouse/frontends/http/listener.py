@@ -1,34 +1,16 @@
-"""Listens until a signal arrives: by default on this machine only.
-
-The time for requests' headers is limited, since anyone who reaches the port can open connections
-before a key is required. Each costs a descriptor, and without any the audit log cannot be written.
-"""
+"""Serves a `Skillhouse` until a signal arrives: by default on this machine only."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import errno
 import ipaddress
 import secrets
-import signal
-import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from collections.abc import Callable, Sequence
 
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
+from skillhouse.frontends.http.tcp_server import HOST, bound, make_server
 from skillhouse.runtime import Skillhouse
-
-HOST = "127.0.0.1"
-BACKLOG = 128
-HEAD_MAX = 16 * 1024
-"""Bytes of a request's line and headers together; longer ones are answered with 400 by uvicorn."""
-GRACE_SECONDS = 0.5
-"""How long a client may take to read its answer after the end was requested."""
 
 
 def listen(
@@ -56,135 +38,10 @@ def listen(
         app = make_app(
             house, token=token, port=port, allowed=allowed, open_mcp=open_mcp, read_only=read_only
         )
-        server = Server(
-            uvicorn.Config(
-                app,
-                http=header_timeout_protocol(),
-                loop="asyncio",
-                ws="none",
-                lifespan="on",
-                # No access log, since requests have the token.
-                access_log=False,
-                log_config=None,
-                log_level="error",
-                server_header=False,
-                proxy_headers=False,
-                h11_max_incomplete_event_size=HEAD_MAX,
-            )
-        )
+        server = make_server(app, lifespan="on")
         with server.ended_by_signals():
             announce(f"http://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.
             sys.stdout.flush()
             server.run(sockets=[listener])
     return 0
-
-
-def bound(port: int, host: str = HOST) -> socket.socket:
-    """Return a socket that listens on `port`, 0 for any free one.
-
-    Raises:
-        OSError: the port cannot be bound; the text has the remedy.
-    """
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
-        raise OSError(error.errno, advice, f"{host}:{port}") from error
-
-
-_ADVICE = {
-    errno.EADDRINUSE: "port taken, choose another with --port, or --port 0 for any free one",
-    errno.EADDRNOTAVAIL: "no address of this machine, choose another with --host",
-    errno.EACCES: "port reserved for the system, choose one from 1024 with --port",
-}
-
-
-class Server(uvicorn.Server):
-    """A server for which a signal is a regular end."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End, without waiting for clients that do not read."""
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut_off)
-        await super().shutdown(sockets)
-
-    def _cut_off(self) -> None:
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone, since uvicorn raises them again at the end."""
-        yield
-
-    @contextlib.contextmanager
-    def ended_by_signals(self) -> Iterator[None]:
-        """End on SIGINT and SIGTERM, from the announcement on; only the main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {
-            number: signal.signal(number, self.handle_exit)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-HEAD_SECONDS = 10.0
-"""Limit from the connection, or the last answer, to the whole head of the next request."""
-WAITING_MAX = 256
-"""Connections without a running request; beyond that, the one that waits longest is closed."""
-
-
-def header_timeout_protocol(
-    *, seconds: float = HEAD_SECONDS, most: int = WAITING_MAX
-) -> type[H11Protocol]:
-    """Return uvicorn's protocol for one listener, with these limits."""
-    waiting: dict[H11Protocol, asyncio.TimerHandle] = {}
-
-    class HeaderTimeoutProtocol(H11Protocol):
-        def connection_made(
-            self,
-            transport: asyncio.Transport,  # type: ignore[override] # Narrower, as uvicorn's is.
-        ) -> None:
-            super().connection_made(transport)
-            self._wait()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self._is_busy():
-                self._wait_no_more()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if not self._is_busy() and not self.transport.is_closing():
-                self._wait()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._wait_no_more()
-            super().connection_lost(exc)
-
-        def _is_busy(self) -> bool:
-            cycle: RequestResponseCycle | None = self.cycle
-            return cycle is not None and not cycle.response_complete
-
-        def _wait(self) -> None:
-            self._wait_no_more()
-            # Data that arrives meanwhile does not extend the time.
-            waiting[self] = self.loop.call_later(seconds, self.transport.abort)
-            if len(waiting) > most:
-                longest = next(iter(waiting))
-                waiting.pop(longest).cancel()
-                longest.transport.abort()
-
-        def _wait_no_more(self) -> None:
-            timer = waiting.pop(self, None)
-            if timer is not None:
-                timer.cancel()
-
-    return HeaderTimeoutProtocol

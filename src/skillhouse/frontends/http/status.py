@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from skillhouse.runtime import (
     CodeFacts,
     Explanation,
     Skillhouse,
+    changed_skills,
     explain_loading,
     facts_at,
     find_skill,
@@ -113,6 +115,8 @@ class Status:
     skills: tuple[SkillVerdict, ...]
     denied: tuple[SkillVerdict, ...]
     """The first skills that rules deny."""
+    changed: tuple[AbsentSkill, ...]
+    """The first installed skills that are not as they were installed."""
     audit: tuple[Trouble, ...]
     """Faults of the audit log."""
     config_fault: str
@@ -171,6 +175,7 @@ class StatusReader:
                 pages=pages,
                 skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
                 denied=tuple(self._denied(skill) for skill in scan.view.hidden[:PAGE_SKILLS]),
+                changed=tuple(islice(changed_skills(self._house), PAGE_SKILLS)),
                 audit=self._audit.look(),
                 config_fault=self._house.config_reload.fault,
             )
@@ -200,7 +205,8 @@ class StatusReader:
             winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
-            check_for_person(self._house.config.remote_directory, skill)
+            check = self._house.services.installed_check.fault
+            check_for_person(self._house.config.remote_directory, skill, check)
             content = load(skill)
         except (SkillError, OSError) as error:
             problem = str(error)
@@ -321,6 +327,7 @@ def status_value(status: Status) -> dict[str, Any]:
         "shadowed": len(scan.shadowed),
         "diagnostics": len(scan.index.diagnostics),
         "errors": scan.errors,
+        "changed": [one._asdict() for one in status.changed],
         "audit": [{"code": one.code, "message": one.message} for one in status.audit],
         "config_fault": status.config_fault,
         "catalog": scan.catalog,

@@ -18,6 +18,9 @@ def report_value(report: InstallReport) -> dict[str, Any]:
         "description": facts.description,
         "license": facts.license,
         "repository": report.entry.repository,
+        "trusted": None if report.offer is None else report.offer.settings.trusted,
+        "published_at": None if report.offer is None else report.offer.release.published_at,
+        "downgrade": report.is_downgrade,
         "resolved": report.entry.resolved,
         "inside": report.inside,
         "publisher": None if report.publisher is None else report.publisher.handle,
@@ -87,6 +90,7 @@ def state_value(state: InstalledState) -> dict[str, Any]:
         "path": str(state.place.target(state.name)),
         "state": state.state,
         "problem": state.problem,
+        "note": state.note,
         "found": state.digest,
         "changes": list(state.difference),
     }

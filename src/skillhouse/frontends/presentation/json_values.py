@@ -182,6 +182,7 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
         "skill": None if rehearsal.skill is None else skill_value(rehearsal.skill),
         "decision": None if rehearsal.decision is None else explanation_value(rehearsal.decision),
         "content": None if rehearsal.content is None else content_value(rehearsal.content),
+        "fault": rehearsal.fault or None,
         "mentions": [
             {
                 "kind": verdict.mention.kind,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings
     from skillhouse.runtime.config.config_values import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime.config.config_values import callback_of as callback_of
+    from skillhouse.runtime.config.repositories import RepositorySettings as RepositorySettings
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,11 @@ from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Rule, matches
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
+from skillhouse.runtime.config.repositories import (
+    REPOSITORY_KEYS,
+    RepositorySettings,
+    keys_of_skills,
+)
 
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
@@ -205,14 +210,20 @@ def tables_of(table: Mapping[str, Any]) -> tuple[tuple[str, frozenset[str], Any]
     return (
         ("net.secrets key", SECRET_KEYS, secrets),
         ("remotes key", REMOTE_KEYS, table.get("remotes")),
+        ("skills.repositories key", REPOSITORY_KEYS, keys_of_skills(table)),
     )
 
 
-def secret_variables(settings: NetSettings, approvals: ApprovalSettings | None) -> frozenset[str]:
+def secret_variables(
+    settings: NetSettings,
+    approvals: ApprovalSettings | None,
+    repositories: Iterable[RepositorySettings] = (),
+) -> frozenset[str]:
     """Return the variables of this process that hold a secret of the configuration."""
     named = (secret.env for secret in settings.secrets)
     webhook = approvals.webhook_secret_env if approvals is not None else ""
-    return frozenset(filter(None, (*named, settings.brave_key_env, webhook)))
+    tokens = (one.token[4:] for one in repositories if one.token.startswith("env:"))
+    return frozenset(filter(None, (*named, settings.brave_key_env, webhook, *tokens)))
 
 
 def check_net(settings: NetSettings, path: Path | None) -> None:

@@ -61,13 +61,14 @@ def _passing_over(places: Locations, flags: Settings | None, faults: list[Diagno
     except ConfigError:
         pass
     without: frozenset[Path] = frozenset()
+    own = (places.managed_file, places.user_file, places.published_file)
     for _ in range(FILES_MAX):
         try:
             config = load_config(places, flags, without=without)
             break
         except ConfigError as error:
             faults.append(_fault(error))
-            if error.path is not None and error.path in (places.managed_file, places.user_file):
+            if error.path is not None and error.path in own:
                 without |= {error.path}
             elif error.key in places.environment:
                 kept = {key: value for key, value in places.environment.items() if key != error.key}

@@ -58,6 +58,12 @@ from skillhouse.runtime.config.config_values import (
     tool_lists,
 )
 from skillhouse.runtime.config.environment import from_environment
+from skillhouse.runtime.config.repositories import (
+    SKILLS_KEYS,
+    SkillsSettings,
+    check_repositories,
+    published_repositories,
+)
 from skillhouse.runtime.config.rule_tables import (
     TriedExamples,
     try_examples,
@@ -92,6 +98,8 @@ def load_config(
     files = (places.managed_file, places.user_file)
     own = [_ConfigFile(file, is_empty=file in without) for file in files]
     managed, user = (file.settings() for file in own)
+    if places.published_file not in without:
+        user = _with_published(user, places.published_file)
     environment = from_environment(places.environment)
     # No project says where the cache is.
     cache = _cache_of(_merged(managed, flags or Settings(), environment, user), places)
@@ -110,10 +118,11 @@ def load_config(
             f"expected a budget of 0 tokens or more, got {merged.catalog_budget_tokens}",
             key="catalog_budget_tokens",
         )
+    skills = merged.skills or SkillsSettings()
     check_exec_environment(
         merged.exec_environment or (),
         None,
-        secret=secret_variables(merged.net or NetSettings(), merged.approvals),
+        secret=secret_variables(merged.net or NetSettings(), merged.approvals, skills.repositories),
     )
     remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(
@@ -149,6 +158,7 @@ def load_config(
         remote_directory=remote / REMOTE_DIRECTORY,
         signer=merged.signer or SignerSettings(),
         registry=merged.registry or RegistrySettings(),
+        repositories=skills.repositories,
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
         problems=problems,
@@ -166,6 +176,16 @@ def _merged(*strongest_first: Settings) -> Settings:
                     # Each by itself: what is turned off from above stays so.
                     values[known.name] = found.before(value)
     return Settings(**values)
+
+
+def _with_published(user: Settings, path: Path) -> Settings:
+    """Return the user's settings with the repositories of `config.yaml` after their own."""
+    published = published_repositories(path)
+    if not published:
+        return user
+    every = ((user.skills or SkillsSettings()).repositories) + published
+    check_repositories(every, path)
+    return replace(user, skills=SkillsSettings(repositories=every))
 
 
 def _cache_of(settings: Settings, places: Locations) -> Path | None:
@@ -310,6 +330,8 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     if settings.net is not None:
         check_net(settings.net, path)
     check_remotes(settings.remotes or (), path)
+    if settings.skills is not None:
+        check_repositories(settings.skills.repositories, path)
     if settings.signer is not None:
         check_signer(settings.signer.password, path)
     return settings
@@ -322,6 +344,7 @@ _TABLES = {
     "net": NET_KEYS,
     "signer": frozenset(field.name for field in fields(SignerSettings)),
     "registry": frozenset(field.name for field in fields(RegistrySettings)),
+    "skills": SKILLS_KEYS,
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
     "memory": frozenset(field.name for field in fields(MemorySettings)),

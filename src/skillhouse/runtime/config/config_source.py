@@ -90,6 +90,7 @@ def _files(places: Locations) -> Iterator[Path]:
     # Whether the project is trusted or not: trust may come later.
     yield project_of(places.start) / PROJECT_FILE
     yield places.policy_file
+    yield places.published_file
     yield places.profiles
     try:
         with os.scandir(places.profiles) as entries:

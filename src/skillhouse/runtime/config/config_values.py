@@ -14,6 +14,7 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
+from skillhouse.runtime.config.repositories import RepositorySettings, SkillsSettings
 from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
 
@@ -263,6 +264,8 @@ class Settings:
     """Where the password of the keys comes from."""
     registry: RegistrySettings | None = None
     """Whether skills must be signed; no project says so."""
+    skills: SkillsSettings | None = None
+    """Repositories of packages; likewise."""
     assignees: tuple[str, ...] | None = None
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
@@ -340,6 +343,8 @@ class Config:
     """Where the password of the keys comes from."""
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     """Whether skills must be signed."""
+    repositories: tuple[RepositorySettings, ...] = ()
+    """Where packages are looked for by name, in this order."""
     assignees: frozenset[str] = frozenset({OWNER})
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None

@@ -1,0 +1,196 @@
+"""The verb `publish`, and those of `registry` that change what a repository says of a version."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.frontends.cli.install_review import FILES_SHOWN, print_pair
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
+from skillhouse.frontends.cli.person import refuse_agents, typed
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.runtime import PreparedPackage, Publishing
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime.config import RepositorySettings
+
+_EXAMPLES = """examples:
+  skillhouse publish ./pdf --dry-run                   would the repository take it?
+  skillhouse publish ./pdf --repository official
+  skillhouse publish pdf-1.2.0.tar.gz --namespace acme
+
+Shows exactly what would be published, with the checks of the repository, and asks a person to type
+`publish`; `unsigned` where the skill has no signature (`skillhouse sign`). Elsewhere --yes, and
+--allow-unsigned. A version is published once: its bytes never change. The repository is one of
+[[skills.repositories]], whose `token` says where its token is.
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="DIR|ARCHIVE", help="a skill's directory or archive")
+    add_repository(parser)
+    parser.add_argument("--namespace", default="", metavar="NS", help="whose it is (default)")
+    parser.add_argument("--dry-run", action="store_true", help="check it, publish nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask about a signed skill")
+    parser.add_argument("--allow-unsigned", action="store_true", help="with --yes: unsigned, too")
+    add_common(parser)
+
+
+def add_repository(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--repository", default="", metavar="NAME", help="a configured one (the only server)"
+    )
+
+
+def _publish(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Publish one skill; 1 when the person does not agree."""
+    # Also a dry run sends the files to another machine.
+    refuse_agents("publish")
+    with house_of(options) as house:
+        publishing = Publishing(house)
+        settings = publishing.settings(options.repository)
+        source = Path(options.start or ".", Path(options.source).expanduser())
+        package = publishing.prepared(source, settings, namespace=options.namespace)
+        value = _value(package)
+        if not options.json:
+            _print(package, terminal)
+        if options.dry_run:
+            publishing.tried(package)
+            return _end(value, "checked", f"`{settings.name}` would take it", options, terminal)
+        if not _is_agreed(package, options, terminal):
+            _end(value, "declined", "nothing was published", options, terminal)
+            return 1
+        is_new = publishing.publish(package)
+    what = f"{package.typed} {package.facts.version} is published in `{settings.name}`"
+    said = what if is_new else f"{what} already, with these very bytes"
+    return _end(value, "published" if is_new else "unchanged", said, options, terminal)
+
+
+def _end(
+    value: dict[str, Any], status: str, text: str, options: argparse.Namespace, terminal: Terminal
+) -> int:
+    terminal.answer({**value, "status": status}, shown(text), as_json=options.json)
+    return 0
+
+
+def _is_agreed(package: PreparedPackage, options: argparse.Namespace, terminal: Terminal) -> bool:
+    is_unsigned = not package.publisher
+    if options.yes and (options.allow_unsigned or not is_unsigned):
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        flags = "--yes --allow-unsigned" if is_unsigned else "--yes"
+        kind = "it is unsigned" if is_unsigned else "a person must agree"
+        raise UsageError(f"{kind}, and there is no terminal to ask at: use {flags}")
+    return typed("unsigned" if is_unsigned else "publish", terminal)
+
+
+def _value(package: PreparedPackage) -> dict[str, Any]:
+    return {
+        "name": package.typed,
+        "version": package.facts.version,
+        "repository": package.settings.name,
+        "address": f"{package.address}/{package.path}",
+        "digest": package.digest,
+        "tree_digest": package.tree.digest,
+        "size": len(package.archive),
+        "publisher": package.publisher or None,
+        "files": [one.path for one in package.tree.files],
+        "warnings": list(package.warnings),
+    }
+
+
+def _print(package: PreparedPackage, terminal: Terminal) -> None:
+    facts, tree = package.facts, package.tree
+    terminal.heading(f"{package.typed} {shown(facts.version)}")
+    terminal.indented(one_line(facts.description), 2)
+    files = [shown(one.path) for one in tree.files]
+    more = f" and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
+    pairs = {
+        "goes to": f"{shown(package.address)}/{package.path}",
+        "publisher": one_line(package.publisher) or "unknown: it is unsigned",
+        "archive": package.digest,
+        "digest": tree.digest,
+        "licence": one_line(facts.license) or "none given",
+        "size": f"{len(package.archive)} bytes, {counted(len(tree.files), 'file')}",
+        "files": ", ".join(files[:FILES_SHOWN]) + more,
+    }
+    for label, text in pairs.items():
+        print_pair(label, text, terminal)
+    for warning in package.warnings:
+        print_pair("warning", one_line(warning), terminal)
+
+
+_CHANGES = {
+    "yank": "take a version back: only locks still have it",
+    "unyank": "give a yanked version back",
+    "revoke": "take a version back for good: nothing installs it",
+}
+
+
+def add_changes(verbs: Any) -> None:
+    """Add the verbs of `registry` that change a repository elsewhere."""
+    for name, text in _CHANGES.items():
+        verb = verbs.add_parser(name, help=text)
+        _add_release(verb)
+        verb.add_argument("--reason", default="", metavar="TEXT", help="shown to who has it")
+    channel = verbs.add_parser("channel", help="give a version another name, such as beta")
+    _add_release(channel)
+    channel.add_argument("channel", metavar="CHANNEL", help="such as beta")
+    push = verbs.add_parser("push-revocations", help="give a signed list of revocations to it")
+    push.add_argument("file", metavar="FILE", help="as `keys revoke` writes it")
+    add_repository(push)
+    add_common(push)
+
+
+def _add_release(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "release", metavar="NAME@VERSION", help="such as pdf@1.2.0 or @acme/pdf@2.0.0"
+    )
+    add_repository(verb)
+    add_common(verb)
+
+
+CHANGES = (*_CHANGES, "channel", "push-revocations")
+
+
+def change(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Do what one of `CHANGES` says."""
+    verb = options.verb
+    refuse_agents(f"registry {verb}")
+    with house_of(options) as house:
+        publishing = Publishing(house)
+        settings = publishing.settings(options.repository)
+        if verb == "push-revocations":
+            file = Path(options.start or ".", Path(options.file).expanduser())
+            number = publishing.push_revocations(settings, file)
+            text = f"`{settings.name}` has list {number} of revocations now"
+            value: dict[str, Any] = {"repository": settings.name, "number": number}
+            terminal.answer(value, text, as_json=options.json)
+            return 0
+        value, text = _changed(publishing, settings, options)
+    terminal.answer(value, shown(text), as_json=options.json)
+    return 0
+
+
+def _changed(
+    publishing: Publishing, settings: RepositorySettings, options: argparse.Namespace
+) -> tuple[dict[str, Any], str]:
+    name, _, version = options.release.rpartition("@")
+    if not name:
+        raise UsageError(f"expected NAME@VERSION, got `{options.release}`")
+    value = {"name": name, "version": version, "repository": settings.name}
+    if options.verb == "channel":
+        publishing.set_channel(settings, name, version, options.channel)
+        text = f"`{options.channel}` of {name} is {version} in `{settings.name}` now"
+        return {**value, "channel": options.channel}, text
+    release = publishing.set_state(
+        settings, name, version, change=options.verb, reason=options.reason
+    )
+    text = f"{name} {version} is {release.state} in `{settings.name}` now"
+    return {**value, "state": release.state, "reason": release.reason}, text
+
+
+VERBS = {"publish": Verb(_EXAMPLES, _configure, _publish)}

@@ -1,0 +1,79 @@
+"""Archives by the digest of their bytes, in a directory that any file server can serve."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from skillhouse.floor import descriptor, make_private, sync_directory
+from skillhouse.floor.crash_cleanup import is_left, owner_name
+from skillhouse.registry.releases import blob_path
+
+UPLOAD = "upload-"
+"""Begins the name of a directory of an upload, before its owner."""
+_CHUNK = 1 << 20
+
+
+class BlobDirectory:
+    """`blobs/sha256/ab/HEX`, and uploads that are no blobs yet beside it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._uploads = directory / "uploads"
+        make_private(self._uploads)
+        for entry in list(os.scandir(self._uploads)):
+            if is_left(entry.name, UPLOAD):
+                shutil.rmtree(entry.path)
+
+    @contextmanager
+    def upload(self) -> Iterator[Path]:
+        """Give a private directory on the file system of the blobs, which goes at the end."""
+        place = self.new_upload()
+        try:
+            yield place
+        finally:
+            self.end_upload(place)
+
+    def new_upload(self) -> Path:
+        place = self._uploads / f"{UPLOAD}{owner_name()}-{secrets.token_hex(8)}"
+        place.mkdir(mode=0o700)
+        return place
+
+    def end_upload(self, place: Path) -> None:
+        shutil.rmtree(place)
+
+    def path(self, digest: str) -> Path:
+        """Return where an archive is, or would be; the digest is one that we made or checked."""
+        return self._directory / blob_path(digest)
+
+    def put(self, source: Path, digest: str) -> None:
+        """Move a file of an upload, whose bytes have the digest, to its place, durably.
+
+        INVARIANT: a name of a blob appears only when all of its bytes are on the disk.
+        """
+        target = self.path(digest)
+        if _has(target, digest):
+            return
+        with descriptor(os.open(source, os.O_RDONLY)) as handle:
+            os.fsync(handle)
+        missing = [one for one in (target.parent, *target.parents) if not one.is_dir()]
+        make_private(target.parent)
+        # One that is there is damaged, or another upload put the same bytes there meanwhile.
+        os.replace(source, target)
+        for place in (target.parent, *(one.parent for one in missing)):
+            sync_directory(place)
+
+
+def _has(path: Path, digest: str) -> bool:
+    """Whether a blob is there with the right bytes."""
+    hasher = hashlib.sha256()
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            hasher.update(chunk)
+        return f"sha256:{hasher.hexdigest()}" == digest
+    return False

@@ -1,0 +1,235 @@
+"""Reads the lock files of two other installers, and says where we would get the same skills.
+
+`skills-lock.json` (version 1, of a project) and `.skill-lock.json` (version 3, of a user) are those
+of the npm package `skills` 1.5.18, `.clawhub/lock.json` that of `clawhub` 0.20.0. None of them is
+trusted: an entry becomes the text of a source, which goes the way of every other source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from skillhouse.floor import DecodeError, PathError, StateError, dataclass, shaped
+from skillhouse.registry.lock import LOCK_MAX, SKILLS_MAX
+from skillhouse.registry.releases import DEFAULT_NAMESPACE, is_version, split_name
+from skillhouse.registry.source import SourceError, parse_source
+from skillhouse.skill import SKILL_FILE, package_path
+
+LockKind = Literal["skills-lock", "skill-lock", "clawhub"]
+HashKind = Literal["", "folder", "git-tree"]
+
+_PROJECT, _USER = 1, 3
+_WELL_KNOWN = "/.well-known/"
+_GITHUB = re.compile(r"[A-Za-z0-9-]+/[A-Za-z0-9._-]+")
+_HOST = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
+_PACKAGE = re.compile(r"(@[a-z0-9-~][a-z0-9-._~]*/)?[a-z0-9-~][a-z0-9-._~]*")
+_FOLDER_HASH, _GIT_HASH = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherEntry:
+    """One skill of another installer's lock, in our words."""
+
+    name: str
+    source: str = ""
+    """What `install` would take; empty where the skill cannot be restored."""
+    inside: str | None = None
+    """The skill's directory in the source; None where the lock does not have it."""
+    hash: str = ""
+    """What the lock says of its files; compared, and never trusted."""
+    hash_kind: HashKind = ""
+    pinned: bool = False
+    pin_reason: str = ""
+    note: str = ""
+    """What was assumed, for a person."""
+    fault: str = ""
+    """Why it cannot be restored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLock:
+    """The lock of another installer."""
+
+    kind: LockKind
+    entries: tuple[OtherEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """What of an entry is used; each installer has some of it."""
+
+    source: str = ""
+    sourceType: str = ""  # noqa: N815 a key of the file
+    sourceUrl: str = ""  # noqa: N815
+    ref: str = ""
+    skillPath: str = ""  # noqa: N815
+    computedHash: str = ""  # noqa: N815
+    skillFolderHash: str = ""  # noqa: N815
+    version: str | None = None
+    pinned: bool = False
+    pinReason: str = ""  # noqa: N815
+
+
+def read_other_lock(path: Path) -> OtherLock:
+    """Return what the lock of another installer has.
+
+    Raises:
+        StateError: it cannot be read, or is none of the three.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LOCK_MAX + 1)
+    except OSError as error:
+        raise StateError(f"cannot read the lock: {error.strerror}", path) from error
+    if len(data) > LOCK_MAX:
+        raise StateError(f"expected a lock of at most {LOCK_MAX} bytes", path)
+    try:
+        return decode_other_lock(data, path.absolute().parent)
+    except (ValueError, RecursionError, DecodeError) as error:
+        raise StateError(f"the lock cannot be used: {error}", path) from error
+
+
+def decode_other_lock(data: bytes, directory: Path) -> OtherLock:
+    """Return what the bytes of a lock say; paths in it are relative to `directory`.
+
+    Raises:
+        DecodeError, ValueError, RecursionError: it is no lock of one of the three forms.
+    """
+    value = json.loads(data)
+    if not isinstance(value, dict) or not isinstance(value.get("skills"), dict):
+        raise DecodeError("expected an object with `skills`")
+    found = value["skills"]
+    if len(found) > SKILLS_MAX:
+        raise DecodeError(f"expected at most {SKILLS_MAX} skills")
+    version = value.get("version")
+    if type(version) is not int or version not in (_PROJECT, _USER):
+        message = f"expected version {_PROJECT} (a project's lock, or ClawHub's) or {_USER}"
+        raise DecodeError(f"{message} (a user's lock), got {str(version)[:20]!r}")
+    kind: LockKind = "skill-lock"
+    if version == _PROJECT:
+        is_clawhub = found and not any("source" in one for one in found.values())
+        kind = "clawhub" if is_clawhub else "skills-lock"
+    entries = (_entry(name, found[name], kind, directory) for name in sorted(found))
+    return OtherLock(kind=kind, entries=tuple(entries))
+
+
+def _entry(name: str, value: object, kind: LockKind, directory: Path) -> OtherEntry:
+    try:
+        read = shaped(_without_null(value), _Entry)
+        return _clawhub(name, read) if kind == "clawhub" else _skills(name, read, kind, directory)
+    except (DecodeError, SourceError) as error:
+        return OtherEntry(name=name, fault=str(error))
+
+
+def _without_null(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    return {key: one for key, one in value.items() if one is not None}
+
+
+def _clawhub(name: str, read: _Entry) -> OtherEntry:
+    namespace, skill = split_name(name)
+    if read.version is not None and not is_version(read.version):
+        raise DecodeError(f"no version: {read.version[:80]!r}")
+    address = skill if namespace == DEFAULT_NAMESPACE else f"@{namespace}/{skill}"
+    return OtherEntry(
+        name=skill,
+        source=address if read.version is None else f"{address}@{read.version}",
+        note="this lock has neither an address nor a hash: the first of your repositories that "
+        "has the skill counts",
+        pinned=read.pinned,
+        pin_reason=read.pinReason,
+    )
+
+
+def _skills(name: str, read: _Entry, kind: LockKind, directory: Path) -> OtherEntry:
+    source, note = _source(read, directory)
+    # Refused here, before anything is fetched.
+    parse_source(source, directory, home=directory)
+    hashed = read.computedHash if kind == "skills-lock" else read.skillFolderHash
+    hash_kind: HashKind = ""
+    if _FOLDER_HASH.fullmatch(hashed):
+        hash_kind = "folder"
+    elif _GIT_HASH.fullmatch(hashed):
+        hash_kind = "git-tree"
+    return OtherEntry(
+        name=name,
+        source=source,
+        inside=_inside(read.skillPath),
+        hash=hashed if hash_kind else "",
+        hash_kind=hash_kind,
+        note=note,
+    )
+
+
+def _source(read: _Entry, directory: Path) -> tuple[str, str]:
+    """Return where `install` would get an entry from, and what was assumed."""
+    at = f"@{read.ref}" if read.ref else ""
+    match read.sourceType:
+        case "github" if _GITHUB.fullmatch(read.source):
+            return f"{read.source.removesuffix('.git')}{at}", ""
+        case "github" | "gitlab" | "git":
+            return _git_address(read.sourceUrl or read.source) + at, ""
+        case "well-known":
+            return _server(read)
+        case "local":
+            return str(directory / _plain(read.source)), ""
+        case "node_modules":
+            return _npm_package(read.source, directory), ""
+    raise SourceError(f"a source of the type {read.sourceType[:40]!r} is not known here")
+
+
+def _git_address(text: str) -> str:
+    if "://" in text:
+        return f"git+{text}"
+    if "@" in text and ":" in text:
+        return text
+    raise SourceError(f"the lock has no address of the Git server, only {text[:80]!r}")
+
+
+def _server(read: _Entry) -> tuple[str, str]:
+    """Return the server whose `.well-known` had the skill."""
+    where, mark, _ = read.sourceUrl.partition(_WELL_KNOWN)
+    if mark:
+        return where, ""
+    if read.sourceUrl:
+        parts = urlsplit(read.sourceUrl)
+        note = "the lock has the address of a file only: its server is asked for a list"
+        return f"{parts.scheme}://{parts.netloc}", note
+    if not _HOST.fullmatch(read.source):
+        message = "the lock has neither the scheme nor the port of the server"
+        raise SourceError(f"{message}, only {read.source[:80]!r}")
+    return f"https://{read.source}", "the lock has only the name of the server: https is assumed"
+
+
+def _npm_package(name: str, directory: Path) -> str:
+    if not _PACKAGE.fullmatch(name) or ".." in name:
+        raise SourceError(f"no name of an npm package: {name[:80]!r}")
+    place = directory / "node_modules" / name
+    if not place.is_dir():
+        raise SourceError(f"it is in the npm package `{name}`, which is not at `{place}`")
+    return str(place)
+
+
+def _plain(text: str) -> str:
+    if not text or "\0" in text:
+        raise SourceError(f"no path: {text[:80]!r}")
+    return text
+
+
+def _inside(path: str) -> str | None:
+    """Return the directory of a skill, by the path of its SKILL.md."""
+    if not path:
+        return None
+    folder = path.rpartition("/")[0] if path.lower().endswith(SKILL_FILE.lower()) else path
+    if not folder.strip("/"):
+        return ""
+    try:
+        return package_path(folder.strip("/"))
+    except PathError as error:
+        raise SourceError(f"refused path in the lock: {error.relative!r}") from error

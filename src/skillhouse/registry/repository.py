@@ -1,0 +1,260 @@
+"""Reads a repository of packages: its documents and archives, from a server or from a mirror."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from skillhouse.floor import DecodeError, dataclass, digest, shaped
+from skillhouse.registry.releases import (
+    DOCUMENT_MAX,
+    REPOSITORY_FILE,
+    REVOCATIONS_FILE,
+    Release,
+    RepositoryDocument,
+    SkillReleases,
+    address_name,
+    blob_path,
+    checked_skill,
+    decode_repository,
+    index_path,
+    split_name,
+    strict_document,
+    typed_name,
+)
+from skillhouse.registry.repository_access import (
+    RepositoryAccess,
+    RepositoryAnswer,
+    RepositoryError,
+    check_answer,
+)
+from skillhouse.registry.trust import SIGNATURE_MAX
+from skillhouse.skill import ARCHIVE_MAX, ArchiveError
+
+LISTED_MAX = 1_000_000
+"""Skills of one repository that are listed."""
+PAGE = 200
+"""Skills of one page of a list."""
+LISTS = "index/list"
+"""Where a mirror has pages of its skills."""
+WELL_KNOWN = ".well-known/agent-skills/index.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSkill:
+    """One line of a repository's list; all of it is the repository's word."""
+
+    name: str
+    """As addresses have it."""
+    description: str = ""
+    latest: str = ""
+    license: str = ""
+    publisher: str = ""
+    updated_at: str = ""
+
+    @property
+    def typed(self) -> str:
+        """The name as a person types it: `pdf`, or `@acme/pdf`."""
+        return typed_name(*split_name(self.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    skills: tuple[dict[str, Any], ...]
+    next_cursor: str | None = None
+
+
+class Repository:
+    """One repository; each document is read once."""
+
+    def __init__(self, address: str, access: RepositoryAccess) -> None:
+        """Take the address for messages and for `resolved`, and the way to what is below it."""
+        self.address = address.rstrip("/")
+        self._access = access
+        self._document: tuple[RepositoryDocument | None] | None = None
+        self._skills: dict[tuple[str, str], SkillReleases | None] = {}
+
+    def read(self, path: str, max_bytes: int = DOCUMENT_MAX) -> bytes | None:
+        """Return what is at a path below the address; None where nothing is.
+
+        Raises:
+            RepositoryError, NetError: it is refused, or cannot be had.
+        """
+        answer = self._access(path, max_bytes)
+        if answer.status in (404, 410):
+            return None
+        check_answer(answer, f"`{self.address}/{path}`")
+        return answer.body
+
+    def document(self) -> RepositoryDocument | None:
+        """Return what the repository says of itself; None for one of the published routes only."""
+        if self._document is None:
+            data = self.read(REPOSITORY_FILE)
+            with _of(self.address):
+                self._document = (None if data is None else decode_repository(data),)
+        return self._document[0]
+
+    def skill(self, namespace: str, skill: str) -> SkillReleases | None:
+        """Return the versions of a skill; None where the repository has none of that name.
+
+        Raises:
+            RepositoryError: "document", it is of another skill or none; others as of `read`.
+        """
+        key = namespace, skill
+        if key not in self._skills:
+            self._skills[key] = self._skill(namespace, skill)
+        return self._skills[key]
+
+    def _skill(self, namespace: str, skill: str) -> SkillReleases | None:
+        data = self.read(index_path(namespace, skill))
+        if data is None and self.document() is not None:
+            return None
+        name = address_name(namespace, skill)
+        with _of(self.address):
+            if data is not None:
+                value = strict_document(data, f"the document of `{name}`")
+                return checked_skill(value, namespace=namespace, skill=skill)
+            return self._published(name, namespace, skill)
+
+    def _published(self, name: str, namespace: str, skill: str) -> SkillReleases | None:
+        """Read the published routes, where the versions may have one of their own."""
+        data = self.read(f"skills/{name}")
+        if data is None:
+            return None
+        value = strict_document(data, f"the document of `{name}`")
+        if isinstance(value, dict) and "versions" not in value:
+            listed = self.read(f"skills/{name}/versions")
+            found = strict_document(listed or b"{}", f"the versions of `{name}`")
+            if not isinstance(found, dict) or found.get("name") != name:
+                raise DecodeError(f"expected the versions of `{name}`")
+            value = {**value, "versions": found.get("versions")}
+        return checked_skill(value, namespace=namespace, skill=skill)
+
+    def resolved(self, skill: SkillReleases, release: Release) -> str:
+        """Return the address of an archive, as the lock has it."""
+        return f"{self.address}/skills/{skill.name}/{quote(release.version)}"
+
+    def archive(self, skill: SkillReleases, release: Release) -> bytes:
+        """Return the exact bytes of a version.
+
+        Raises:
+            ArchiveError: "digest", they are others; nothing of them was read.
+            RepositoryError: "unknown-version", they are not there; others as of `read`.
+        """
+        path = blob_path(release.digest)
+        if self.document() is None:
+            path = f"skills/{skill.name}/{quote(release.version)}"
+        data = self.read(path, min(ARCHIVE_MAX, release.size))
+        if data is None:
+            message = f"`{self.address}` has no archive of `{skill.name}` {release.version}"
+            raise RepositoryError("unknown-version", message, status=404)
+        check_archive(data, release.digest)
+        return data
+
+    def revocations(self) -> bytes | None:
+        """Return the list of what is revoked as it is, still to be checked; None without one."""
+        return self.read(REVOCATIONS_FILE, SIGNATURE_MAX)
+
+    def listed(self, text: str = "", *, limit: int = LISTED_MAX) -> Iterator[ListedSkill]:
+        """Yield the skills that fit a text, best first; without one all of them, by name.
+
+        A mirror has no search: there the names and descriptions are compared.
+        """
+        pages = self._pages(text)
+        first = next(pages, None)
+        if first is None:
+            yield from itertools.islice(self._fitting(text), limit)
+        else:
+            yield from itertools.islice(
+                itertools.chain(first, itertools.chain.from_iterable(pages)), limit
+            )
+
+    def _pages(self, text: str) -> Iterator[tuple[ListedSkill, ...]]:
+        cursor: str | None = None
+        cursors: set[str] = set()
+        while True:
+            asked = {"q": text, "cursor": cursor or "", "limit": str(PAGE)}
+            query = urlencode({key: value for key, value in asked.items() if value})
+            data = self.read(f"skills?{query}")
+            if data is None:
+                return
+            with _of(self.address):
+                page = shaped(strict_document(data, "the list of skills"), _Page)
+                found = tuple(_listed(page.skills))
+            yield found
+            cursor = page.next_cursor
+            if not cursor or not page.skills:
+                return
+            if cursor in cursors or len(cursors) * PAGE > LISTED_MAX:
+                raise RepositoryError("document", f"the list at `{self.address}` has no end")
+            cursors.add(cursor)
+
+    def _fitting(self, text: str) -> Iterator[ListedSkill]:
+        words = text.casefold().split()
+        for one in self._files():
+            if all(word in f"{one.typed} {one.description}".casefold() for word in words):
+                yield one
+
+    def _files(self) -> Iterator[ListedSkill]:
+        """Yield what the lists of a mirror have, or the list of any server of skills."""
+        path: str | None = f"{LISTS}/1.json"
+        number = 0
+        while path:
+            data = self.read(path)
+            if data is None and number == 0:
+                path, data = WELL_KNOWN, self.read(WELL_KNOWN)
+            if data is None:
+                raise RepositoryError("not-found", f"`{self.address}` lists no skills", status=404)
+            with _of(self.address):
+                page = shaped(strict_document(data, "the list of skills"), _Page)
+                yield from list(_listed(page.skills))
+            number += 1
+            if number * PAGE > LISTED_MAX:
+                raise RepositoryError("document", f"the list at `{self.address}` has no end")
+            is_last = page.next_cursor != str(number + 1) or path == WELL_KNOWN
+            path = None if is_last else f"{LISTS}/{number + 1}.json"
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        max_bytes: int = DOCUMENT_MAX,
+    ) -> RepositoryAnswer:
+        """Change something in a repository; RepositoryError where it refuses."""
+        answer = self._access(path, max_bytes, method=method, headers=headers, body=body)
+        check_answer(answer, f"`{self.address}/{path.partition('?')[0]}`")
+        return answer
+
+
+def check_archive(data: bytes, expected: str) -> None:
+    """Refuse other bytes than those of a digest; ArchiveError `digest`."""
+    # INVARIANT: nothing of an archive is read before its digest is known to be the right one.
+    if digest(data) != expected:
+        message = f"expected {expected}, got {digest(data)}: nothing was unpacked"
+        raise ArchiveError("digest", message)
+
+
+def _listed(entries: tuple[dict[str, Any], ...]) -> Iterator[ListedSkill]:
+    """Yield the entries that can be used; a bad one costs no other."""
+    for entry in entries:
+        try:
+            found = shaped(entry, ListedSkill)
+            split_name(found.name)
+        except DecodeError:
+            continue
+        yield found
+
+
+@contextmanager
+def _of(address: str) -> Iterator[None]:
+    """Say from where a document is that cannot be used."""
+    try:
+        yield
+    except DecodeError as error:
+        raise RepositoryError("document", f"`{address}`: {error}") from error

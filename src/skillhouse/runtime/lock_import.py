@@ -1,0 +1,83 @@
+"""Brings the skills of another installer's lock the way of every other install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from skillhouse import registry
+from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.registry import (
+    Candidate,
+    Comparison,
+    InstallPlace,
+    OtherEntry,
+    SourceError,
+)
+from skillhouse.runtime.config import Locations
+from skillhouse.runtime.install_steps import install_step
+from skillhouse.runtime.installer import Installer, StagedSkill
+from skillhouse.runtime.opened_sources import chosen_by_path
+from skillhouse.runtime.skill_sources import OpenSource
+
+_USERS_LOCK = ".skill-lock.json"
+
+
+class ChangedSourceError(SkillhouseError):
+    """The files are not those that another installer's lock has the hash of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredSkill:
+    """A skill of another lock, staged."""
+
+    staged: StagedSkill
+    comparison: Comparison
+    """With the hash of the lock, which decides nothing by itself."""
+
+
+def is_users_lock(path: Path, places: Locations) -> bool:
+    """Return whether a lock is the user's own: only then may it lead to addresses near by.
+
+    Any other one may have come with a project.
+    """
+    state = places.environment.get("XDG_STATE_HOME", "")
+    known = [places.home / ".agents" / _USERS_LOCK]
+    if state:
+        known.append(Path(state) / "skills" / _USERS_LOCK)
+    return path.resolve() in [one.resolve() for one in known]
+
+
+@contextmanager
+def restored(
+    installer: Installer, entry: OtherEntry, place: InstallPlace, *, is_typed: bool
+) -> Iterator[RestoredSkill]:
+    """Give a skill of another lock, staged; nothing of it is in force.
+
+    Raises:
+        InstallError: it cannot be had, is refused, or has another name by now.
+    """
+    with install_step("source"):
+        if entry.fault:
+            raise SourceError(entry.fault)
+        found = installer.opened(entry.source, is_typed=is_typed, place=place)
+        candidate = _chosen(found, entry)
+    with installer.staged(found, candidate, place, requested=entry.source) as staged:
+        if staged.name != entry.name:
+            message = f"`{entry.name[:80]}` is called `{staged.name}` at its source"
+            with install_step("source"):
+                raise SourceError(message)
+        yield RestoredSkill(staged=staged, comparison=registry.compare_hash(entry, staged.members))
+
+
+def _chosen(found: OpenSource, entry: OtherEntry) -> Candidate:
+    if entry.inside is not None:
+        return chosen_by_path(found, entry.inside)
+    fitting = [one for one in found.candidates if one.folder == entry.name]
+    if not fitting and len(found.candidates) == 1:
+        fitting = list(found.candidates)
+    if len(fitting) != 1:
+        count = f"{len(fitting)} skills are" if fitting else "no skill is"
+        raise SourceError(f"{count} called `{entry.name[:80]}` in `{found.resolved}`")
+    return fitting[0]
