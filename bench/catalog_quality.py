@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import Any
 
 from _measure import markdown_table
-from search_quality import FOLDER, groups, rows
+from _relevance import FOLDER, groups, rows
 from skillhouse.discovery import Catalog
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.skill import Skill, tokens_of
@@ -167,7 +167,7 @@ def ask(library: Library, place: Path, results: Results) -> None:
             }
             for one in (LIST, MCP):
                 found[f"{one} or {SEARCH}"] = found[one] or found[SEARCH]
-            for group in ("all", *groups(asked.request)):
+            for group in ("all", *groups(asked.request["type"], asked.request["lang"])):
                 results.found[group].append(found)
             for column, text in shown.items():
                 results.tokens[column].append(tokens_of(text))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -13,12 +12,20 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval import FIELDS, Document, HeadIndex, Hit, SearchError, SearchIndex
+from skillhouse.retrieval import (
+    FIELDS,
+    Document,
+    HeadIndex,
+    Hit,
+    SearchError,
+    SearchIndex,
+    is_weak,
+    rank,
+)
 from skillhouse.retrieval.index import CANDIDATES_MAX
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
-from skillhouse.retrieval.tokens import STOP_WORDS, query_terms, stems_of, tokens
+from skillhouse.retrieval.tokens import stems_of
 from skillhouse.skill import Skill, SkillIndex
-from tests.retrieval.fts import WordTable
 
 LIBRARY: list[Document] = [
     ("user:pdf-tools", "pdf-tools", "Merge, split and rotate documents", "Run `qpdf`."),
@@ -52,10 +59,18 @@ def found(index: SearchIndex, query: str, *, limit: int = 5) -> list[str]:
         ("帮我做数据分析", ["user:data"]),
         ("可视化", ["user:data"]),
         ("PYTHON", ["user:data"]),
-        ("用Python画图", ["user:data"]),
-        ("读取", ["user:data"]),
+        ("用Python画图", ["user:data", "user:charts"]),
+        ("读取", ["user:data", "user:charts"]),
         ("据", []),
-        ("天气", []),
+        ("天气", ["user:weather"]),
+        ("Wetter", ["user:weather"]),
+        ("météo", ["user:weather"]),
+        ("quel temps fera-t-il, la météo à Paris", ["user:weather"]),
+        ("el clima de mañana", ["user:weather"]),
+        ("погода завтра", ["user:weather"]),
+        ("天気予報", ["user:weather"]),
+        ("날씨 알려줘", ["user:weather"]),
+        ("data analysis", ["user:data"]),
         ("bicycle", []),
     ],
 )
@@ -82,9 +97,22 @@ def test_a_match_in_the_name_counts_more_than_in_the_description_and_that_more_t
 def test_a_hit_says_which_fields_matched_and_whether_it_was_named(library):
     [first, second] = library.search("pdf tools")
     assert first == Hit(
-        id="user:pdf-tools", name="pdf-tools", score=first.score, fields=("name",), exact=True
+        id="user:pdf-tools",
+        name="pdf-tools",
+        score=first.score,
+        fields=("name",),
+        exact=True,
+        confidence=1.0,
+        matches={"name": ("pdf", "tools")},
     )
-    assert second == Hit(id="user:charts", name="charts", score=second.score, fields=("body",))
+    assert second == Hit(
+        id="user:charts",
+        name="charts",
+        score=second.score,
+        fields=("body",),
+        confidence=second.confidence,
+        matches={"body": ("pdf",)},
+    )
 
 
 def test_the_fields_of_many_hits_are_those_of_few():
@@ -116,7 +144,9 @@ def test_a_skill_that_is_named_comes_first(query):
 
 def test_a_skill_that_is_named_by_signs_alone_is_found():
     index = SearchIndex.from_documents([("user:🎉", "🎉", "Parties", "")])
-    assert index.search("🎉") == [Hit(id="user:🎉", name="🎉", score=0.0, exact=True)]
+    assert index.search("🎉") == [
+        Hit(id="user:🎉", name="🎉", score=0.0, exact=True, confidence=1.0)
+    ]
 
 
 @pytest.mark.req("S003-39", "S003-40", "S003-41")
@@ -154,7 +184,7 @@ PDF = ["user:charts", "user:pdf-tools"]
         ('" OR "', []),
         ('pdf" OR name : "weather', [*PDF, "user:weather"]),
         ("'; DROP TABLE words; --", ["user:charts"]),
-        ("weath* fore*", []),
+        ("weath* fore*", ["user:weather"]),
         ("^forecast", ["user:weather"]),
         ("name : pdf", PDF),
         ("{name description} : pdf", PDF),
@@ -254,28 +284,94 @@ def test_sqlite_without_full_text_search_is_a_clear_error():
     assert caught.value.sqlite_version == sqlite3.sqlite_version
 
 
-WORDS = "the pdf PDFs merge merging café 数据分析 useEffect charts chart of data".split()
-TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
-# A word counts no more than seven times in a name.
-NAMES = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("wether forecast", "user:weather"),
+        ("waether", "user:weather"),
+        ("forcasst of a city", "user:weather"),
+        ("spreadshet", "user:charts"),
+        ("documnets", "user:pdf-tools"),
+    ],
+)
+def test_a_misspelt_word_finds_what_was_meant(library, query, first):
+    assert library.search(query)[0].id == first
 
 
-@pytest.mark.slow
-@given(st.lists(st.tuples(NAMES, TEXTS, TEXTS), max_size=8), TEXTS)
-def test_scores_are_those_of_sqlites_bm25(texts, query):
-    documents = [(str(n), *text) for n, text in enumerate(texts)]
-    hits = SearchIndex.from_documents(documents).search(query, limit=9)
-    with closing(sqlite3.connect(":memory:")) as connection:
-        rows = [
-            (tokens(name), tokens(about), [t for t in tokens(body) if t not in STOP_WORDS])
-            for name, about, body in texts
+@pytest.mark.parametrize("query", ["pfd", "cty", "xwether7", "zzzzzzzz"])
+def test_short_words_numbers_and_words_like_no_other_are_not_corrected(library, query):
+    assert library.search(query) == []
+
+
+def test_words_that_follow_each_other_in_the_query_count_more_where_they_do_in_the_description():
+    index = SearchIndex.from_documents(
+        [
+            ("1", "one", "Review of plans, and code that is written by hand", ""),
+            ("2", "two", "By hand, plans that are written and a code review", ""),
         ]
-        ranked = WordTable(connection, rows).ranked(query_terms(query), limit=9)
-    best = max((score for _, score in ranked), default=0.0)
-    named = {hit.id for hit in hits if hit.exact}
-    assert {hit.id: hit.score for hit in hits} == pytest.approx(
-        {str(row - 1): score for row, score in ranked} | dict.fromkeys(named, best)
     )
+    assert found(index, "a code review") == ["2", "1"]
+
+
+def test_a_word_of_a_short_name_counts_more_than_one_of_a_long_name():
+    index = SearchIndex.from_documents(
+        [("1", "pdf-chart-table-kit", "Works on files", ""), ("2", "pdf", "Works on files", "")]
+    )
+    assert found(index, "my pdf") == ["2", "1"]
+
+
+def test_a_query_of_common_words_beyond_the_budget_still_orders_its_candidates(monkeypatch):
+    documents = [
+        (f"{n:04}", "rare" if n == 700 else "x", "common words", "usual " * (n % 3))
+        for n in range(1_000)
+    ]
+    index = SearchIndex.from_documents(documents)
+    expected = index.search("rare common usual", limit=5)
+    monkeypatch.setattr(rank, "POSTINGS_MAX", 1)
+    assert found(index, "rare common usual")[0] == expected[0].id == "0700"
+    assert len(index.search("rare common usual", limit=5)) == 5
+
+
+def test_skills_of_one_name_or_one_text_are_one_hit_that_names_the_others():
+    index = SearchIndex.from_documents(
+        [
+            (
+                "a:kite",
+                "kite",
+                "Flies a kite on a windy day, and on a day with little wind, high up",
+                "",
+            ),
+            ("b:kite", "Kite", "Another kind of kite", ""),
+            (
+                "c:copy",
+                "copy",
+                "Flies a kite on a windy day, and on a day with little wind, high up",
+                "",
+            ),
+            ("d:lamp", "lamp", "Not a kite", ""),
+        ]
+    )
+    hits = index.search("flies a kite", collapse=True)
+    assert [(hit.id, set(hit.alike)) for hit in hits] == [
+        ("a:kite", {"b:kite", "c:copy"}),
+        ("d:lamp", set()),
+    ]
+    assert len(index.search("flies a kite")) == 4
+    assert [hit.id for hit in index.search("flies a kite", limit=1, collapse=True)] == ["a:kite"]
+
+
+def test_a_request_that_nothing_fits_has_weak_hits_alone(library):
+    fits, nothing = (
+        library.search(query)
+        for query in ("weather forecast", "which wine goes with duck, and forecast a dinner")
+    )
+    assert (is_weak(fits), is_weak(nothing), is_weak([])) == (False, True, False)
+    assert nothing[0].matches == {"description": ("forecast",)}
+
+
+@pytest.mark.parametrize("query", ["wether", "waether forecast"])
+def test_a_corrected_word_is_named_as_it_was_written(library, query):
+    assert query.split()[0] in library.search(query)[0].matches["name"]
 
 
 @pytest.mark.slow

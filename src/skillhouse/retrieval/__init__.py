@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.retrieval.confidence import CONFIDENT as CONFIDENT
+    from skillhouse.retrieval.confidence import is_weak as is_weak
     from skillhouse.retrieval.index import Document as Document
     from skillhouse.retrieval.index import HeadIndex as HeadIndex
     from skillhouse.retrieval.index import Hit as Hit

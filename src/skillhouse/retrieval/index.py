@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import heapq
 import threading
 import unicodedata
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, field
 from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import SkillError, dataclass, encode
+from skillhouse.retrieval.confidence import confidence
+from skillhouse.retrieval.evidence import Evidence, Judge
+from skillhouse.retrieval.query import looked_for, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
-from skillhouse.retrieval.tokens import name_key, name_keys, query_terms, stems_of
+from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
@@ -38,6 +42,13 @@ class Hit:
     """Which of name, description and body contain a word of the query."""
     exact: bool = False
     """Whether the query is this skill's name or id; such hits come first."""
+    confidence: float = 0.0
+    """How likely a skill that is judged like this fits, from 0 to 1; below `CONFIDENT` it is a weak
+    match."""
+    matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The words of the query that each field answers, translated or corrected where needed."""
+    alike: tuple[str, ...] = ()
+    """Ids of skills of the same name or with the same texts, which are no hits of their own."""
 
 
 class _Head(NamedTuple):
@@ -72,6 +83,10 @@ class _IndexRows:
         for row, keys in enumerate(zip(ids, names, strict=True)):
             for key in {*keys} - {""}:
                 self.of_key.setdefault(key, []).append(row)
+
+    def head(self, row: int) -> tuple[str, str]:
+        """Return name and description."""
+        return self.heads[row].name, self.heads[row].description
 
 
 class SearchIndex:
@@ -119,43 +134,100 @@ class SearchIndex:
         made._renewed = lambda: source.rows_again(cache)
         return made
 
-    def search(self, query: str, *, limit: int = 5) -> list[Hit]:
+    def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
 
         A skill whose name or id is the query comes first, with the best score. `query` is any
         text, without syntax; without a letter or digit nothing matches, nor if `limit` is not
         positive.
+
+        Args:
+            collapse: Whether skills of one name or with one description are one hit, the best one.
         """
         if limit <= 0 or not len(self):
             return []
-        terms = query_terms(query)
-        of_term = stems_of(terms)
-        stems = [stem for term in terms for stem in of_term[term]]
-        key = name_key(query)
         with self._lock:
             try:
-                return self._hits(stems, key, limit)
+                return self._hits(query, limit, collapse=collapse)
             except (DamagedError, OSError):
                 self._rows = self._renewed()
-                return self._hits(stems, key, limit)
+                return self._hits(query, limit, collapse=collapse)
 
-    def _hits(self, stems: Sequence[str], key: str, limit: int) -> list[Hit]:
+    def judged(self, query: str) -> list[tuple[str, Evidence]]:
+        """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
-        exact = rows.of_key.get(key, ())
-        ranked = rows.ranking.best(stems, limit=min(limit, len(self)), pinned=exact)
-        return [
-            Hit(
-                id=rows.heads[row].id,
-                name=rows.heads[row].name,
-                score=score,
-                fields=fields,
-                exact=row in exact,
-            )
-            for row, score, fields in ranked
-        ]
+        return [(rows.heads[each.row].id, each) for each in _judged(rows, query, CANDIDATES)[0]]
+
+    def _hits(self, query: str, limit: int, *, collapse: bool) -> list[Hit]:
+        rows = self._rows
+        judged, judge = _judged(rows, query, limit)
+        named = judge.evidence(rows.of_key.get(name_key(query), ()))
+        hits = _best_first(rows, judged, named)
+        return (_collapsed(hits) if collapse else [hit for _, hit in hits])[:limit]
 
     def __len__(self) -> int:
         return len(self._rows.heads)
+
+
+def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], Judge]:
+    """Return the judged rows, best first, and the judge of the query."""
+    ranking = rows.ranking
+    request = read_query(query, ranking)
+    depth = min(max(CANDIDATES, limit), len(rows.heads))
+    found = ranking.candidates(request.concepts, request.found, limit=depth)
+    judge = Judge(ranking, request.concepts, request.found, rows.head)
+    return judge.evidence(found[:CANDIDATES]) + judge.evidence(found[CANDIDATES:]), judge
+
+
+def _best_first(
+    rows: _IndexRows, judged: Sequence[Evidence], named: Sequence[Evidence]
+) -> list[tuple[_Head, Hit]]:
+    """Return the hits of judged rows, after the `named` ones."""
+    exact = {each.row for each in named}
+    last = highest = max((each.score for each in (*named, *judged)), default=0.0)
+    hits: list[tuple[_Head, Hit]] = []
+    for each in (*named, *(one for one in judged if one.row not in exact)):
+        is_exact = each.row in exact
+        # What was not among the candidates is never better than what was.
+        last = highest if is_exact else min(each.score, last)
+        head = rows.heads[each.row]
+        matches = each.matched()
+        hit = Hit(
+            id=head.id,
+            name=head.name,
+            score=last,
+            fields=tuple(matches),
+            exact=is_exact,
+            confidence=1.0 if is_exact else confidence(each),
+            matches=matches,
+        )
+        hits.append((head, hit))
+    return hits
+
+
+CLONE_CHARS = 60
+"""Characters from which skills with one description are copies."""
+
+
+def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
+    """Return the first hit of each name and of each long description, with the ids of the rest."""
+    groups: list[list[Hit]] = []
+    of_key: dict[tuple[str, str], list[Hit]] = {}
+    for head, hit in hits:
+        keys = [("name", name_key(head.name) or head.id)]
+        if len(head.description) >= CLONE_CHARS:
+            keys.append(("text", head.description))
+        group = next((of_key[key] for key in keys if key in of_key), None)
+        if group is None:
+            group = []
+            groups.append(group)
+        for key in keys:
+            of_key.setdefault(key, group)
+        group.append(hit)
+    return [
+        dataclasses.replace(first, alike=tuple(hit.id for hit in others)) if others else first
+        for first, *others in groups
+    ]
 
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
@@ -248,6 +320,8 @@ def _body(skill: Skill) -> str:
         return ""
 
 
+CANDIDATES = 80
+"""Rows that are judged by all evidence; others follow them in the order of BM25F."""
 CANDIDATES_MAX = 500
 """Skills that a `HeadIndex` ranks: those with the most words of the query."""
 
@@ -262,9 +336,9 @@ class HeadIndex:
     def __init__(self, index: SkillIndex) -> None:
         self._skills = index.skills
 
-    def search(self, query: str, *, limit: int = 5) -> list[Hit]:
+    def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return skills with a word of `query` in name or description, best first."""
-        stems = {stem for parts in stems_of(query_terms(query)).values() for stem in parts}
+        stems = {stem for parts in stems_of(looked_for(query)).values() for stem in parts}
         # The stem of `happy` is `happi`; every other stem is the beginning of its word.
         beginnings = {_folded(stem if len(stem) < 4 else stem[:-1]) for stem in stems}
         counted = (
@@ -277,7 +351,7 @@ class HeadIndex:
         skills = [self._skills[-number] for _, number in best]
         return SearchIndex.from_documents(
             (skill.id, skill.name, skill.description, "") for skill in skills
-        ).search(query, limit=limit)
+        ).search(query, limit=limit, collapse=collapse)
 
 
 def _folded(text: str) -> str:
@@ -310,4 +384,4 @@ def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> li
         if limit <= 0:
             return []
         index = SearchIndex.from_skills(index)
-    return index.search(query, limit=limit)
+    return index.search(query, limit=limit, collapse=True)

@@ -1,7 +1,8 @@
 """A file of postings: which documents have a word, of which a query reads only its own words.
 
-A header, the postings of each word in turn, the table of documents, the table of words. Both
-tables are read and checked when a segment is opened; postings when a query needs them.
+A header, the postings of each word in turn, the table of documents, the table of words, the
+trigrams of the words. Both tables are read and checked when a segment is opened; postings and
+trigrams when a query needs them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO, NamedTuple
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.retrieval.spelling import Trigrams, is_correctable, write_trigrams
 
-MAGIC = b"skillwords 1 " + sys.byteorder[:3].encode("ascii")
+MAGIC = b"skillwords 2 " + sys.byteorder[:3].encode("ascii")
 KEY_BYTES = 16
 TIE_BYTES = 8
 
@@ -23,9 +25,14 @@ FIELD_BITS = ((13, 0x7), (9, 0xF), (0, 0x1FF))
 """Shift and largest value of the times that a word occurs in name, description and body: what is
 beyond counts no more, and hardly would (BM25 levels off)."""
 
+LENGTH_BITS = ((23, 0x1FF), (12, 0x7FF), (0, 0xFFF))
+"""Shift and largest value of the number of stems in name, description and body."""
+_COMMON_FROM = 1_000
+"""Documents from which a word of a single one is no correction of another."""
+
 # Magic; id of this segment, and of the one that it adds to; documents, words, bytes of the words,
-# postings; CRC-32 of both tables.
-_HEADER = struct.Struct("<16s 16s 16s 4Q L")
+# postings, bytes of the trigrams; CRC-32 of both tables, and of the trigrams.
+_HEADER = struct.Struct("<16s 16s 16s 5Q 2L")
 _CRC = struct.Struct("<L")
 _HEADER_BYTES = _HEADER.size + _CRC.size
 _POSTING_BYTES = 4 + 2
@@ -70,7 +77,12 @@ class SegmentBuilder:
             of_stem.append(value)
         self._keys.append(key)
         self._ties.append(tie)
-        self._lengths.append(sum(sum(counts.values()) for counts in fields))
+        self._lengths.append(
+            sum(
+                min(sum(counts.values()), most) << shift
+                for (shift, most), counts in zip(LENGTH_BITS, fields, strict=True)
+            )
+        )
 
     def take(self, segment: Segment, keep: Callable[[bytes], bool]) -> None:
         """Add those documents of another segment whose keys are to be kept."""
@@ -99,6 +111,12 @@ class SegmentBuilder:
         file.write(bytes(_HEADER_BYTES))
         words = sorted((stem.encode(), stem) for stem in self._postings)
         offsets, starts, crcs = array("I", [0]), array("I", [0]), array("I")
+        common = 4 if len(self._keys) >= _COMMON_FROM else 2
+        correct = [
+            (number, stem)
+            for number, (_, stem) in enumerate(words)
+            if is_correctable(stem) and len(self._postings[stem]) >= common
+        ]
         for word, stem in words:
             both = self._postings.pop(stem)
             data = both[::2].tobytes() + array("H", both[1::2]).tobytes()
@@ -115,9 +133,12 @@ class SegmentBuilder:
                 *(word for word, _ in words),
             ]
         )
+        trigrams = write_trigrams(correct)
         file.write(tables)
-        counts = (len(self._keys), len(words), offsets[-1], starts[-1])
-        header = _HEADER.pack(MAGIC, own, base, *counts, zlib.crc32(tables))
+        file.write(trigrams)
+        counts = (len(self._keys), len(words), offsets[-1], starts[-1], len(trigrams))
+        sums = (zlib.crc32(tables), zlib.crc32(trigrams))
+        header = _HEADER.pack(MAGIC, own, base, *counts, *sums)
         file.seek(0)
         file.write(header + _CRC.pack(zlib.crc32(header)))
 
@@ -149,13 +170,16 @@ class Segment:
         if header[-_CRC.size :] != _CRC.pack(zlib.crc32(header[: -_CRC.size])):
             raise DamagedError("not a file of postings")
         magic, self.own, self.base, *rest = _HEADER.unpack(header[: -_CRC.size])
-        documents, words, word_bytes, postings, crc = rest
+        documents, words, word_bytes, postings, trigram_bytes, crc, self._trigram_crc = rest
         self._tables_at = _HEADER_BYTES + postings * _POSTING_BYTES
         per_document = KEY_BYTES + TIE_BYTES + 4
-        expected = self._tables_at + documents * per_document + words * 12 + 8 + word_bytes
+        self._trigrams_at = self._tables_at + documents * per_document + words * 12 + 8 + word_bytes
+        self._trigram_bytes = trigram_bytes
+        self._trigrams: Trigrams | None = None
+        expected = self._trigrams_at + trigram_bytes
         if magic != MAGIC or size != expected:
             raise DamagedError("not a file of postings, or of another version")
-        tables = self._read(self._tables_at, size - self._tables_at)
+        tables = self._read(self._tables_at, self._trigrams_at - self._tables_at)
         if zlib.crc32(tables) != crc:
             raise DamagedError("damaged tables")
         at = documents * KEY_BYTES
@@ -189,6 +213,15 @@ class Segment:
         start, end = self._starts[low], self._starts[low + 1]
         return self._checked(low, self._read_postings(start, end))
 
+    def alike(self, stem: str) -> list[str]:
+        """Return stems that share trigrams with a misspelt one, the most alike first."""
+        if self._trigrams is None:
+            data = self._read(self._trigrams_at, self._trigram_bytes)
+            if zlib.crc32(data) != self._trigram_crc:
+                raise DamagedError("damaged trigrams")
+            self._trigrams = Trigrams(data)
+        return [self._word(number).decode() for number in self._trigrams.alike(stem)]
+
     def everything(self) -> Iterator[tuple[str, Postings]]:
         """Yield each stem with its postings."""
         for first in range(0, len(self._crcs), _SEGMENT_READ_WORDS):
@@ -220,7 +253,7 @@ class Segment:
         count = len(data) // _POSTING_BYTES
         documents.frombytes(data[: count * 4])
         counts.frombytes(data[count * 4 :])
-        if zlib.crc32(data) != self._crcs[number] or (count and max(documents) >= len(self.keys)):
+        if zlib.crc32(data) != self._crcs[number] or (count and documents[-1] >= len(self.keys)):
             raise DamagedError("damaged postings")
         return Postings(documents, counts)
 

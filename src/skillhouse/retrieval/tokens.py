@@ -20,7 +20,7 @@ STOP_WORDS = frozenset(
 )
 """Lucene's English stop words, `from`, `its`, and what an apostrophe leaves: they
 distinguish no skills and are the most expensive to search. Longer lists gained nothing
-(bench/search_quality.py)."""
+(bench/retrieval.py)."""
 
 # Han with its iteration mark and zero, kana with its marks, Hangul syllables: scripts without
 # blanks between words, or with endings that no blank separates.
@@ -73,6 +73,11 @@ def tokens_of(word: str) -> tuple[str, ...]:
         return (folded,)
     # The whole stays as well, or `github` would not find `GitHub`.
     return (folded, *(part.casefold() for part in parts))
+
+
+def is_pair(token: str) -> bool:
+    """Return whether a token is a pair of CJK characters, or a single one."""
+    return not token.isascii() and _CJK.match(token) is not None
 
 
 def query_terms(query: str) -> list[str]:

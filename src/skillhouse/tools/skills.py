@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError, dataclass
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import HeadIndex, SearchIndex, skills_of
+from skillhouse.retrieval import HeadIndex, SearchIndex, is_weak, skills_of
 from skillhouse.skill import (
     Profile,
     Skill,
@@ -264,6 +264,7 @@ class SearchTool(Tool):
         self._limit = rule.parameters.get("limit", "limit")
         self._messages = shown.profile.messages
         self._index = index
+        self._collapse = shown.profile.duplicates != "keep_all"
         refuses = rule.bounds == "refuse"
         text = {"minLength": 1} if refuses else {}
         number = {"minimum": 1, "maximum": SEARCH_MAX} if refuses else {}
@@ -281,18 +282,23 @@ class SearchTool(Tool):
         async def run() -> Output:
             limit = arguments.get(self._limit, SEARCH_LIMIT)
 
-            def search() -> tuple[list[dict[str, str]], bool]:
+            def search() -> tuple[list[dict[str, str]], bool, bool]:
                 index, is_complete = self._index(session)
-                return search_skills(session.visible, index, query, limit), is_complete
+                found = search_skills(session.visible, index, query, limit, collapse=self._collapse)
+                return *found, is_complete
 
             # The index may have to be opened or made, which must not hold up other calls.
-            skills, is_complete = await anyio.to_thread.run_sync(search)
+            skills, weak, is_complete = await anyio.to_thread.run_sync(search)
             lines = [f"{skill['name']}: {skill['description']}" for skill in skills]
             text = "\n".join(lines) or render(self._messages, "search_empty")
-            if is_complete:
-                return Output(text=text, data={"skills": skills})
-            text += "\n\n" + render(self._messages, "search_partial")
-            return Output(text=text, data={"skills": skills, "partial": True})
+            data: dict[str, Any] = {"skills": skills}
+            if weak:
+                text = render(self._messages, "search_weak") + "\n" + text
+                data["weak"] = True
+            if not is_complete:
+                text += "\n\n" + render(self._messages, "search_partial")
+                data["partial"] = True
+            return Output(text=text, data=data)
 
         need = PermissionRequest(
             permission=Permission(action=SEARCH_ACTION, resource=query),
@@ -303,12 +309,20 @@ class SearchTool(Tool):
 
 
 def search_skills(
-    visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
-) -> list[dict[str, str]]:
-    """Best first (S003-36); none for an empty query or a `limit` below one (S003-41, S003-48)."""
+    visible: SkillIndex,
+    index: SearchIndex | HeadIndex,
+    query: str,
+    limit: int,
+    *,
+    collapse: bool = True,
+) -> tuple[list[dict[str, str]], bool]:
+    """Return skills and whether none fits well.
+
+    Best first (S003-36); none for an empty query or a `limit` below one (S003-41, S003-48).
+    """
     skills = []
-    hits = index.search(query, limit=max(0, min(limit, SEARCH_MAX)))
+    hits = index.search(query, limit=max(0, min(limit, SEARCH_MAX)), collapse=collapse)
     for skill in skills_of(visible, hits):
         name = " ".join(skill.name.split())
         skills.append({"name": name, "description": " ".join(skill.description.split())})
-    return skills
+    return skills, is_weak(hits)

@@ -23,6 +23,7 @@ from skillhouse.frontends.presentation.json_values import (
 )
 from skillhouse.frontends.presentation.skill_lists import search_answer
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.retrieval import is_weak
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -99,7 +100,12 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
             (f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description))
             for hit, skill in zip(hits, skills, strict=True)
         ]
+        if is_weak(hits):
+            terminal.note("nothing fits well; try other words, or English; the nearest:")
         terminal.rows(rows, indent=0, most=36)
+        for hit in hits:
+            if hit.alike:
+                terminal.note(f"{shown(hit.name)} also: {', '.join(map(shown, hit.alike))}")
     if others and not options.json:
         terminal.line()
         terminal.heading("shadowed, so agents do not see them")

@@ -218,7 +218,13 @@ def _print_ranking(rehearsal: Rehearsal, terminal: Terminal) -> None:
     terminal.heading("2 Skills that fit, best first")
     rows = []
     for hit in rehearsal.hits:
-        why = "exact name" if hit.exact else "found in " + ", ".join(hit.fields)
+        why = (
+            "exact name"
+            if hit.exact
+            else "; ".join(
+                f"{where}: {', '.join(map(shown, words))}" for where, words in hit.matches.items()
+            )
+        )
         rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", why))
     if rows:
         terminal.rows(rows, most=40)

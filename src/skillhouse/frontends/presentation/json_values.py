@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
     from skillhouse.permission import CommandReading, MatchedRule
+    from skillhouse.retrieval import Hit
     from skillhouse.runtime import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
     from skillhouse.runtime.code_facts import CodeFacts
     from skillhouse.sandbox import Python, PythonPlaces, SandboxStatus
@@ -158,19 +159,24 @@ def trust_value(report: TrustReport) -> dict[str, Any]:
     }
 
 
+def hit_value(hit: Hit) -> dict[str, Any]:
+    """Return how well a skill fits a request, and why."""
+    return {
+        "score": hit.score,
+        "fields": list(hit.fields),
+        "confidence": round(hit.confidence, 4),
+        "matches": {where: list(words) for where, words in hit.matches.items()},
+        "alike": list(hit.alike),
+    }
+
+
 def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
     return {
         "request": rehearsal.request,
         "catalog": catalog_value(rehearsal.catalog),
         "hidden": rehearsal.hidden,
         "hits": [
-            {
-                "id": hit.id,
-                "name": hit.name,
-                "score": hit.score,
-                "fields": list(hit.fields),
-                "exact": hit.exact,
-            }
+            {"id": hit.id, "name": hit.name, "exact": hit.exact, **hit_value(hit)}
             for hit in rehearsal.hits
         ],
         "skill": None if rehearsal.skill is None else skill_value(rehearsal.skill),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import dataclass
-from skillhouse.frontends.presentation.json_values import skill_value
+from skillhouse.frontends.presentation.json_values import hit_value, skill_value
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.retrieval import HeadIndex, skills_of
 from skillhouse.skill import SkillIndex
@@ -36,10 +36,10 @@ class SearchAnswer:
 
     def values(self) -> list[dict[str, Any]]:
         found = [
-            {**skill_value(skill), "score": hit.score, "fields": list(hit.fields)}
+            {**skill_value(skill), **hit_value(hit)}
             for hit, skill in zip(self.hits, self.skills, strict=True)
         ]
-        nothing = {"score": 0.0, "fields": []}
+        nothing = {"score": 0.0, "fields": [], "confidence": 0.0, "matches": {}, "alike": []}
         more = [{**skill_value(one), **nothing, "shadowed_by": by} for one, by in self.shadowed]
         return [*found, *more]
 

@@ -1,0 +1,183 @@
+"""Turns a query into concepts: its words, what was meant by misspelt ones, and translations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from skillhouse.retrieval.glossary.translate import Meaning, meanings, translations
+from skillhouse.retrieval.rank import Alternative, Concept, Found, Ranking
+from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
+from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of
+
+CORRECTION_WEIGHT = 0.9
+"""Weight of a word that was meant, beside one that was written."""
+SENSE_WEIGHT = 0.9
+"""Weight of a translated word, beside one that was written."""
+REVERSE_WEIGHT = 0.3
+"""Weight of a word of another language for an English one."""
+REVERSE_ROWS = 30
+"""Rows from which an English word is not looked for in other languages: enough skills have it."""
+PAIR_WEIGHT = 0.15
+"""Weight of a pair of CJK signs beside the words that the glossary finds in the same text."""
+UNSURE_TIMES = 20
+"""A word that could be of another language is, if so many times more skills have its meaning."""
+_SENSES_MAX = 4
+_SENSE_LEAST = 0.04
+_FAMILIAR = 0.35
+"""How much a sense counts more the more skills have its words. These are decision record 0301."""
+_SAME_START = 0.3
+_FREQUENCY = 0.06
+"""What a first letter in common, and each e-fold of frequency, count against one edit
+(reference/retrieval-resources.md, section 3)."""
+
+Stems = Mapping[str, tuple[str, ...]]
+
+
+def looked_for(query: str) -> list[str]:
+    """Return the tokens that a search for a query looks for, corrections aside."""
+    terms = query_terms(query)
+    words = [word for term in terms for word in translations(term)]
+    for meaning in meanings(query):
+        words += [meaning.text, *(text for text, _ in meaning.senses)]
+    return [*terms, *(token for word in words for token in _tokens(word))]
+
+
+class Request(NamedTuple):
+    """A query, ready to be ranked."""
+
+    concepts: Sequence[Concept]
+    found: dict[str, Found]
+    """The postings of all stems of the concepts."""
+    corrected: dict[str, str]
+    """Misspelt words of the query, and the stems that were looked for instead."""
+
+
+def read_query(query: str, ranking: Ranking) -> Request:
+    """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
+    terms = query_terms(query)
+    translated = meanings(query)
+    senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
+    reading = _Reading(ranking, stems_of([*terms, *senses]))
+    meant = [concept for each in translated if (concept := reading.translated(each))]
+    texts = {concept.text for concept in meant}
+    has_signs = any(is_pair(text) for text in texts)
+    concepts = [
+        concept
+        for term in terms
+        if term not in texts or is_pair(term)
+        for concept in reading.written(term, is_beside=has_signs)
+    ]
+    return Request([*concepts, *meant], reading.found, reading.corrected)
+
+
+class _Reading:
+    """The postings that one query needed so far."""
+
+    def __init__(self, ranking: Ranking, stems: Stems) -> None:
+        self._ranking = ranking
+        self._stems = stems
+        self.found: dict[str, Found] = {}
+        self.corrected: dict[str, str] = {}
+
+    def written(self, term: str, *, is_beside: bool) -> list[Concept]:
+        """Return the concepts of a term as it is written, or as it was meant.
+
+        Args:
+            is_beside: Whether pairs of signs are beside the words that they belong to.
+        """
+        concepts = []
+        for stem in dict.fromkeys(self._stems[term]):
+            own = Alternative((stem,))
+            reverse = self._reverse(term) if self._count(stem) < REVERSE_ROWS else []
+            if not self._count(stem) and not reverse and is_correctable(stem):
+                own = self._corrected(term, stem)
+            weight = self._found(own.stems[0]).idf
+            if is_beside and is_pair(term):
+                weight *= PAIR_WEIGHT
+            elif reverse and not self._count(stem):
+                weight = self._ranking.idf(max(self._rows(each.stems) for each in reverse))
+            concepts.append(Concept(term, (own, *reverse), weight))
+        return concepts
+
+    def _reverse(self, term: str) -> list[Alternative]:
+        """Return the words of other languages for an English one that some row has."""
+        words = [_tokens(word) for word in translations(term)]
+        stems = stems_of(token for tokens in words for token in tokens)
+        found = [tuple(stem for token in tokens for stem in stems[token]) for tokens in words]
+        return [Alternative(each, REVERSE_WEIGHT) for each in found if self._rows(each)]
+
+    def translated(self, meaning: Meaning) -> Concept | None:
+        """Return the concept of a word of another language, if it is one."""
+        own = Alternative(self._of(_tokens(meaning.text)))
+        senses = self._senses(meaning.senses)
+        rows = self._rows(own.stems) if own.stems else 0
+        known = max((self._rows(each.stems) for each in senses), default=0)
+        if not own.stems or (not meaning.is_sure and UNSURE_TIMES * rows >= known):
+            return None
+        if not senses:
+            return Concept(meaning.text, (own,), self._ranking.idf(rows))
+        total = sum(each.weight**2 for each in senses)
+        idfs = (each.weight**2 * self._ranking.idf(self._rows(each.stems)) for each in senses)
+        # All alternatives count alike, so that skills in two languages compete.
+        return Concept(meaning.text, (own, *senses), sum(idfs) / total)
+
+    def _senses(self, senses: Iterable[tuple[str, float]]) -> list[Alternative]:
+        """Return the senses whose words the skills have, the likely ones in this library first."""
+        known: dict[tuple[str, ...], float] = {}
+        for text, weight in senses:
+            stems = self._of(text.split())
+            if stems and (rows := self._rows(stems)):
+                known[stems] = max(known.get(stems, 0.0), weight * rows**_FAMILIAR)
+        best = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:_SENSES_MAX]
+        total = sum(weight for _, weight in best)
+        return [
+            Alternative(stems, SENSE_WEIGHT * math.sqrt(weight / total))
+            for stems, weight in best
+            if weight > _SENSE_LEAST * total
+        ]
+
+    def _corrected(self, term: str, stem: str) -> Alternative:
+        """Return the stem that was most likely meant, or `stem`."""
+        most = edits_max(stem)
+        best, least = stem, math.inf
+        for other in self._ranking.alike(stem):
+            edits = distance(stem, other, most)
+            if edits > most:
+                continue
+            # Words of hidden documents are no corrections.
+            count = self._count(other)
+            cost = edits - _SAME_START * (other[0] == stem[0]) - _FREQUENCY * math.log1p(count)
+            if count and cost < least:
+                best, least = other, cost
+        if best == stem:
+            return Alternative((stem,))
+        self.corrected[term] = best
+        return Alternative((best,), CORRECTION_WEIGHT)
+
+    def _of(self, tokens: Iterable[str]) -> tuple[str, ...]:
+        """Return the stems of tokens; of those that were not asked for, the tokens."""
+        return tuple(
+            dict.fromkeys(stem for token in tokens for stem in self._stems.get(token, (token,)))
+        )
+
+    def _rows(self, stems: Iterable[str]) -> int:
+        """Return in how many rows the rarest of some stems is."""
+        return min((self._count(stem) for stem in stems), default=0)
+
+    def _count(self, stem: str) -> int:
+        return self._found(stem).row_count
+
+    def _found(self, stem: str) -> Found:
+        found = self.found.get(stem)
+        if found is None:
+            found = self.found[stem] = self._ranking.found(stem)
+        return found
+
+
+def _tokens(word: str) -> list[str]:
+    """Return the tokens of a word of another language: pairs of CJK signs, or the word."""
+    if not is_pair(word):
+        return word.split()
+    return [word[at : at + 2] for at in range(max(1, len(word) - 1))]

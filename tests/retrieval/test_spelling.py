@@ -1,0 +1,50 @@
+"""Tests of retrieval/spelling.py."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillhouse.retrieval.spelling import Trigrams, distance, is_correctable, write_trigrams
+
+WORDS = st.text("abcd", min_size=1, max_size=8)
+
+
+def slow_distance(one: str, other: str) -> int:
+    """Return the optimal string alignment distance by its definition."""
+    if not one or not other:
+        return len(one) + len(other)
+    ways = [
+        slow_distance(one[:-1], other) + 1,
+        slow_distance(one, other[:-1]) + 1,
+        slow_distance(one[:-1], other[:-1]) + (one[-1] != other[-1]),
+    ]
+    if len(one) > 1 and len(other) > 1 and (one[-1], one[-2]) == (other[-2], other[-1]):
+        ways.append(slow_distance(one[:-2], other[:-2]) + 1)
+    return min(ways)
+
+
+@given(st.text("abc", max_size=5), st.text("abc", max_size=5), st.integers(0, 3))
+def test_a_distance_is_exact_up_to_the_most_that_is_asked_for(one, other, most):
+    exact = slow_distance(one, other)
+    assert min(distance(one, other, most), most + 1) == min(exact, most + 1)
+
+
+@given(st.lists(WORDS, unique=True, max_size=20), WORDS)
+def test_a_word_of_the_table_is_most_like_itself(words, wanted):
+    table = Trigrams(write_trigrams(enumerate(words)))
+    alike = [words[number] for number in table.alike(wanted)]
+    if wanted in words:
+        assert wanted in alike
+    assert len(set(alike)) == len(alike)
+
+
+def test_an_empty_table_has_nothing_alike():
+    assert Trigrams(write_trigrams([])).alike("word") == []
+    assert Trigrams(b"").alike("word") == []
+
+
+@pytest.mark.parametrize("word", ["pdf", "s3bucket", "数据", "café", "x" * 25, ""])
+def test_these_are_not_corrected(word):
+    assert not is_correctable(word)
