@@ -31,7 +31,7 @@ from skillhouse.runtime import Installer, Locations, Skillhouse, load_config
 # The Git server and the other installer are those of the tests.
 sys.path.insert(0, str(ROOT))
 from tests.interop import npx_skills
-from tests.loopback_http import served as git_served
+from tests.loopback_http import served
 from tests.registry.sources import git, git_server, make_repository
 
 FILES = 20
@@ -104,7 +104,7 @@ def compare(base: Path, many: int, rounds: int) -> None:
     git(base, "clone", "--quiet", "--bare", str(base / "work"), str(base / "served/team.git"))
     size = sum(path.stat().st_size for path in (base / "work/skills").rglob("*") if path.is_file())
     times: dict[str, list[Times]] = {"npx skills add": [], "skillhouse install": []}
-    with git_served(git_server(base / "served")) as address:
+    with served(git_server(base / "served")) as address:
         url, name = f"{address}/team.git", f"one-{many // 2}"
         for number in range(rounds):
             theirs_home, own_home, project = (
