@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import pytest
 
-ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|heavy)\b", re.MULTILINE)
 HANG_SECONDS = 240
 """Longest setup, call or teardown of one test; on a loaded machine the slowest take a minute."""
 TOO_LONG = f"took longer than {HANG_SECONDS} seconds"
@@ -38,7 +38,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Read no module of which nothing runs in the fast part: collecting them takes its time too."""
-    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+    if config.option.markexpr != "not slow and not heavy" or collection_path.suffix != ".py":
         return None
     return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -68,11 +68,15 @@ def _measured(base: Path, skills: int, many: int) -> Iterator[tuple[str, Times, 
     took = _timed(lambda: packages.update({d.name: pack(d).archive for d in directories}))
     yield f"pack of {FILES} files", took, skills
     with (
-        _served({f"/{name}.tar.gz": data for name, data in packages.items()}) as address,
+        served({f"/{name}.tar.gz": data for name, data in packages.items()}) as address,
         Skillhouse(load_config(places)) as house,
         Installer(house) as installer,
     ):
-        yield f"install of {skills} skills", _timed(lambda: _install(installer, address, names)), 1
+        yield (
+            f"install of {skills} skills",
+            _timed(lambda: install_all(installer, [f"{address}/{name}.tar.gz" for name in names])),
+            1,
+        )
         shutil.rmtree(places.home / ".agents")
         shutil.rmtree(places.home / ".local/state/skillhouse/installs/packages")
         yield f"{skills} locked skills, nothing kept", _timed(lambda: _thaw(installer)), 1
@@ -151,9 +155,9 @@ def _skill(directory: Path, *, files: int = FILES) -> Path:
     return directory
 
 
-def _install(installer: Installer, address: str, names: list[str]) -> None:
-    for name in names:
-        _install_one(installer, f"{address}/{name}.tar.gz")
+def install_all(installer: Installer, addresses: Iterable[str]) -> None:
+    for address in addresses:
+        _install_one(installer, address)
 
 
 def _install_one(installer: Installer, text: str) -> None:
@@ -176,7 +180,7 @@ def _verify(installer: Installer) -> None:
 
 
 @contextmanager
-def _served(files: Mapping[str, bytes]) -> Iterator[str]:
+def served(files: Mapping[str, bytes]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = files[self.path]

@@ -251,7 +251,7 @@ def test_what_is_no_skill_is_refused(
 
 
 def test_a_signature_of_others_is_never_passed_on(server: Server, publisher: str) -> None:
-    archive = skill_tar(**{"skill.sig": b"{}"})
+    archive = skill_tar(more={"skill.sig": b"{}"})
 
     def send() -> Answer:
         return server.publish(archive, "pdf", "1.0.0", publisher)

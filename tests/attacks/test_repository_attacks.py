@@ -25,15 +25,14 @@ import pytest
 
 from skillhouse.registry import Revocation, next_list, pem_of, sign_list
 from skillhouse.registry.releases import DOCUMENT_MAX, blob_path, encode_document, index_path
-from tests.frontends.conftest import Run, place, run
-from tests.frontends.test_cli_publishers import LOCKED, _password, publisher, template
+from tests.frontends.conftest import Run, place, publisher, publisher_template, run
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.loopback_http import served
-from tests.registry.pki import Party, make_root
+from tests.registry.pki import LOCKED, Party, make_root
 from tests.registry.repositories import StaticRepository, answer, static_server
 from tests.registry.sources import make_skill
 
-__all__ = ["_password", "place", "publisher", "run", "template"]
+__all__ = ["place", "publisher", "publisher_template", "run"]
 AGREED = ("--yes", "--allow-unsigned", "--accept-untrusted")
 TOKEN = "a-long-secret-word"
 

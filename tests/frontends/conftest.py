@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import make_private
 from skillhouse.frontends.cli import main
 from skillhouse.frontends.cli.person import CODING_AGENTS
+from tests.registry.pki import LOCKED, PASSWORD, REGISTRY, make_skill
 from tests.runtime.places import make_places
 
 Run = Callable[..., tuple[int, str, str]]
@@ -79,3 +82,44 @@ def typing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int
         return code, out, said.decode()
 
     return call
+
+
+@pytest.fixture(scope="session")
+def publisher_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place for what `publisher` makes, since passwords are slow to try on purpose."""
+    return tmp_path_factory.mktemp("publisher") / "made"
+
+
+@pytest.fixture
+def publisher(
+    run: Run, place: Path, publisher_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Make a root, a developer's key with its certificate, and the skill `pdf`, all unsigned."""
+    monkeypatch.setenv("PUBLISHER_TEST", PASSWORD)
+    make_skill(Path())
+    template = publisher_template
+    state = place / "home" / ".local" / "state" / "skillhouse" / "publishers"
+    if template.exists():
+        make_private(state.parent)
+        shutil.copytree(template / "publishers", state)
+        for file in template.glob("*.c*"):
+            shutil.copy(file, file.name)
+        return
+    assert run("keys", "new", "root", "--for", "root", "--registry", REGISTRY, *LOCKED)[0] == 0
+    assert run("keys", "new", "acme", "--for", "skills", *LOCKED)[0] == 0
+    assert run("keys", "request", "acme", *LOCKED)[0] == 0
+    assert run("keys", "issue", "acme.csr", "--by", "root", *LOCKED)[0] == 0
+    shutil.copytree(state, template / "publishers")
+    for file in Path().glob("*.c*"):
+        shutil.copy(file, template)
+
+
+@pytest.fixture
+def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Go on as another user, who has nothing of the first."""
+
+    def move() -> None:
+        (place / "elsewhere").mkdir(exist_ok=True)
+        monkeypatch.setenv("HOME", str(place / "elsewhere"))
+
+    return move

@@ -376,16 +376,6 @@ def test_two_packs_of_equal_files_are_equal_bytes(run: Run, place: Path) -> None
     assert json.loads(out)["digest"] == digest_of(first)
 
 
-def test_several_skills_are_ticked_at_a_terminal(typing, place: Path) -> None:
-    for name in ("one", "two", "three"):
-        make_skill(place / "many" / name)
-    code, _, said = typing("1 3", "install", str(place / "many"), "--dry-run", "--json")
-    assert code == 0
-    assert "   2  three" in said
-    code, out, _ = typing("1 9", "install", str(place / "many"), "--dry-run", "--json")
-    assert (code, json.loads(out)["error"]["code"]) == (2, "usage")
-
-
 def test_what_is_installed_already_is_not_asked_about_again(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")
     assert run("install", str(source), *AGREED)[0] == 0

@@ -1,4 +1,4 @@
-"""Tests of frontends/cli/terminal.py, and of the verbs that use it."""
+"""Tests of frontends/cli/progress.py, and of the verbs that use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.cli.terminal import ReadingProgress, Terminal
+from skillhouse.frontends.cli.progress import ReadingProgress
+from skillhouse.frontends.cli.terminal import Terminal
 from tests.runtime.places import write_skill
 
 TEXT = "reading skills for the search index"

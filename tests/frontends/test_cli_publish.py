@@ -10,19 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.frontends.test_cli_publishers import (
-    LOCKED,
-    REGISTRY,
-    _password,
-    elsewhere,
-    publisher,
-    template,
-)
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.registry.hosting.servers import Server, serving
+from tests.registry.pki import LOCKED, REGISTRY
 from tests.registry.sources import make_skill
 
-__all__ = ["_password", "elsewhere", "publisher", "template"]
 UNSIGNED = ("--yes", "--allow-unsigned")
 TOKEN = 'token = "env:REPOSITORY_ACCESS"\n'
 

@@ -13,56 +13,10 @@ import pytest
 from cryptography import x509
 from keyring.backend import KeyringBackend
 
-from skillhouse.floor import make_private
 from tests.loopback_http import served
-from tests.registry.pki import TimestampAuthority, make_skill
+from tests.registry.pki import LOCKED, REGISTRY, TimestampAuthority, make_skill
 
 Run = Callable[..., tuple[int, str, str]]
-PASSWORD = "correct horse"
-LOCKED = ("--password", "env:PUBLISHER_TEST")
-REGISTRY = "skills.example.com"
-
-
-@pytest.fixture(autouse=True)
-def _password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PUBLISHER_TEST", PASSWORD)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place for what `publisher` makes, since passwords are slow to try on purpose."""
-    return tmp_path_factory.mktemp("publisher") / "made"
-
-
-@pytest.fixture
-def publisher(run: Run, place: Path, template: Path) -> None:
-    """Make a root, a developer's key with its certificate, and the skill `pdf`, all unsigned."""
-    make_skill(Path())
-    state = place / "home" / ".local" / "state" / "skillhouse" / "publishers"
-    if template.exists():
-        make_private(state.parent)
-        shutil.copytree(template / "publishers", state)
-        for file in template.glob("*.c*"):
-            shutil.copy(file, file.name)
-        return
-    assert run("keys", "new", "root", "--for", "root", "--registry", REGISTRY, *LOCKED)[0] == 0
-    assert run("keys", "new", "acme", "--for", "skills", *LOCKED)[0] == 0
-    assert run("keys", "request", "acme", *LOCKED)[0] == 0
-    assert run("keys", "issue", "acme.csr", "--by", "root", *LOCKED)[0] == 0
-    shutil.copytree(state, template / "publishers")
-    for file in Path().glob("*.c*"):
-        shutil.copy(file, template)
-
-
-@pytest.fixture
-def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Go on as another user, who has nothing of the first."""
-
-    def move() -> None:
-        (place / "elsewhere").mkdir(exist_ok=True)
-        monkeypatch.setenv("HOME", str(place / "elsewhere"))
-
-    return move
 
 
 def step(run: Run, *arguments: str) -> str:

@@ -36,6 +36,9 @@ from skillhouse.registry.certificates import SIGNING_USE
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 REGISTRY = "skills.example.com"
+PASSWORD = "correct horse"
+LOCKED = ("--password", "env:PUBLISHER_TEST")
+"""Where commands of tests find the password of a publisher's key."""
 IDENTITY = SkillIdentity(name="pdf", version="1.2.0", repository=REGISTRY)
 SKILL = """---
 name: pdf

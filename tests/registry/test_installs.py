@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import signal
@@ -14,7 +15,14 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import SkillError, StateError, tree_digest
-from skillhouse.registry import InstallPlace, Installs, LocalEditsError, LockEntry, read_lock
+from skillhouse.registry import (
+    InstallPlace,
+    Installs,
+    LocalEditsError,
+    LockedSignature,
+    LockEntry,
+    read_lock,
+)
 from tests.registry.sources import make_skill
 
 
@@ -23,15 +31,26 @@ def place_in(base: Path) -> InstallPlace:
     return InstallPlace(scope="user", base=base, root=base / ".agents/skills", lock=lock)
 
 
-def staged(installs: Installs, place: InstallPlace, body: str) -> tuple[Path, LockEntry]:
+def staged(installs: Installs, place: InstallPlace, text: str) -> tuple[Path, LockEntry]:
+    """Return files whose body is `text`, before a colon and the content of their signature."""
     staging = installs.stage(place.root)
+    body, _, signature = text.partition(":")
     source = make_skill(staging / "notes", body)
+    if signature:
+        (source / "skill.sig").write_text(signature)
     directory = source.rename(staging / "new")
     entry = LockEntry(
         tree_digest=tree_digest(directory),
         repository="https://one.test",
         resolved="x",
         path=place.path_of("notes"),
+        signature=LockedSignature(
+            publisher="acme",
+            cert_sha256="0" * 64,
+            file_sha256=hashlib.sha256(signature.encode()).hexdigest(),
+        )
+        if signature
+        else None,
     )
     return directory, entry
 
@@ -58,13 +77,19 @@ def body_of(base: Path) -> str:
         assert not target.exists(), "in place, and not in the lock"
         return ""
     assert tree_digest(target) == entry.tree_digest, "another one than in the lock"
-    return (target / "SKILL.md").read_text().rstrip().rpartition("\n")[2]
+    body = (target / "SKILL.md").read_text().rstrip().rpartition("\n")[2]
+    if entry.signature is None:
+        return body
+    signature = (target / "skill.sig").read_bytes()
+    assert hashlib.sha256(signature).hexdigest() == entry.signature_file, "another signature"
+    return f"{body}:{signature.decode()}"
 
 
 ACTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "install": (lambda base: install(base, "New."), "", "New."),
     "update": (lambda base: install(base, "New."), "Old.", "New."),
     "remove": (remove, "Old.", ""),
+    "sign again": (lambda base: install(base, "Old.:two"), "Old.:one", "Old.:two"),
 }
 
 TRIAL = """

@@ -41,6 +41,7 @@ class _Sample:
     field: int
 
 
+# Only the library's own attribute says it; typeshed lists the public ones.
 _KIND: Any = dataclasses.fields(_Sample)[0]._field_type  # type: ignore[attr-defined] # noqa: SLF001
 """What marks a field of the instance for `dataclasses`."""
 
@@ -143,9 +144,9 @@ class _Recipe:
     def _eq(self) -> Any:
         values = _getter([name for name in self.names if self._option(name, "compare")])
 
-        def equal(self: object, other: object) -> bool:
+        def equal(self: object, other: object) -> Any:
             if other.__class__ is not self.__class__:
-                return NotImplemented  # type: ignore[no-any-return]
+                return NotImplemented
             return bool(values(self) == values(other))
 
         return equal

@@ -98,10 +98,10 @@ def read_tree(directory: Path) -> Tree:
     entries: dict[str, TreeFile] = {}
     total = 0
     try:
-        for path, relative in _files(directory, "", 0):
+        for path, relative in _files(str(directory), "", 0):
             name = unicodedata.normalize("NFC", relative)
             if name in entries:
-                raise TreeError("tree-name-clash", path, f"two files are named {name!r}")
+                raise TreeError("tree-name-clash", Path(path), f"two files are named {name!r}")
             mode, size, content = _read(path, TREE_MAX_BYTES - total)
             total += size
             if len(entries) >= TREE_MAX_FILES or total > TREE_MAX_BYTES:
@@ -117,14 +117,15 @@ def read_tree(directory: Path) -> Tree:
     return tree_of(entries.values())
 
 
-def _files(directory: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str]]:
+def _files(directory: str, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
     """Yield (path, relative path) of each file; what is not one is refused."""
     if depth > TREE_MAX_DEPTH:
-        raise TreeError("tree-too-deep", directory, f"deeper than {TREE_MAX_DEPTH} directories")
+        place = Path(directory)
+        raise TreeError("tree-too-deep", place, f"deeper than {TREE_MAX_DEPTH} directories")
     with os.scandir(directory) as entries:
         for item in entries:
             relative = prefix + item.name
-            path = Path(item.path)
+            path = item.path
             info = item.stat(follow_symlinks=False)
             # By name and kind: files below a directory `skill.sig` are not hidden from the digest.
             if (relative, stat.S_IFMT(info.st_mode)) in _LEFT_OUT:
@@ -133,14 +134,14 @@ def _files(directory: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str
                 yield from _files(path, relative + "/", depth + 1)
             elif stat.S_ISREG(info.st_mode):
                 if not is_utf8(relative):
-                    raise TreeError("tree-name-encoding", path, "a name that is not UTF-8")
+                    raise TreeError("tree-name-encoding", Path(path), "a name that is not UTF-8")
                 yield path, relative
             else:
                 kind = "a symbolic link" if item.is_symlink() else "a special file"
-                raise TreeError("tree-special", path, f"{kind} in a skill")
+                raise TreeError("tree-special", Path(path), f"{kind} in a skill")
 
 
-def _read(path: Path, left: int) -> tuple[str, int, str]:
+def _read(path: str, left: int) -> tuple[str, int, str]:
     """Return (mode, size, SHA-256) of a file, of which at most one byte over `left` is read."""
     hasher = hashlib.sha256()
     size = 0

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from skillhouse.net.client import fetch as fetch
     from skillhouse.net.client import open_stream as open_stream
     from skillhouse.net.connection import Route as Route
+    from skillhouse.net.download import Progress as Progress
+    from skillhouse.net.download import download as download
     from skillhouse.net.net_errors import METHODS as METHODS
     from skillhouse.net.net_errors import NetError as NetError
     from skillhouse.net.policy import HostRule as HostRule

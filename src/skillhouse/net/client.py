@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urljoin
 
@@ -26,7 +26,7 @@ from skillhouse.net.secret import filled
 _REDIRECTS = (301, 302, 303, 307, 308)
 _OF_CONNECTION = HOP_HEADERS | {"host", "content-length", "expect"}
 _OURS = _OF_CONNECTION | {"accept-encoding"}
-_NO_SECRETS = frozenset({"accept", "accept-language", "user-agent", "content-type", "range"})
+_NO_SECRETS = frozenset("accept accept-language user-agent content-type range if-range".split())
 """Headers that go along to another origin; whatever else a caller set may be a credential."""
 _USER_AGENT = ("User-Agent", "skillhouse")
 
@@ -47,12 +47,16 @@ class HttpResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class Request:
     method: str
     target: Target
     headers: Headers
     """With the names of secrets in them, not yet the secrets."""
     body: bytes
+
+
+Take = Callable[[ResponseHead, Exchange], Awaitable[bytes]]
+"""Reads the body of an answer that is no redirect."""
 
 
 async def fetch(
@@ -78,24 +82,38 @@ async def fetch(
         raise NetError("request-refused", f"expected one of {', '.join(METHODS)}, got {method!r}")
     if len(body) > limits.request_bytes:
         raise NetError("request-refused", f"a body of more than {limits.request_bytes} bytes")
-    request = _Request(
-        method=method, target=parse_url(url), headers=_checked(headers or {}), body=body
+    request = Request(
+        method=method, target=parse_url(url), headers=checked_headers(headers or {}), body=body
     )
-    with tracing.span(method, kind="client") as told:
+
+    async def whole(head: ResponseHead, exchange: Exchange) -> bytes:
+        body = Body(head.get("content-encoding"), limits.body_bytes)
+        async for chunk in exchange.chunks():
+            body.add(chunk)
+        return body.end()
+
+    return await answered(request, policy, route or Route(), whole)
+
+
+async def answered(request: Request, policy: NetPolicy, route: Route, take: Take) -> HttpResponse:
+    """Make a request, follow its redirects, and have `take` read the body of the last answer."""
+    seconds = policy.limits.seconds
+    with tracing.span(request.method, kind="client") as told:
         if told.is_heard:
             told.set(_traits(request))
         try:
-            with anyio.fail_after(limits.seconds):
-                response = await _follow(request, policy, route or Route())
+            with anyio.fail_after(seconds):
+                response = await _follow(request, policy, route, take)
         except TimeoutError as error:
-            raise NetError("timeout", f"no whole answer in {limits.seconds:g} s: {url}") from error
+            message = f"no whole answer in {seconds:g} s: {request.target.url}"
+            raise NetError("timeout", message) from error
         told.set({HTTP_STATUS: response.status, HTTP_RESENDS: len(response.hops)})
         if response.status >= 400:
             told.fail(str(response.status))
         return response
 
 
-def _traits(request: _Request) -> Mapping[str, str | int]:
+def _traits(request: Request) -> Mapping[str, str | int]:
     """Return the span's attributes: the origin only, since a path or query may hold a secret."""
     target = request.target
     return {
@@ -106,17 +124,18 @@ def _traits(request: _Request) -> Mapping[str, str | int]:
     }
 
 
-def _checked(headers: Mapping[str, str]) -> Headers:
+def checked_headers(headers: Mapping[str, str], *, accepted: str = "") -> Headers:
+    """Return what a caller sets and what is set here; NetError for what is not theirs to set."""
     names = {name.lower() for name in headers}
     if taken := sorted(names & _OURS):
         raise NetError("request-refused", f"the header `{taken[0]}` is not the caller's to set")
     if len(names) != len(headers):
         raise NetError("request-refused", "expected each header once")
     agent = () if "user-agent" in names else (_USER_AGENT,)
-    return (*headers.items(), *agent, ("Accept-Encoding", ACCEPTED))
+    return (*headers.items(), *agent, ("Accept-Encoding", accepted or ACCEPTED))
 
 
-async def _follow(request: _Request, policy: NetPolicy, route: Route) -> HttpResponse:
+async def _follow(request: Request, policy: NetPolicy, route: Route, take: Take) -> HttpResponse:
     hops: list[str] = []
     seen: set[tuple[str, str]] = set()
     while True:
@@ -127,7 +146,7 @@ async def _follow(request: _Request, policy: NetPolicy, route: Route) -> HttpRes
                 raise
             message = f"{hops[-1]} leads to {request.target.url}: {error}"
             raise NetError("redirect-refused", f"{message}; ask for that URL by itself") from error
-        head, body = await _once(request, policy, route)
+        head, body = await _once(request, policy, route, take)
         if not _leads_on(head):
             return HttpResponse(
                 status=head.status,
@@ -145,20 +164,19 @@ async def _follow(request: _Request, policy: NetPolicy, route: Route) -> HttpRes
             raise NetError("redirect-refused", f"more than {policy.limits.redirects} redirects")
 
 
-async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[ResponseHead, bytes]:
+async def _once(
+    request: Request, policy: NetPolicy, route: Route, take: Take
+) -> tuple[ResponseHead, bytes]:
     """Make one request; the body of a redirect is not read."""
     async with _opened(request, policy, route) as (head, exchange):
         if _leads_on(head):
             return head, b""
-        whole = Body(head.get("content-encoding"), policy.limits.body_bytes)
-        async for chunk in exchange.chunks():
-            whole.add(chunk)
-        return head, whole.end()
+        return head, await take(head, exchange)
 
 
 @asynccontextmanager
 async def _opened(
-    request: _Request, policy: NetPolicy, route: Route
+    request: Request, policy: NetPolicy, route: Route
 ) -> AsyncIterator[tuple[ResponseHead, Exchange]]:
     target, limits = request.target, policy.limits
     sent = (f"{name}: {value}".encode() for name, value in request.headers)
@@ -197,12 +215,12 @@ async def open_stream(
     target = parse_url(url)
     policy.check_origin(target, method)
     own = tuple(header for header in headers if header[0].lower() not in _OF_CONNECTION)
-    request = _Request(method=method, target=target, headers=own, body=body)
+    request = Request(method=method, target=target, headers=own, body=body)
     async with _opened(request, policy, route or Route()) as (head, exchange):
         yield head, exchange.chunks()
 
 
-def _with_secrets(request: _Request, policy: NetPolicy) -> Headers:
+def _with_secrets(request: Request, policy: NetPolicy) -> Headers:
     if not any("{{secret:" in value for _, value in request.headers):
         return request.headers
     bound = policy.bound_to(request.target)
@@ -213,7 +231,7 @@ def _leads_on(head: ResponseHead) -> bool:
     return head.status in _REDIRECTS and bool(head.get("location"))
 
 
-def _redirected(request: _Request, head: ResponseHead) -> _Request:
+def _redirected(request: Request, head: ResponseHead) -> Request:
     before = request.target
     try:
         target = parse_url(urljoin(before.url, head.get("location")))
@@ -233,7 +251,7 @@ def _redirected(request: _Request, head: ResponseHead) -> _Request:
     if target.origin != before.origin:
         headers = tuple(h for h in headers if h[0].lower() in _NO_SECRETS | {"accept-encoding"})
         headers = tuple(h for h in headers if "{{secret:" not in h[1])
-    return _Request(method=method, target=target, headers=headers, body=body)
+    return Request(method=method, target=target, headers=headers, body=body)
 
 
 ACCEPTED = "gzip, deflate"

@@ -21,6 +21,7 @@ from typing import IO, Self
 
 from skillhouse.floor import dataclass, is_utf8
 from skillhouse.registry.candidates import SourceFile
+from skillhouse.registry.git_progress import GitProgress, GitWords
 from skillhouse.registry.source import Source, SourceError
 from skillhouse.skill import FILE_MAX, ArchiveError, ArchiveMember
 
@@ -99,14 +100,22 @@ class Git:
 class GitRepository:
     """A commit in a temporary directory, which `close` removes."""
 
-    def __init__(self, git: Git, source: Source, *, fetch_seconds: float = FETCH_SECONDS) -> None:
-        """Fetch a commit of the source.
+    def __init__(
+        self,
+        git: Git,
+        source: Source,
+        *,
+        fetch_seconds: float = FETCH_SECONDS,
+        progress: GitProgress | None = None,
+    ) -> None:
+        """Fetch a commit of the source, and give `progress` what git says of it.
 
         Raises:
             SourceError: git is missing, or the repository or its ref cannot be had.
         """
         self._git = git
         self._source = source
+        self._progress = progress
         self._directory = Path(tempfile.mkdtemp(prefix="skillhouse-git-"))
         self._blobs: _Blobs | None = None
         try:
@@ -182,17 +191,17 @@ class GitRepository:
 
     def _fetch(self, *arguments: str, seconds: float) -> None:
         *options, refspec = arguments
-        fixed = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+        quiet = "--quiet" if self._progress is None else "--progress"
+        fixed = (quiet, "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
         self._run("fetch", *fixed, *options, "--", self._source.location, refspec, seconds=seconds)
 
     def _run(self, *arguments: str, seconds: float = READ_SECONDS) -> bytes:
         """Return what git prints; SourceError with its last words if it fails or takes too long."""
         command = self._git.command(self._source.transport, *arguments)
         where = self._source.location
-        with (
-            tempfile.TemporaryFile() as errors,
-            _started(command, self._directory, self._variables, errors) as process,
-        ):
+        with _started(command, self._directory, self._variables, subprocess.PIPE) as process:
+            assert process.stderr is not None  # noqa: S101 asked for as a pipe
+            words = GitWords(process.stderr, self._progress)
             expired = threading.Event()
             timer = threading.Timer(seconds, _expire, (process, expired))
             timer.start()
@@ -204,14 +213,16 @@ class GitRepository:
                 code = process.wait()
             finally:
                 timer.cancel()
+                # Also its helpers, which would keep the pipe open.
+                _end(process)
+                said = words.last()
             if code == 0:
                 return output
             if expired.is_set():
                 raise SourceError(f"no answer within {seconds:g} s from `{where}`")
-            errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4 * MESSAGE_MAX))
             if self._is_full():
                 raise SourceError(f"cannot get `{where}`: it is larger than {PACK_MAX} bytes")
-            raise SourceError(f"cannot get `{where}`: {_reason(code, errors.read())}")
+            raise SourceError(f"cannot get `{where}`: {_reason(code, said)}")
 
     def _is_full(self) -> bool:
         """Whether git came to the bound of a file, of which it says nothing."""
@@ -225,15 +236,16 @@ class GitRepository:
 
 
 def _reason(code: int, said: bytes) -> str:
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = said.decode("utf-8", "replace").replace("\r", "\n")
+    lines = [line for line in text.splitlines() if line.strip()]
     kept = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-    text = (kept or [f"git ended with {code}"])[0]
-    return "".join(c if c.isprintable() else " " for c in text)[:MESSAGE_MAX]
+    reason = (kept or [f"git ended with {code}"])[0]
+    return "".join(c if c.isprintable() else " " for c in reason)[:MESSAGE_MAX]
 
 
 @contextlib.contextmanager
 def _started(
-    command: Sequence[str], directory: Path, environment: Mapping[str, str], errors: IO[bytes]
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], errors: IO[bytes] | int
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Give a process, all of whose group is ended at the end of the block."""
     try:
@@ -252,7 +264,7 @@ def _started(
         yield process
     finally:
         _end(process)
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()

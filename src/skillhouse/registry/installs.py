@@ -7,12 +7,14 @@ dies at, the next one finds from the files which side of the change they are on,
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import (
@@ -39,7 +41,9 @@ from skillhouse.registry.lock import (
     read_lock,
     write_lock,
 )
+from skillhouse.registry.signed_directory import read_signature
 from skillhouse.registry.swap import exchange
+from skillhouse.registry.trust import PublisherError
 
 STAGING = ".skillhouse-staging-"
 """Begins the name of a directory beside the skills, on their file system, before its owner."""
@@ -84,6 +88,16 @@ class _Pending:
     """Likewise; empty for a removal."""
     entry: str
     """The lock's new entry as JSON; empty for a removal."""
+    before_signature: str | None = None
+    """SHA-256 of `skill.sig`, which is no part of a tree; empty for none, None if not recorded."""
+    after_signature: str | None = None
+
+    def is_side(self, digest: str, signature: str, *, after: bool) -> bool:
+        """Whether files are those of a side of the change."""
+        tree, wanted = (
+            (self.after, self.after_signature) if after else (self.before, self.before_signature)
+        )
+        return digest == tree and wanted in (None, signature)
 
 
 class Installs:
@@ -93,6 +107,8 @@ class Installs:
         """Take the directory of the journal, in the state directory."""
         self._directory = directory
         self._journal = directory / "pending"
+        self._threads: ThreadPoolExecutor | None = None
+        """Those that wait for the disk; started once, as many skills may come one by one."""
 
     def stage(self, place: Path) -> Path:
         """Return a new private directory beside `place`, on the same file system."""
@@ -120,18 +136,21 @@ class Installs:
             before = self._judged(lock, name, target, force=force)
             # INVARIANT: read again from the disk, after everything that could write there.
             after = tree_digest(staged)
+            signature = _signature(staged)
             if after != entry.tree_digest:
                 message = f"expected {entry.tree_digest}, got {after}: nothing was installed"
                 raise SkillError("tree-digest", staged, message)
-            _make_durable(staged)
+            if signature != entry.signature_file and entry.signature_file:
+                message = "its signature was changed: nothing was installed"
+                raise SkillError("signature-changed", staged, message)
+            self._threads = self._threads or ThreadPoolExecutor(max_workers=SYNC_THREADS)
+            _make_durable(staged, self._threads)
             staged.chmod(0o755)
-            if not before and lock.skills.get(name) == entry:
-                # One rename, after which all is as the lock has it already: nothing to recover.
-                _put(staged, target, is_there=False)
-                return
-            self._begin(place, name, staged.parent, before, entry)
+            self._begin(place, name, staged, before, entry)
             _put(staged, target, is_there=bool(before))
-            self._end(place.lock, lock.with_skill(name, entry))
+            # A skill that comes back as the lock has it changes nothing there.
+            is_known = lock.skills.get(name) == entry
+            self._end(place.lock, None if is_known else lock.with_skill(name, entry))
 
     def check(self, place: InstallPlace, name: str, *, force: bool = False) -> None:
         """Refuse what `install` would refuse to replace, before a person is asked for more."""
@@ -157,7 +176,7 @@ class Installs:
                 write_lock(place.lock, lock.with_skill(name, None))
                 return None
             staging = self.stage(place.root)
-            self._begin(place, name, staging, before, None)
+            self._begin(place, name, staging / _OLD, before, None)
             os.rename(target, staging / name)
             sync_directory(place.root)
             self._end(place.lock, lock.with_skill(name, None))
@@ -173,15 +192,18 @@ class Installs:
         with self._held():
             self._recover()
 
-    def expected(self, target: Path, entry: LockEntry) -> tuple[str, ...]:
-        """Return the digests that a skill's files may have, that of an unfinished change included.
+    def expected(self, target: Path, entry: LockEntry) -> tuple[LockEntry, ...]:
+        """Return what a skill's files may be: the entry of the lock, and of an unfinished change.
 
         For those who only read: nothing is recovered.
         """
         pending = self._pending()
         if pending is None or pending.target != str(target):
-            return entry.expected
-        return (*entry.expected, *filter(None, (pending.before, pending.after)))
+            return (entry,)
+        after = entry_of(json.loads(pending.entry)) if pending.entry else entry
+        # Files that a person had edited, and agreed to have replaced, are there until then.
+        before = replace(entry, accepted=pending.before or entry.accepted)
+        return (before, after)
 
     @contextlib.contextmanager
     def _changing(self, place: InstallPlace) -> Iterator[None]:
@@ -223,22 +245,27 @@ class Installs:
         return found
 
     def _begin(
-        self, place: InstallPlace, name: str, staging: Path, before: str, entry: LockEntry | None
+        self, place: InstallPlace, name: str, staged: Path, before: str, entry: LockEntry | None
     ) -> None:
+        """Say what is about to change; `staged` is in a staging directory, missing at a removal."""
         pending = _Pending(
             lock=str(place.lock),
             name=name,
             target=str(place.target(name)),
-            staging=str(staging),
+            staging=str(staged.parent),
             before=before,
+            before_signature=_signature(place.target(name)),
             after="" if entry is None else entry.tree_digest,
+            after_signature=_signature(staged),
             entry="" if entry is None else json.dumps(entry_value(entry)),
         )
         with write_atomically(self._journal, durable=True) as file:
             file.write(encode(pending))
 
-    def _end(self, path: Path, lock: Lock) -> None:
-        write_lock(path, lock)
+    def _end(self, path: Path, lock: Lock | None) -> None:
+        """Write the lock, unless it stays as it is, and then end the change."""
+        if lock is not None:
+            write_lock(path, lock)
         self._journal.unlink()
         sync_directory(self._directory)
 
@@ -261,19 +288,32 @@ class Installs:
             os.rename(old, target)
         try:
             found: str = tree_digest(target) if os.path.lexists(target) else ""
+            signature = _signature(target)
         except TreeError:
             # It was changed since; the lock then says what was there before.
-            found = pending.before
+            found, signature = pending.before, pending.before_signature or ""
         path = Path(pending.lock)
-        if found == pending.after and found != pending.before:
+        is_before = pending.is_side(found, signature, after=False)
+        is_after = pending.is_side(found, signature, after=True)
+        if is_after and not is_before:
             entry = entry_of(json.loads(pending.entry)) if pending.entry else None
             self._end(path, read_lock(path).with_skill(pending.name, entry))
             return
-        if found == pending.after:
+        if is_after:
             # A new version with the same files: only the lock is behind.
             entry = entry_of(json.loads(pending.entry)) if pending.entry else None
             write_lock(path, read_lock(path).with_skill(pending.name, entry))
         self._journal.unlink()
+
+
+def _signature(directory: Path) -> str:
+    """Return the SHA-256 of a skill's signature; empty where there is none that can be read."""
+    try:
+        data = read_signature(directory)
+    except PublisherError:
+        # A link or a device in its place: whoever checks signatures refuses it.
+        return ""
+    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _put(staged: Path, target: Path, *, is_there: bool) -> None:
@@ -287,17 +327,15 @@ def _put(staged: Path, target: Path, *, is_there: bool) -> None:
     sync_directory(target.parent)
 
 
-def _make_durable(directory: Path) -> None:
+def _make_durable(directory: Path, threads: ThreadPoolExecutor) -> None:
     """Have every file and name below a directory on the disk.
 
     On several threads, because file systems write what waits at the same time together.
     """
     files = [Path(place, name) for place, _, names in os.walk(directory) for name in names]
     directories = [Path(place) for place, _, _ in os.walk(directory)]
-    with ThreadPoolExecutor(max_workers=SYNC_THREADS) as threads:
-        for _ in threads.map(_sync, files):
-            pass
-        for _ in threads.map(sync_directory, directories):
+    for done in (threads.map(_sync, files), threads.map(sync_directory, directories)):
+        for _ in done:
             pass
 
 

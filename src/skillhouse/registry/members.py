@@ -49,7 +49,7 @@ def _member(directory: Path, path: str, size: int, *, is_executable: bool) -> Ar
         is_spelled = package_path(path) == path
     except PathError as error:
         raise ArchiveError(error.code, f"no package may hold {path!r}") from error
-    if not is_spelled or not os.path.lexists(directory / path):
+    if not is_spelled or not (path.isascii() or os.path.lexists(directory / path)):
         # A tree has names in NFC, and on the disk it is another one.
         raise ArchiveError("path-reserved", f"no package may hold {path!r}")
     if size > FILE_MAX:

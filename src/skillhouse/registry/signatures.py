@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -111,6 +112,7 @@ def verify_signature(
         signed_at=time_text(confirmed.moment or statement.signed_at),
         registry=chain.name.registry,
         is_time_trusted=confirmed.moment is not None,
+        signature_sha256=hashlib.sha256(signature).hexdigest(),
         warnings=(*confirmed.problems, *warnings),
     )
 

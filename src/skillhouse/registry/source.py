@@ -13,13 +13,14 @@ from skillhouse.skill import package_path, validate_name
 
 GITHUB = "https://github.com"
 
-Kind = Literal["directory", "archive", "url", "git", "well-known", "name"]
+Kind = Literal["directory", "archive", "url", "git", "well-known", "mcp", "name"]
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _GITHUB_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^:]+)")
 _RANGE = re.compile(r"[0-9A-Za-z.+^~*<>=, |-]{0,100}")
+_MCP = "mcp:"
 _TRANSPORTS = ("https", "http", "ssh", "file")
 
 
@@ -33,11 +34,11 @@ class Source:
 
     kind: Kind
     location: str
-    """An absolute path, an address, or the name."""
+    """An absolute path, an address, the label of an MCP server, or the name."""
     repository: str
     """What a name is locked to: the repository, the server, or the place on this machine."""
     path: str = ""
-    """The directory inside a repository; empty for all of it."""
+    """The directory inside a repository, or the skill of an MCP server; empty for all of it."""
     ref: str = ""
     """A branch, a tag or a commit; empty for what the server calls its HEAD."""
     transport: str = ""
@@ -48,7 +49,8 @@ def parse_source(text: str, start: Path, *, home: Path, github: str = GITHUB) ->
     """Return what a text names.
 
     A path begins with `.`, `/` or `~`; `owner/repo` is one of GitHub. A branch, tag or commit
-    follows `@`, and a directory in a Git URL follows `//`.
+    follows `@`, and a directory in a Git URL follows `//`. A skill of an MCP server is
+    `mcp:LABEL/NAME`.
 
     >>> source = parse_source("acme/skills/pdf@v2", Path("/"), home=Path("/"))
     >>> source.location, source.path, source.ref
@@ -61,6 +63,8 @@ def parse_source(text: str, start: Path, *, home: Path, github: str = GITHUB) ->
         raise SourceError(f"no source: {text[:80]!r}")
     if text[0] in "./~" or text == "..":
         return _local(text, start, home)
+    if text.startswith(_MCP):
+        return _mcp(text)
     if (match := _SCP.fullmatch(text)) is not None:
         return _scp(text, match)
     if "://" in text or "::" in text:
@@ -109,6 +113,14 @@ def _github(text: str, github: str) -> Source:
         message = "expected NAME, @namespace/NAME, ./directory, owner/repo or an address"
         raise SourceError(f"{message}, got {text[:80]!r}")
     return _git(f"{github.rstrip('/')}/{full}.git", path, ref, is_ref_given="@" in text)
+
+
+def _mcp(text: str) -> Source:
+    label, _, skill = text.removeprefix(_MCP).partition("/")
+    if validate_name(label, directory=label):
+        message = "expected mcp:LABEL/SKILL with the label of a configured MCP server"
+        raise SourceError(f"{message}, got {text[:80]!r}")
+    return Source(kind="mcp", location=label, repository=f"{_MCP}{label}", path=skill)
 
 
 def _scp(text: str, match: re.Match[str]) -> Source:

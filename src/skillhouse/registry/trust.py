@@ -34,6 +34,8 @@ class Publisher:
     """Whose root certificate vouches for the publisher."""
     is_time_trusted: bool = False
     """A timestamp authority confirms `signed_at`; otherwise it is the signer's word."""
+    signature_sha256: str = ""
+    """Of the file `skill.sig`, 64 hex digits."""
     warnings: tuple[str, ...] = ()
 
 

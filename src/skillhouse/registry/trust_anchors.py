@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -36,10 +36,13 @@ class AnchorStore:
         self._checked: dict[tuple[bytes, tuple[x509.Certificate, ...]], IssuedList] = {}
         """The lists of the last reading, by their bytes and the roots that they were held against:
         a server that loads skills checks each list once."""
+        self._parsed: dict[bytes, x509.Certificate] = {}
+        """The certificates of the last reading, by their bytes."""
 
     def read(self, now: datetime) -> TrustAnchors:
         """Return what is trusted; PublisherError `trust` where a file of it cannot be used."""
-        roots = tuple(self._certificate(path) for path in self._files(_ROOTS, "crt"))
+        known, self._parsed = self._parsed, {}
+        roots = tuple(self._certificate(path, known) for path in self._files(_ROOTS, "crt"))
         checked = {}
         for path in self._files(_LISTS, "json"):
             data = self._bytes(path, SIGNATURE_MAX)
@@ -55,7 +58,7 @@ class AnchorStore:
         return TrustAnchors(
             roots=roots,
             timestamp_roots=tuple(
-                self._certificate(path) for path in self._files(_AUTHORITIES, "crt")
+                self._certificate(path, known) for path in self._files(_AUTHORITIES, "crt")
             ),
             revocations=tuple(checked.values()),
         )
@@ -100,11 +103,16 @@ class AnchorStore:
     def _files(self, kind: str, suffix: str) -> Sequence[Path]:
         return sorted((self._directory / kind).glob(f"*.{suffix}"))[:_ANCHORS_MAX]
 
-    def _certificate(self, path: Path) -> x509.Certificate:
+    def _certificate(self, path: Path, known: Mapping[bytes, x509.Certificate]) -> x509.Certificate:
+        data = self._bytes(path, PEM_MAX)
+        if data in known:
+            self._parsed[data] = known[data]
+            return known[data]
         try:
-            (certificate,) = load_certificates(self._bytes(path, PEM_MAX))
+            (certificate,) = load_certificates(data)
         except ValueError as error:
             raise PublisherError("trust", f"expected one certificate: `{path}`") from error
+        self._parsed[data] = certificate
         return certificate
 
     def _bytes(self, path: Path, most: int) -> bytes:

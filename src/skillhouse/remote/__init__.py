@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from skillhouse.remote.cache_sync import fetch_skill as fetch_skill
     from skillhouse.remote.cache_sync import skills_place as skills_place
     from skillhouse.remote.cache_sync import sync as sync
+    from skillhouse.remote.mcp_checks import VerificationError as VerificationError
     from skillhouse.remote.mcp_entry import McpFile as McpFile
     from skillhouse.remote.mcp_entry import McpServer as McpServer
     from skillhouse.remote.mcp_entry import McpSkill as McpSkill
     from skillhouse.remote.mcp_host import McpCache as McpCache
     from skillhouse.remote.mcp_host import McpHost as McpHost
     from skillhouse.remote.mcp_host import McpReport as McpReport
-    from skillhouse.remote.mcp_host import VerificationError as VerificationError
+    from skillhouse.remote.mcp_offer import McpOffer as McpOffer
+    from skillhouse.remote.mcp_offer import read_members as read_members
+    from skillhouse.remote.mcp_offer import read_offer as read_offer
+    from skillhouse.remote.mcp_offer import server_identity as server_identity
     from skillhouse.remote.mcp_source import Dial as Dial
     from skillhouse.remote.mcp_source import Peer as Peer
     from skillhouse.remote.mcp_source import connected as connected

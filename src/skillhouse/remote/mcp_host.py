@@ -29,11 +29,11 @@ from skillhouse.floor import (
     read_beneath,
     write_atomically,
 )
+from skillhouse.remote.mcp_checks import VerificationError, read_all, read_answer, verify_file
 from skillhouse.remote.mcp_entry import (
     McpFile,
     McpServer,
     McpSkill,
-    frontmatter_difference,
     read_entry,
     shown_names,
 )
@@ -149,10 +149,6 @@ _POLICY = ParsePolicy(yaml_repair=False, bad_name="free", name_mismatch="free")
 """The directory of a cached skill is named after hashes; its name was checked in the entry."""
 
 
-class VerificationError(RemoteError):
-    """A file is not what its skill's entry says; nothing of it was used or kept."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpReport:
     label: str
@@ -192,11 +188,11 @@ class McpHost:
         before = {skill.uri: skill for skill in self._cache.listing(label)}
         problems: list[str] = []
         async with self._dial(server) as peer:
-            listed = _read_all(label, await peer.list_skills(), problems)
+            listed = read_all(label, await peer.list_skills(), problems)
             for uri in before.keys() - listed.keys():
                 # A listing may be partial: that it is silent does not mean that it is gone.
                 try:
-                    listed[uri] = _asked(label, uri, await peer.get_skill(uri))
+                    listed[uri] = read_answer(label, uri, await peer.get_skill(uri))
                 except RemoteError as error:
                     problems.append(str(error))
         self._cache.store(label, [listed[uri] for uri in sorted(listed)])
@@ -216,7 +212,7 @@ class McpHost:
             RemoteError: there is no such skill, or it cannot be used.
         """
         async with self._dial(self._server(label)) as peer:
-            skill = _asked(label, uri, await peer.get_skill(uri))
+            skill = read_answer(label, uri, await peer.get_skill(uri))
         others = [one for one in self._cache.listing(label) if one.uri != uri]
         self._cache.store(label, sorted([*others, skill], key=lambda one: one.uri))
         return skill
@@ -300,10 +296,10 @@ class McpHost:
         if data is None:
             async with self._dial(self._server(entry.label)) as peer:
                 data = await peer.read(file.uri)
-            _verify(entry, file, data)
+            verify_file(entry, file, data)
             self._cache.write(entry, file, data)
         elif relative == SKILL_FILE:
-            _verify(entry, file, data)
+            verify_file(entry, file, data)
         return data
 
     def forget(self, label: str) -> None:
@@ -325,65 +321,6 @@ class McpHost:
             packed_fields=encode(_as_text(entry.frontmatter)),
             policy=_POLICY,
         )
-
-
-def _read_all(label: str, values: Sequence[object], problems: list[str]) -> dict[str, McpSkill]:
-    """Return the usable entries by address; a bad one costs no other."""
-    by_address: dict[str, McpSkill] = {}
-    twice: set[str] = set()
-    for value in values:
-        try:
-            skill = _entry(label, value)
-        except RemoteError as error:
-            problems.append(str(error))
-            continue
-        if skill.uri in by_address and by_address[skill.uri] != skill:
-            twice.add(skill.uri)
-        by_address[skill.uri] = skill
-    for uri in sorted(twice):
-        problems.append(f"`{uri}` passed over: listed twice, and not alike")
-        del by_address[uri]
-    return by_address
-
-
-def _entry(label: str, value: object) -> McpSkill:
-    """Return an entry that can be used and stored.
-
-    Raises:
-        RemoteError: it is not as SEP-2640 asks, or holds what is no text, no number or too deep.
-    """
-    try:
-        skill = read_entry(label, value)
-        encode(dict(skill.frontmatter))
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise RemoteError(f"an entry of `{label}` passed over: {error}") from error
-    return skill
-
-
-def _asked(label: str, uri: str, value: object) -> McpSkill:
-    skill = _entry(label, value)
-    if skill.uri != uri:
-        raise RemoteError(f"`{label}` answered about `{skill.uri}` when asked about `{uri}`")
-    return skill
-
-
-def _verify(entry: McpSkill, file: McpFile, data: bytes) -> None:
-    """Refuse bytes that are not what the entry says (SEP-2640, "Verification on Read")."""
-    again = f"; refresh `{entry.label}`, then the skill needs approval again"
-    if len(data) != file.size:
-        raise VerificationError(
-            f"expected {file.size} bytes of `{file.uri}`, got {len(data)}{again}"
-        )
-    if digest(data) != file.digest:
-        raise VerificationError(
-            f"expected {file.digest} of `{file.uri}`, got {digest(data)}{again}"
-        )
-    if file.relative == SKILL_FILE:
-        difference = frontmatter_difference(data, entry)
-        if difference:
-            raise VerificationError(
-                f"the frontmatter of `{file.uri}` is not that of its entry: {difference}"
-            )
 
 
 def _as_text(value: object) -> object:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from skillhouse.floor import SkillhouseError
 from skillhouse.registry import LockEntry, SkillFacts, SourceError, is_older
 from skillhouse.runtime.install_report import InstallReport
-from skillhouse.runtime.install_steps import UnsignedError
+from skillhouse.runtime.install_steps import InstallError, UnsignedError
+from skillhouse.runtime.installed_check import other_publisher
 from skillhouse.runtime.repositories import RepositoryOffer
 
 
@@ -84,6 +85,25 @@ def check_publisher(name: str, installed: LockEntry | None, entry: LockEntry) ->
             f"`{name}` is installed as signed by {before.who}, and this one is {after}: uninstall "
             "it first if you mean that"
         )
+
+
+def check_as_locked(name: str, entry: LockEntry, report: InstallReport) -> None:
+    """Refuse what is not exactly that of the lock: it would be refused when it is loaded.
+
+    Raises:
+        InstallError: `digest`, other files or another name; `signature`, another signer.
+    """
+    if report.tree.digest != entry.tree_digest or report.facts.name != name:
+        message = (
+            f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
+            f"got {report.tree.digest}: nothing was installed"
+        )
+        raise InstallError("digest", SourceError(message))
+    if problem := other_publisher(entry, report.publisher):
+        message = (
+            f"`{name}` is not as in the lock: {problem}; `skillhouse update` shows what is there"
+        )
+        raise InstallError("signature", SourceError(message))
 
 
 def check_newer(

@@ -79,8 +79,16 @@ class InstallReport:
 
     @property
     def is_same(self) -> bool:
-        """Whether just these files are installed."""
-        return self.installed is not None and self.installed.tree_digest == self.tree.digest
+        """Whether just these files are installed, with just this signature."""
+        return self.installed is not None and self.installed.is_same_as(self.entry)
+
+    @property
+    def is_signed_again(self) -> bool:
+        """Whether just these files are installed, with another signature."""
+        installed = self.installed
+        return (
+            installed is not None and installed.tree_digest == self.tree.digest and not self.is_same
+        )
 
     @property
     def is_untrusted(self) -> bool:

@@ -103,7 +103,7 @@ def compared_state(
         publisher = check.publisher_of(target, tree)
     except registry.PublisherError as error:
         return made(state="refused", problem=str(error), digest=tree.digest)
-    if problem := _other_publisher(entry, publisher):
+    if problem := other_publisher(entry, publisher):
         return made(state="refused", problem=problem, digest=tree.digest)
     return made(state="accepted" if entry.accepted else "ok", digest=tree.digest)
 
@@ -177,23 +177,27 @@ class InstalledCheck:
             tree = read_tree(directory)
         except (TreeError, OSError) as error:
             return f"its files cannot be compared with those that were installed: {error}"
-        if tree.digest not in self._installs.expected(directory, entry):
+        entries = [
+            one for one in self._installs.expected(directory, entry) if tree.digest in one.expected
+        ]
+        if not entries:
             return "its files are not those that were installed"
         try:
             publisher = self._publishers.publisher_of(directory, tree)
         except (registry.PublisherError, MissingExtraError) as error:
             return str(error)
-        return _other_publisher(entry, publisher)
+        # While the same files with another signature come into place, there are two entries.
+        return min((other_publisher(one, publisher) for one in entries), key=bool)
 
 
-def _other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:
+def other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:
     """Return what is wrong with who signed it, held against the lock; empty for nothing."""
     if entry.signature is None:
         return ""
     if publisher is None:
         return "its signature is gone"
     if publisher.certificate != entry.signature.cert_sha256:
-        return f"it is signed by another certificate than when it was installed: {publisher.handle}"
+        return f"it is signed by another certificate than in the lock: {publisher.handle}"
     return ""
 
 

@@ -23,6 +23,7 @@ from skillhouse.registry import (
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.install_policy import (
     check_agreed,
+    check_as_locked,
     check_newer,
     check_offer,
     check_publisher,
@@ -34,7 +35,7 @@ from skillhouse.runtime.installed_check import InstalledState
 from skillhouse.runtime.installed_skills import InstalledSkills
 from skillhouse.runtime.opened_sources import OpenedSources, chosen_by_path
 from skillhouse.runtime.repositories import RepositoryOffer, locked_place
-from skillhouse.runtime.skill_sources import OpenSource, Report, SkillSources
+from skillhouse.runtime.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
 from skillhouse.skill import ArchiveMember, write_members
 
 
@@ -54,14 +55,22 @@ class StagedSkill:
 class Installer:
     """The installs of one configuration; at its end the skills are looked for again."""
 
-    def __init__(self, house: Skillhouse, *, report: Report = lambda _: None) -> None:
+    def __init__(
+        self,
+        house: Skillhouse,
+        *,
+        report: Report = lambda _: None,
+        progress: Progress = no_progress,
+    ) -> None:
         self._house = house
         self.installed = InstalledSkills(house)
         """What is installed already."""
         self._installs = self.installed.installs
         self._store = self.installed.store
         self._log = house.audit_log
-        self.sources = SkillSources(house.config, house.services.network, report=report)
+        self.sources = SkillSources(
+            house.config, house.services.network, report=report, progress=progress
+        )
         self._opened = OpenedSources(self.sources, house.audit_log)
 
     def __enter__(self) -> Self:
@@ -160,6 +169,7 @@ class Installer:
                 cert_sha256=publisher.certificate,
                 registry=publisher.registry,
                 signed_at=publisher.signed_at,
+                file_sha256=publisher.signature_sha256,
             ),
         )
         changes, difference = self._compared(installed, tree, directory)
@@ -337,7 +347,7 @@ class Installer:
             raise SkillError("no-previous", place.target(name), message)
         before = registry.entry_of(entry.previous)
         digest = before.expected[-1]
-        members = self._store.get(digest)
+        members = self._store.get(digest, signature=before.signature_file)
         if members is None:
             message = f"the files of the earlier version of `{name}` are not kept any more"
             raise SkillError("no-previous", place.target(name), message)
@@ -363,9 +373,10 @@ class Installer:
                 exact, expected=entry.digest, allow_yanked=entry.version, said=entry.resolved
             )
             offer = found.offer
-        kept = self._store.get(entry.tree_digest)
+        kept = self._store.get(entry.tree_digest, signature=entry.signature_file)
         if kept is not None:
             with self._staged(kept, name, place, entry, offer) as staged:
+                check_as_locked(name, entry, staged.report)
                 yield staged
             return
         if offline:
@@ -378,12 +389,7 @@ class Installer:
             candidate = chosen_by_path(found, entry.inside)
         members = self._opened.members(found, candidate)
         with self._staged(members, candidate.folder, place, entry, offer) as staged:
-            if staged.report.tree.digest != entry.tree_digest or staged.name != name:
-                message = (
-                    f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
-                    f"got {staged.report.tree.digest}: nothing was installed"
-                )
-                raise InstallError("digest", SourceError(message))
+            check_as_locked(name, entry, staged.report)
             yield staged
 
 

@@ -36,9 +36,14 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
     if not config.mcp_servers:
         return None
     cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
+    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(network))
+
+
+def mcp_servers_of(config: Config) -> list[remote.McpServer]:
+    """Return the configured servers; ConfigError if one of them is no server."""
     places = config.places
     path = safe_path(places.environment, places.start)
-    servers = [
+    return [
         remote.McpServer(
             label=one.label,
             url=one.url,
@@ -51,10 +56,14 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
         for one in config.mcp_servers
     ]
 
+
+def mcp_dial(network: Callable[[], Network]) -> remote.Dial:
+    """Return what connects to a server under the policy of the network."""
+
     def dial(server: remote.McpServer) -> AbstractAsyncContextManager[remote.Peer]:
         return remote.connected(server, policy=network().policy, route=network().route)
 
-    return remote.McpHost(servers, cache, dial=dial)
+    return dial
 
 
 def with_skills_of(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SYNC_SECONDS = 120.0
 """Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""
+DOWNLOADS = "downloads"
+"""The directory of the cache with beginnings of downloads, which the next run continues."""
 WEBHOOK_SECONDS = 10.0
 """Time for telling a webhook of a question, which waits for the answer elsewhere."""
 _LOOPBACK = {
@@ -43,6 +45,8 @@ class Network:
         self._approvals = config.approvals
         self._repositories = config.repositories
         self._environment = config.places.environment
+        cache = config.cache_directory
+        self._downloads = None if cache is None else cache / DOWNLOADS
         self._route = route
 
     @once
@@ -141,12 +145,25 @@ class Network:
         return fetch
 
     def download_for(
-        self, url: str, report: Callable[[str], None] = lambda _: None, *, is_typed: bool = True
+        self,
+        url: str,
+        report: Callable[[str], None] = lambda _: None,
+        *,
+        is_typed: bool = True,
+        digest: str = "",
+        headers: Mapping[str, str] | None = None,
+        progress: net.Progress = lambda _done, _total: None,
     ) -> remote.Fetch:
-        """Return the way to an address, and to where it leads.
+        """Return the way to an address, and to where it leads; a cut stream is continued.
 
         It may lead to any public host over https: what comes is shown before it is used. An
         address on this machine is reached only if a person typed it.
+
+        Args:
+            digest: `sha256:` digest of what is there, if it is known: then a server without ETags
+                is continued, too. Whether it fits is for the caller to check.
+            headers: Sent to the origin of `url` only.
+            progress: Receives the bytes that are here and those of the whole.
         """
         target = net.parse_url(url)
         own = net.HostRule(
@@ -160,7 +177,15 @@ class Network:
             policy = self._only(
                 own, public, private=private, body_bytes=max_bytes, seconds=SYNC_SECONDS
             )
-            response = await net.fetch(address, policy=policy, route=self.route)
+            response = await net.download(
+                address,
+                policy=policy,
+                headers=headers if net.parse_url(address).origin == target.origin else None,
+                digest=digest,
+                directory=self._downloads,
+                progress=progress,
+                route=self.route,
+            )
             return remote.Fetched(response.status, response.url, response.body)
 
         return fetch
@@ -174,14 +199,17 @@ class Network:
         headers: Mapping[str, str],
         body: bytes = b"",
         secrets: tuple[net.SecretBinding, ...] = (),
-        to_public: bool = False,
+        digest: str = "",
+        progress: net.Progress = lambda _done, _total: None,
     ) -> net.HttpResponse:
         """Make one request to a server that an operator configured.
 
         Args:
             secrets: Further ones that `{{secret:NAME}}` in a header may name.
-            to_public: Whether the server may lead to any public host over https; else only to
-                itself.
+            digest: `sha256:` digest of a file: it may come from any public host over https, where
+                the server leads to one, and is continued where it is cut. All else comes from the
+                server itself.
+            progress: As of `download_for`.
         """
         target = net.parse_url(url)
         own = net.HostRule(
@@ -190,7 +218,7 @@ class Network:
             port=target.port,
             methods=frozenset({"GET", method}),
         )
-        public = (net.HostRule(host="*", methods=frozenset({"GET"})),) if to_public else ()
+        public = (net.HostRule(host="*", methods=frozenset({"GET"})),) if digest else ()
         policy = self._only(
             own,
             *public,
@@ -202,6 +230,16 @@ class Network:
             redirects=3 if method == "GET" else 0,
         )
         policy = replace(policy, secrets=(*policy.secrets, *secrets))
+        if digest:
+            return await net.download(
+                url,
+                policy=policy,
+                headers=headers,
+                digest=digest,
+                directory=self._downloads,
+                progress=progress,
+                route=self.route,
+            )
         return await net.fetch(
             url, policy=policy, method=method, headers=headers, body=body, route=self.route
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from skillhouse import registry
+from skillhouse import net, registry
 from skillhouse.floor import (
     ConfigError,
     MissingExtraError,
@@ -119,11 +119,17 @@ class Repositories:
     """The repositories of one configuration, in their order; each is opened when it is asked."""
 
     def __init__(
-        self, config: Config, network: Network, *, report: Callable[[str], None] = lambda _: None
+        self,
+        config: Config,
+        network: Network,
+        *,
+        report: Callable[[str], None] = lambda _: None,
+        progress: net.Progress = lambda _done, _total: None,
     ) -> None:
         self._config = config
         self._network = network
         self._report = report
+        self._progress = progress
         self._open: dict[str, Repository] = {}
         self._with_revocations: set[str] = set()
 
@@ -157,7 +163,7 @@ class Repositories:
                 settings.url,
                 token=token,
                 report=self._report,
-                partial=self._config.remote_directory.with_name("partial"),
+                progress=self._progress,
             )
         return self._open[settings.name]
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import anyio
+from anyio.from_thread import start_blocking_portal
 
 from skillhouse import registry, remote
-from skillhouse.floor import SkillhouseError, dataclass, digest
+from skillhouse.floor import SkillhouseError, dataclass, digest, nearest
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.runtime.mcp_skills import mcp_dial, mcp_servers_of
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.repositories import Repositories, RepositoryOffer, locked_place
 from skillhouse.skill import (
@@ -30,6 +32,15 @@ from skillhouse.skill import (
 
 Report = Callable[[str], None]
 """Receives a line for each step."""
+Progress = Callable[[int, int, str], None]
+"""Receives how much is here, of how much (0 while that is not known), and the unit: `bytes`, or
+what the other side counts."""
+
+
+def no_progress(done: int, total: int, unit: str) -> None:
+    """Pass over progress."""
+
+
 _ARCHIVE_ENDS = (".zip", ".tar.gz", ".tgz")
 
 
@@ -63,12 +74,20 @@ class SkillSources:
     """Opens sources under one configuration."""
 
     def __init__(
-        self, config: Config, network: Network, *, report: Report = lambda _: None
+        self,
+        config: Config,
+        network: Network,
+        *,
+        report: Report = lambda _: None,
+        progress: Progress = no_progress,
     ) -> None:
         self._config = config
         self._network = network
         self._report = report
-        self.repositories = Repositories(config, network, report=self._fetching)
+        self._progress = progress
+        self.repositories = Repositories(
+            config, network, report=self._fetching, progress=self._bytes
+        )
         """Those that are configured, each opened once."""
 
     def parse(self, text: str) -> Source:
@@ -119,6 +138,8 @@ class SkillSources:
                 return self._git(source)
             case "well-known":
                 return self._well_known(source, is_typed=is_typed)
+            case "mcp":
+                return self._mcp(source)
         raise SourceError(f"no source: `{source.location}`")
 
     def _offered(self, source: Source, expected: str, allow_yanked: str) -> OpenSource:
@@ -172,8 +193,13 @@ class SkillSources:
 
     @contextmanager
     def _download(self, source: Source, expected: str, *, is_typed: bool) -> Iterator[OpenSource]:
-        get = self._network.download_for
-        fetch = get(source.location, self._fetching, is_typed=is_typed)
+        fetch = self._network.download_for(
+            source.location,
+            self._fetching,
+            is_typed=is_typed,
+            digest=expected,
+            progress=self._bytes,
+        )
         response = anyio.run(fetch, source.location, ARCHIVE_MAX)
         if response.status != 200:
             raise SourceError(f"status {response.status} at `{source.location}`")
@@ -188,7 +214,7 @@ class SkillSources:
             raise SourceError("git is not installed; install it, or name an archive")
         self._fetching(source.location)
         git = registry.Git(program=program, environment={**environment, "PATH": path})
-        with registry.GitRepository(git, source) as repository:
+        with registry.GitRepository(git, source, progress=self._progress) as repository:
             folder = source.repository.rpartition("/")[2]
             found = registry.find_candidates(repository.files(), below=source.path, folder=folder)
             yield OpenSource(
@@ -201,8 +227,9 @@ class SkillSources:
     @contextmanager
     def _well_known(self, source: Source, *, is_typed: bool) -> Iterator[OpenSource]:
         server = remote.RemoteSource(url=source.location)
-        download_for = self._network.download_for
-        get = download_for(source.location, self._fetching, is_typed=is_typed)
+        get = self._network.download_for(
+            source.location, self._fetching, is_typed=is_typed, progress=self._bytes
+        )
         listing = anyio.run(remote.fetch_listing, server, get)
         skills = {skill.name: skill for skill in listing.skills}
         with ExitStack() as stack:
@@ -222,6 +249,54 @@ class SkillSources:
                 problems=listing.problems,
                 fetch=fetch,
             )
+
+    @contextmanager
+    def _mcp(self, source: Source) -> Iterator[OpenSource]:
+        server = self._mcp_server(source.location)
+        dial = mcp_dial(lambda: self._network)
+        self._fetching(f"{source.repository}/{source.path}".rstrip("/"))
+        # One connection for all that is asked; what is asked next depends on a person.
+        with start_blocking_portal() as portal, ExitStack() as stack:
+            connection = portal.wrap_async_context_manager(dial(server))
+            peer = connection.__enter__()
+            # Nothing that happens here, such as Ctrl-C, is a fault of the connection.
+            stack.callback(connection.__exit__, None, None, None)
+            offer = portal.call(remote.read_offer, peer, server.label, source.path)
+            by_path = {skill.path: skill for skill in offer.skills}
+
+            def fetch(candidate: Candidate) -> Candidate:
+                skill = by_path[candidate.path]
+                members = portal.call(remote.read_members, peer, skill, self._files)
+                files = [registry.SourceFile(path=one.path, member=one) for one in members]
+                (found,) = registry.find_candidates(files, folder=candidate.folder)
+                return replace(candidate, members=found.members, fault=found.fault)
+
+            yield OpenSource(
+                # A label can be given to another server; a name stays with the one it is from.
+                source=replace(source, repository=remote.server_identity(server)),
+                resolved=f"mcp:{server.label}" + (f"/{source.path}" if source.path else ""),
+                candidates=tuple(
+                    Candidate(path=path, folder=skill.name) for path, skill in by_path.items()
+                ),
+                problems=offer.problems,
+                fetch=fetch,
+            )
+
+    def _mcp_server(self, label: str) -> remote.McpServer:
+        servers = {one.label: one for one in mcp_servers_of(self._config)}
+        if label in servers:
+            return servers[label]
+        message = f"no MCP server is called `{label}` in the configuration"
+        close = nearest(label, servers)
+        if close:
+            message += f"; did you mean `{close[0]}`"
+        raise SourceError(f"{message}; `skillhouse mcp servers` lists them")
+
+    def _files(self, done: int, total: int) -> None:
+        self._progress(done, total, "files")
+
+    def _bytes(self, done: int, total: int) -> None:
+        self._progress(done, total, "bytes")
 
     def _fetching(self, address: str) -> None:
         self._report(f"fetching {address}")

@@ -204,6 +204,6 @@ def _function(house: Skillhouse, tool: toolbox.Tool, agent: str) -> Callable[...
     call.__name__ = call.__qualname__ = tool.name
     call.__doc__ = tool.description
     call.__annotations__ = {name: p.annotation for name, p in signature.parameters.items()}
-    # What `inspect.signature` goes by; typeshed does not list it.
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    # `inspect.signature` goes by it.
+    vars(call)["__signature__"] = signature
     return call

@@ -20,6 +20,7 @@ _RESERVED = frozenset(
     {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 )
 _GIT = frozenset({".git", "git~1"})
+_NOWHERE = Path("package")
 _FORBIDDEN_TOPS = frozenset({".git", ".skill"})
 
 
@@ -31,16 +32,17 @@ def is_safe_name(part: str) -> bool:
     >>> [is_safe_name(name) for name in ("a.md", ".git", ".GIT", "GIT~1", "con.txt", "a.", "b ")]
     [True, False, False, False, False, False, False]
     """
-    seen = "".join(c for c in part if unicodedata.category(c) != "Cf").casefold()
+    is_ascii = part.isascii()
+    seen = part if is_ascii else "".join(c for c in part if unicodedata.category(c) != "Cf")
     return (
         part.isprintable()
         and ":" not in part
         and part == part.rstrip(". ")
-        and seen not in _GIT
+        and seen.casefold() not in _GIT
         and part.split(".", maxsplit=1)[0].rstrip().lower() not in _RESERVED
         and len(part.encode()) <= SEGMENT_MAX
-        and unicodedata.normalize("NFC", part) == part
-        and find_hidden(part) is None
+        # Printable ASCII is in NFC, and hides nothing.
+        and (is_ascii or (unicodedata.normalize("NFC", part) == part and find_hidden(part) is None))
     )
 
 
@@ -53,7 +55,7 @@ def package_path(relative: str) -> str:
     >>> package_path("./a//b")
     'a/b'
     """
-    nowhere = Path("package")
+    nowhere = _NOWHERE
     try:
         parts = checked_parts(relative, nowhere)
         size = len(relative.encode())

@@ -16,7 +16,7 @@ from skillhouse.frontends.cli.options import (
     natural,
     positive,
 )
-from skillhouse.frontends.cli.terminal import prepare_search
+from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.discovery import discover, skills_below
 from skillhouse.floor import Severity
 from skillhouse.frontends.cli.fixing import fix
+from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -18,13 +19,14 @@ from skillhouse.frontends.cli.options import (
     house_of,
     positive,
 )
-from skillhouse.frontends.cli.terminal import finding_line, prepare_search
+from skillhouse.frontends.cli.progress import prepare_search
+from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
     rehearsal_value,
 )
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.runtime import rehearse
 from skillhouse.skill import SKILL_FILE, find_manifests, has_manifest, read_manifest, validate
 
@@ -247,16 +249,7 @@ def _print_mentions(rehearsal: Rehearsal, terminal: Terminal) -> None:
         return
     if not rehearsal.mentions:
         terminal.line("  no command was recognised in blocks and inline code")
-    for verdict in rehearsal.mentions:
-        effect = terminal.effect(verdict.effect) + " " * (6 - len(verdict.effect))
-        terminal.indented(one_line(verdict.mention.text), 8, f"  {effect}")
-        terminal.line(" " * 8 + terminal.style(shown(verdict.reason), "dim"))
-    places = ", ".join(
-        f"{one_line(one.label) or 'no language'} at line {one.line}" for one in rehearsal.unjudged
-    )
-    if places:
-        blocks = counted(len(rehearsal.unjudged), "block")
-        terminal.indented(f"{blocks} not judged, or not wholly: {places}", 2)
+    print_mentions(rehearsal.mentions, rehearsal.unjudged, terminal, indent=2)
 
 
 def _print_sandbox(rehearsal: Rehearsal, terminal: Terminal) -> None:

@@ -58,6 +58,15 @@ def _texts(pairs: Iterable[tuple[str, str]], quoted: Callable[[str], str]) -> st
     return " ".join(quoted(text) for _, text in pairs)
 
 
+def _source_cases(nodes: Iterable[Node]) -> str:
+    """Return the cases, alike in bash and zsh, that name where the values of a place come from."""
+    return "".join(
+        f"    {_quoted(f'{node.path}|{place}')}) source={_quoted(str(source))} ;;\n"
+        for node in nodes
+        for place, source in node.sources.items()
+    )
+
+
 def bash_script(nodes: Iterable[Node]) -> str:
     """Return the script of bash 4 or later."""
     nodes = tuple(nodes)
@@ -66,12 +75,7 @@ def bash_script(nodes: Iterable[Node]) -> str:
         f" options={_quoted(_names(node.options))} valued={_quoted(' '.join(node.valued))} ;;\n"
         for node in nodes
     )
-    sources = "".join(
-        f"    {_quoted(f'{node.path}|{place}')}) source={_quoted(str(source))} ;;\n"
-        for node in nodes
-        for place, source in node.sources.items()
-    )
-    return _BASH.replace("@TABLE@\n", table).replace("@SOURCES@\n", sources)
+    return _BASH.replace("@TABLE@\n", table).replace("@SOURCES@\n", _source_cases(nodes))
 
 
 def zsh_script(nodes: Iterable[Node]) -> str:
@@ -84,12 +88,7 @@ def zsh_script(nodes: Iterable[Node]) -> str:
         f" valued=({' '.join(node.valued)}) ;;\n"
         for node in nodes
     )
-    sources = "".join(
-        f"    {_quoted(f'{node.path}|{place}')}) source={_quoted(str(source))} ;;\n"
-        for node in nodes
-        for place, source in node.sources.items()
-    )
-    return _ZSH.replace("@TABLE@\n", table).replace("@SOURCES@\n", sources)
+    return _ZSH.replace("@TABLE@\n", table).replace("@SOURCES@\n", _source_cases(nodes))
 
 
 def fish_script(nodes: Iterable[Node]) -> str:

@@ -18,6 +18,8 @@ from skillhouse.frontends.cli.install_answers import (
 from skillhouse.frontends.cli.install_from_lock import install_from_lock
 from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.tick_list import Row
+from skillhouse.frontends.cli.ticking import tick
 from skillhouse.frontends.presentation.install_report import installed_value
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.registry.repository import LISTED_MAX
@@ -40,6 +42,7 @@ _INSTALL_EXAMPLES = """examples:
   skillhouse install https://git.example/team/skills.git//deploy@main
   skillhouse install https://example.com/pdf-1.2.tar.gz --digest sha256:...
   skillhouse install https://example.com               its .well-known/agent-skills
+  skillhouse install mcp:docs/pdf                      of a configured MCP server
   skillhouse install ./my-skill --project
   skillhouse install --frozen --project                all of skills.lock, exactly
   skillhouse install --from-lock skills-lock.json      what `npx skills` or clawhub installed
@@ -192,19 +195,8 @@ def _named(every: Sequence[Candidate], name: str) -> Candidate:
 
 
 def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:
-    for number, one in enumerate(every, start=1):
-        terminal.note(f"{number:4}  {shown(one.path or one.folder)}")
-    terminal.prompt("Which ones? (numbers with blanks, or `all`) ")
-    answer = sys.stdin.readline().split()
-    if answer == ["all"]:
-        return every
-    try:
-        numbers = [int(word) for word in answer]
-    except ValueError:
-        numbers = [0]
-    if not numbers or not all(1 <= number <= len(every) for number in numbers):
-        raise UsageError(f"expected numbers from 1 to {len(every)}, nothing was installed")
-    return [every[number - 1] for number in dict.fromkeys(numbers)]
+    rows = [Row(label=one.path or one.folder, fault=one.fault) for one in every]
+    return [every[place] for place in tick("Which ones?", rows, terminal)]
 
 
 def _frozen(

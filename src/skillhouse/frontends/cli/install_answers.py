@@ -13,6 +13,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.person import typed
+from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
@@ -58,11 +59,20 @@ def scope_of(
 def installing(
     options: argparse.Namespace, terminal: Terminal
 ) -> Iterator[tuple[Skillhouse, Installer]]:
+    progress = TransferProgress(terminal)
+
+    def report(line: str) -> None:
+        progress.begin()
+        terminal.note(shown(line))
+
     with (
         house_of(options) as house,
-        Installer(house, report=lambda line: terminal.note(shown(line))) as installer,
+        Installer(house, report=report, progress=progress) as installer,
     ):
-        yield house, installer
+        try:
+            yield house, installer
+        finally:
+            terminal.clear_status()
 
 
 def scope_and_name(text: str) -> tuple[str, str]:

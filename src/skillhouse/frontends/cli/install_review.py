@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
@@ -107,16 +108,7 @@ def _print_effects(report: InstallReport, terminal: Terminal) -> None:
     effects = report.effects
     if effects.mentions:
         terminal.line("  commands and tools that it mentions")
-    for verdict in effects.mentions:
-        effect = terminal.effect(verdict.effect) + " " * (6 - len(verdict.effect))
-        terminal.indented(one_line(verdict.mention.text), 10, f"    {effect}")
-        terminal.line(" " * 10 + terminal.style(shown(verdict.reason), "dim"))
-    places = ", ".join(
-        f"{one_line(one.label) or 'no language'} at line {one.line}" for one in effects.unjudged
-    )
-    if places:
-        blocks = counted(len(effects.unjudged), "block")
-        terminal.indented(f"{blocks} not judged, or not wholly: {places}", 4)
+    print_mentions(effects.mentions, effects.unjudged, terminal, indent=4)
     if effects.hosts:
         terminal.line("  hosts that its files mention")
     for host in effects.hosts:
@@ -134,6 +126,11 @@ def _print_changes(report: InstallReport, terminal: Terminal, *, full: bool) -> 
         return
     if report.is_same:
         terminal.pair("  installed", "just these files", label_width=LABEL)
+        return
+    if report.is_signed_again:
+        terminal.pair(
+            "  installed", "just these files; only its signature is another", label_width=LABEL
+        )
         return
     said = "another version, whose files are not kept here"
     if report.changes is not None:

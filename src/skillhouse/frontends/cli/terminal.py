@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -12,7 +11,6 @@ from skillhouse.frontends.presentation.text import cut, shown, width_of, wrapped
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
-    from skillhouse.runtime import Skillhouse
 
 T = TypeVar("T")
 
@@ -50,30 +48,47 @@ class Terminal:
         """Whether a JSON value was written."""
         self.last_error = ""
         """The last error that was written, without its colour."""
+        self._has_status = False
 
     def write(self, text: str) -> None:
+        self.clear_status()
         self._output.write(text)
 
     def line(self, text: str = "") -> None:
-        self._output.write(text + "\n")
+        self.write(text + "\n")
 
     def note(self, text: str) -> None:
         """Write one line of talk to stderr."""
+        self.clear_status()
         self._errors.write(text + "\n")
 
     def prompt(self, text: str) -> None:
         """Write a question to stderr and stay on its line."""
+        self.clear_status()
         self._errors.write(text)
         self._errors.flush()
 
+    def status(self, text: str) -> None:
+        """Write a line of talk over the last such line; whatever is written next removes it."""
+        self._has_status = True
+        self._errors.write(f"\r{text}\x1b[K")
+        self._errors.flush()
+
+    def clear_status(self) -> None:
+        if self._has_status:
+            self._has_status = False
+            self._errors.write("\r\x1b[K")
+            self._errors.flush()
+
     def error(self, message: str) -> None:
+        self.clear_status()
         self.last_error = message
         self._errors.write(self.style("skillhouse: ", "red", errors=True) + shown(message) + "\n")
 
     def json(self, value: Any) -> None:
         """Write one JSON value to stdout, all of it ASCII so that nothing can hide in it."""
         self.has_json = True
-        self._output.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+        self.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
 
     def json_list(
         self,
@@ -151,7 +166,7 @@ class Terminal:
         """Write a whole untrusted text: as it is into a pipe, controls shown on a terminal."""
         if self._output.isatty():
             text = "\n".join(shown(line) for line in text.split("\n"))
-        self._output.write(text if text.endswith("\n") else text + "\n")
+        self.write(text if text.endswith("\n") else text + "\n")
 
     def rows(self, rows: Sequence[tuple[str, str]], *, indent: int = 2, most: int = 28) -> None:
         """Write two columns: a bold name, and a text cut to the rest of the line."""
@@ -170,50 +185,3 @@ def finding_line(found: Diagnostic, terminal: Terminal) -> str:
         place += f"{found.line}:"
     severity = terminal.style(found.severity, SEVERITY_COLOURS[found.severity])
     return f"{place} {severity}: {shown(found.advice)} [{found.code}]".lstrip()
-
-
-BEGIN_SECONDS = 1.0
-"""What is done sooner needs no word."""
-BAR_SECONDS = 0.1
-LINE_SECONDS = 10.0
-"""How often a bar on a terminal moves, and how often a line goes to a log."""
-BAR_WIDTH = 20
-
-
-class ReadingProgress:
-    """Shows a bar on a terminal, and a line now and then elsewhere."""
-
-    def __init__(self, terminal: Terminal, clock: Callable[[], float] = time.monotonic) -> None:
-        self._terminal = terminal
-        self._clock = clock
-        self._next = clock() + BEGIN_SECONDS
-        self._is_shown = False
-
-    def __call__(self, done: int, total: int) -> None:
-        now = self._clock()
-        if now < self._next:
-            return
-        text = f"reading skills for the search index: {done} of {total}"
-        if self._terminal.is_watched:
-            filled = BAR_WIDTH * done // max(total, 1)
-            bar = "#" * filled + "." * (BAR_WIDTH - filled)
-            self._terminal.prompt(f"\r[{bar}] {text}\x1b[K")
-            self._is_shown = True
-            self._next = now + BAR_SECONDS
-        else:
-            self._terminal.note(text)
-            self._next = now + LINE_SECONDS
-
-    def end(self) -> None:
-        if self._is_shown:
-            self._terminal.prompt("\r\x1b[K")
-            self._is_shown = False
-
-
-def prepare_search(house: Skillhouse, terminal: Terminal, *, agent: str = "default") -> None:
-    """Bring an agent's search index up to date; `SearchError` if SQLite has no full-text module."""
-    progress = ReadingProgress(terminal)
-    try:
-        house.view(agent).search.index(progress)
-    finally:
-        progress.end()

@@ -89,6 +89,7 @@ def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
                     value["newest"] = report.entry.tree_digest
                     value["newest_version"] = report.entry.version
                     value["outdated"] = not report.is_same
+                    value["signed_again"] = report.is_signed_again
             except SkillhouseError as error:
                 failed = True
                 value["error"] = str(error)
@@ -100,8 +101,9 @@ def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
     else:
         for value in found:
             before, now = value["version"] or "no version", value["newest_version"] or "no version"
+            again = ", another signature" if value["signed_again"] else ""
             pinned = ", pinned" if value["pinned"] else ""
-            terminal.line(f"{shown(value['name'])}  {shown(before)} → {shown(now)}{pinned}")
+            terminal.line(f"{shown(value['name'])}  {shown(before)} → {shown(now)}{again}{pinned}")
         if not found and not failed:
             terminal.note(f"{counted(len(values), 'skill')} up to date")
     return 1 if failed or found else 0

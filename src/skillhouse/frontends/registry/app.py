@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from skillhouse.floor import StateError
 from skillhouse.frontends.registry.access import (
     AccessPolicy,
     Gatekeeper,
@@ -80,7 +79,6 @@ def make_app(repository: HostedRepository, policy: AccessPolicy | None = None) -
         exception_handlers={
             HostingError: _refused,
             HTTPException: _nothing_here,
-            StateError: _broken,
             Exception: _broken,
         },
     )

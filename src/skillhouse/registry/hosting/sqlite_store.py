@@ -270,6 +270,13 @@ class SqliteReleases:
         except StateError:
             reader.close()
             raise
+        except BaseException:
+            # A request that is refused; the reader is as it was.
+            self._give_back(reader)
+            raise
+        self._give_back(reader)
+
+    def _give_back(self, reader: Store) -> None:
         with self._lending:
             if len(self._idle) < READERS_MAX:
                 self._idle.append(reader)

@@ -1,0 +1,149 @@
+"""Attacks on what a signature says: the files, the skill, and a developer who cheats."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+from skillhouse.registry import write_bundle
+from tests.attacks.signed_case import Case, attack, restated
+from tests.registry.pki import IDENTITY, NOW, make_skill, signed, with_payload
+
+# The files.
+
+
+@attack("files", naively=False)
+def _changed_file(case: Case) -> None:
+    (case.directory / "SKILL.md").write_text("other")
+
+
+@attack("files", naively=True)
+def _added_file(case: Case) -> None:
+    (case.directory / "scripts" / "more.py").write_text("import os")
+
+
+@attack("files", naively=True)
+def _added_file_in_a_git_directory(case: Case) -> None:
+    (case.directory / ".git").mkdir()
+    (case.directory / ".git" / "config").write_text("[core]")
+
+
+@attack("files", naively=False)
+def _removed_file(case: Case) -> None:
+    (case.directory / "scripts" / "run.py").unlink()
+
+
+@attack("files", naively=False)
+def _renamed_file(case: Case) -> None:
+    (case.directory / "scripts" / "run.py").rename(case.directory / "scripts" / "walk.py")
+
+
+@attack("files", naively=True)
+def _executable_flag_set(case: Case) -> None:
+    (case.directory / "SKILL.md").chmod(0o755)
+
+
+@attack("files", naively=True)
+def _executable_flag_cleared(case: Case) -> None:
+    (case.directory / "scripts" / "run.py").chmod(0o644)
+
+
+@attack("files", naively=True)
+def _a_second_signature_file_deeper(case: Case) -> None:
+    (case.directory / "scripts" / "skill.sig").write_text("{}")
+
+
+# Which skill.
+
+
+@attack("identity", naively=False)
+def _signature_of_another_skill(case: Case) -> None:
+    other = make_skill(case.directory.parent / "other", "csv")
+    identity = dataclasses.replace(IDENTITY, name="csv")
+    case.signature = write_bundle(signed(other, case.world.developer, identity=identity))
+
+
+@attack("identity", naively=True)
+def _signature_of_another_version(case: Case) -> None:
+    identity = dataclasses.replace(IDENTITY, version="1.1.0")
+    case.signature = case.world.signature(identity=identity)
+
+
+@attack("identity", naively=True)
+def _signature_for_another_repository(case: Case) -> None:
+    case.expected = dataclasses.replace(IDENTITY, repository="other.example.com")
+
+
+@attack("identity", naively=True)
+def _signed_for_a_repository_that_the_key_is_not_of(case: Case) -> None:
+    identity = dataclasses.replace(IDENTITY, repository="other.example.com")
+    case.signature = case.world.signature(identity=identity)
+    case.expected = dataclasses.replace(IDENTITY, repository="")
+
+
+@attack("identity", naively=True)
+def _renamed_skill(case: Case) -> None:
+    case.expected = dataclasses.replace(IDENTITY, name="pdf-2")
+
+
+@attack("identity", naively=True)
+def _signed_in_the_future(case: Case) -> None:
+    case.signature = case.world.signature(now=NOW + timedelta(hours=1))
+
+
+# What is signed, by a developer who cheats.
+
+
+@attack("statement", naively=True)
+def _more_paths_left_out(case: Case) -> None:
+    def change(value: dict[str, Any]) -> None:
+        value["predicate"]["serialization"]["ignore_paths"].append("scripts")
+        value["predicate"]["resources"].pop()
+
+    restated(case, change)
+
+
+@attack("statement", naively=True)
+def _file_without_mode(case: Case) -> None:
+    restated(case, lambda value: value["predicate"]["skill"]["modes"].popitem())
+
+
+@attack("statement", naively=True)
+def _without_identity(case: Case) -> None:
+    restated(case, lambda value: value["predicate"].pop("skill"))
+
+
+@attack("statement", naively=True)
+def _subject_of_another_name(case: Case) -> None:
+    restated(case, lambda value: value["subject"][0].update(name="csv"))
+
+
+@attack("statement", naively=True)
+def _digest_that_is_not_of_the_files(case: Case) -> None:
+    restated(case, lambda v: v["predicate"]["skill"].update(tree_digest="skilltree1:" + "0" * 64))
+
+
+@attack("statement", naively=True)
+def _file_listed_twice(case: Case) -> None:
+    restated(
+        case,
+        lambda value: value["predicate"]["resources"].append(value["predicate"]["resources"][0]),
+    )
+
+
+@attack("statement", naively=True)
+def _duplicate_keys_in_the_statement(case: Case) -> None:
+    bundle = case.world.bundle()
+    payload = bundle.payload.replace(b'"subject":', b'"subject":[],"subject":', 1)
+    case.signature = write_bundle(with_payload(bundle, payload, case.world.developer.key))
+
+
+@attack("statement", naively=True)
+def _another_kind_of_statement(case: Case) -> None:
+    restated(case, lambda value: value.update(predicateType="https://slsa.dev/provenance/v1"))
+
+
+@attack("statement", naively=True)
+def _weaker_hash_of_files(case: Case) -> None:
+    restated(case, lambda v: v["predicate"]["serialization"].update(hash_type="sha1"))
