@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from skillhouse.net.client import fetch as fetch
     from skillhouse.net.client import open_stream as open_stream
     from skillhouse.net.connection import Route as Route
-    from skillhouse.net.download import Progress as Progress
-    from skillhouse.net.download import download as download
     from skillhouse.net.net_errors import METHODS as METHODS
     from skillhouse.net.net_errors import NetError as NetError
     from skillhouse.net.policy import HostRule as HostRule
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from skillhouse.net.policy import parse_url as parse_url
     from skillhouse.net.proxy import EgressDecision as EgressDecision
     from skillhouse.net.proxy import EgressProxy as EgressProxy
+    from skillhouse.net.resumed_download import Progress as Progress
+    from skillhouse.net.resumed_download import download as download
     from skillhouse.net.search import BraveSearch as BraveSearch
     from skillhouse.net.search import SearchProvider as SearchProvider
     from skillhouse.net.search import SearxngSearch as SearxngSearch

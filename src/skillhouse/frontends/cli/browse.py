@@ -15,7 +15,6 @@ from skillhouse.frontends.cli.options import (
     natural,
     positive,
 )
-from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_value,
@@ -138,6 +137,8 @@ def _configure_load(parser: argparse.ArgumentParser) -> None:
 def _load(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the body, hidden characters as escapes; the first line says so where there are any."""
     if options.anyway:
+        from skillhouse.frontends.cli.person import refuse_agents
+
         refuse_agents("load --anyway")
     content = house_of(options).load(options.skill, anyway=options.anyway)
     if options.json:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         SignerSettings,
         SkillCodeSettings,
     )
+    from skillhouse.runtime.config.repositories import RepositorySettings
     from skillhouse.skill import Profile
     from skillhouse.tools import WriteGate
 
@@ -60,6 +61,7 @@ class _PlainFields(TypedDict, total=False):
     remote_directory: Path
     signer: SignerSettings
     registry: RegistrySettings
+    repositories: tuple[RepositorySettings, ...]
     assignees: frozenset[str]
     audit_checkpoints: Path | None
     problems: tuple[Diagnostic, ...]

@@ -1,4 +1,4 @@
-"""Tests of net/download.py and net/partial.py: what is cut is continued, and only that."""
+"""Tests of net/resumed_download.py and net/partial.py: what is cut is continued, and only that."""
 
 from __future__ import annotations
 
