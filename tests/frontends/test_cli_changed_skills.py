@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillhouse.frontends.http.status import StatusReader, status_value
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import Skillhouse, SkillsManager, configured
 from tests.frontends.conftest import Run
 from tests.registry.sources import make_skill
 from tests.runtime.places import make_places
@@ -221,3 +221,17 @@ def test_an_unknown_client_is_called_one(run: Run, name: str, said: str) -> None
     code, _, err = run("list", "--client", name)
     assert code == 2
     assert said in err
+
+
+def test_a_program_gets_nothing_of_an_edited_skill_from_a_manager(place: Path, notes: Path) -> None:
+    with Skillhouse(configured(make_places(place))) as house:
+        manager = SkillsManager.of(house)
+        assert "About notes." in manager.get_skill_content("notes")
+        assert manager.get_skill_script_path("notes", "run.sh") == str(notes / "scripts/run.sh")
+        (notes / "scripts/run.sh").write_text("owned\n")
+        for said in (
+            manager.get_skill_content("notes"),
+            manager.get_skill_asset("notes", "scripts/run.sh"),
+            manager.get_skill_script_path("notes", "run.sh"),
+        ):
+            assert said.startswith("skill `notes` is not loaded: its files are not those")

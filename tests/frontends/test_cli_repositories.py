@@ -178,7 +178,7 @@ def test_a_repository_that_is_not_trusted_is_warned_about_and_accepted_by_a_word
         code, out, err = run("install", "memos", *flags)
         assert (code, lock_of(place)) == (2, {})
         assert "warning: `community` is not trusted; " in out
-        assert "days old, unsigned" in " ".join(out.split())
+        assert "days ago, unsigned" in " ".join(out.split())
         assert "its repository is not trusted" in err
     for words in ("yes", "unsigned\nyes", "untrusted\nunsigned"):
         assert typing(words, "install", "memos")[0] == 1

@@ -88,7 +88,9 @@ class Publishing:
         self.repositories = Repositories(house.config, house.services.network)
 
     def settings(self, name: str) -> RepositorySettings:
-        """Return the repository that is meant: by its name, or the only one that is a server.
+        """Return the repository that is meant: by its name, or the only server.
+
+        Of several servers it is the only one with a token.
 
         Raises:
             PublishError: there are none or several.
@@ -96,11 +98,12 @@ class Publishing:
         if name:
             return self.repositories.named(name)
         servers = [one for one in self.repositories.all if one.url.startswith(("http:", "https:"))]
-        if len(servers) == 1:
-            return servers[0]
-        names = ", ".join(f"`{one.name}`" for one in servers)
-        hint = f"name one with --repository: {names}" if servers else "configure a server"
-        raise PublishError(f"there are {len(servers)} repositories to publish to; {hint}")
+        known = [one for one in servers if one.token] or servers
+        if len(known) == 1:
+            return known[0]
+        names = ", ".join(f"`{one.name}`" for one in known)
+        hint = f"name one with --repository: {names}" if known else "configure a server"
+        raise PublishError(f"there are {len(known)} repositories to publish to; {hint}")
 
     def prepared(
         self, source: Path, settings: RepositorySettings, *, namespace: str = ""

@@ -66,6 +66,7 @@ class SkillsManager:
         self.root = root or _document_root() / "skills"
         place = Root(path=self.root, scope="explicit")
         self._index = index or (lambda: discover([place], profile=self._profile))
+        self._fault: Callable[[Path, str], str] = lambda _directory, _scope: ""
 
     @classmethod
     def at(cls, root: Path, *, profile: str | Profile = "openseed") -> Self:
@@ -74,12 +75,22 @@ class SkillsManager:
 
     @classmethod
     def of(cls, house: Skillhouse, *, agent: str = "default") -> Self:
-        """Return a manager of the skills that an agent sees; denied skills are unknown to it."""
-        return cls(
+        """Return a manager of the skills that an agent sees; denied skills are unknown to it.
+
+        An installed one is not handed over once its files were edited or its signature is refused.
+        """
+
+        def fault(directory: Path, scope: str) -> str:
+            # What checks installs is loaded with the first skill that is read.
+            return house.services.installed_check.fault(directory, scope)
+
+        manager = cls(
             house.config.places.start,
             profile=house.policy.profile,
             index=lambda: house.view(agent).visible,
         )
+        manager._fault = fault
+        return manager
 
     def list_skills(self) -> list[str]:
         """Return the names of all skills that can be used; none when the root is missing."""
@@ -88,7 +99,7 @@ class SkillsManager:
     def get_skill_content(self, name: str) -> str:
         """Return the whole SKILL.md, or an error."""
         try:
-            return handed_over(load(self._find(name)).text)
+            return handed_over(load(self._usable(name)).text)
         except toolbox.AssetError as error:
             return str(error)
         except SkillError as error:
@@ -106,7 +117,7 @@ class SkillsManager:
     def get_skill_asset(self, skill_name: str, relative_path: str) -> str:
         """Return the text of one of the skill's files, or an error."""
         try:
-            text = toolbox.read_asset(self._find(skill_name), relative_path, self._profile)
+            text = toolbox.read_asset(self._usable(skill_name), relative_path, self._profile)
             return handed_over(text)
         except toolbox.AssetError as error:
             return str(error)
@@ -114,7 +125,7 @@ class SkillsManager:
     def get_skill_script_path(self, skill_name: str, script_name: str) -> str:
         """Return the absolute path of one of the skill's scripts, or an error."""
         try:
-            return str(toolbox.script_path(self._find(skill_name), script_name, self._profile))
+            return str(toolbox.script_path(self._usable(skill_name), script_name, self._profile))
         except toolbox.AssetError as error:
             return str(error)
 
@@ -141,6 +152,13 @@ class SkillsManager:
 
     def _find(self, name: str) -> Skill:
         return toolbox.find_skill(self._index(), name, self._profile.messages)
+
+    def _usable(self, name: str) -> Skill:
+        skill = self._find(name)
+        if fault := self._fault(skill.directory, skill.scope):
+            message = f"skill `{name}` is not loaded: {fault}; `skillhouse verify` shows more"
+            raise toolbox.AssetError("unverified", message)
+        return skill
 
 
 def _document_root() -> Path:

@@ -22,7 +22,7 @@ from skillhouse.registry.hosting import (
     new_token,
     open_repository,
 )
-from skillhouse.registry.releases import Release, blob_path
+from skillhouse.registry.releases import Release, blob_path, split_name
 from tests.registry.pki import (
     INTERMEDIATE,
     NOW,
@@ -191,16 +191,22 @@ def test_a_developer_who_was_revoked_publishes_nothing(world: World, tmp_path: P
         ("word-tools", ""),
     ],
 )
-def test_a_name_that_is_near_another_is_for_an_administrator(world: World, name: str, code: str):
+def test_a_name_that_is_near_another_needs_the_whole_namespace(world: World, name: str, code: str):
     world.publish_skill("pdftools")
+    named = Access("c", ("publish:{}/{}".format(*split_name(name)),))
     if code:
         with pytest.raises(HostingError, match="could be taken for `pdftools`"):
-            world.publish_skill(name)
+            world.publish_skill(name, access=named)
     else:
-        world.publish_skill(name)
+        world.publish_skill(name, access=named)
     world.publish_skill(name, "1.1", ADMIN)
     # Once it is there, it is a name like any other.
-    world.publish_skill(name, "1.2")
+    world.publish_skill(name, "1.2", named)
+
+
+def test_near_names_of_ones_own_namespace_are_ones_own(world: World):
+    for number in range(3):
+        world.publish_skill(f"page-{number}")
 
 
 def test_a_damaged_blob_is_replaced_by_the_next_upload(world: World, tmp_path: Path):

@@ -81,7 +81,7 @@ def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tupl
         yield "repository", settings.name
     else:
         signed = "unsigned" if report.publisher is None else publisher_text(report)
-        said = f"warning: `{settings.name}` is not trusted; {_age(offer)}, {signed}"
+        said = f"warning: `{settings.name}` is not trusted; published {_age(offer)}, {signed}"
         yield "repository", said
     yield "published", f"{_age(offer)}, as the repository says"
     if offer.newer_yanked:
@@ -93,7 +93,9 @@ def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tupl
 
 def _age(offer: RepositoryOffer) -> str:
     days = offer.age_days(datetime.now(UTC))
-    return "no date" if days is None else f"{counted(days, 'day')} old"
+    if days is None:
+        return "at no known time"
+    return f"{counted(days, 'day')} ago" if days else "today"
 
 
 def publisher_text(report: InstallReport) -> str:

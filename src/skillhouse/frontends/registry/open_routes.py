@@ -29,7 +29,7 @@ _PAGE = """<!doctype html>
 pre{{background:#8882;padding:.8rem;overflow:auto}}</style>
 <h1>{name}</h1>
 <p>A registry of skills for AI agents: {count}.</p>
-<p>To install from it, put this into <code>skillhouse.toml</code> of your configuration:</p>
+<p>To install from it, put this into <code>~/.config/skillhouse/config.toml</code>:</p>
 <pre>[[skills.repositories]]
 name = "{name}"
 url = "{url}"</pre>

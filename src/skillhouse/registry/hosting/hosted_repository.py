@@ -140,7 +140,7 @@ class HostedRepository:
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         if content_digest and content_digest != digest:
             raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
-        self._refuse_taken(address, is_admin=access.is_admin)
+        self._refuse_taken(address, is_owner=access.may("publish", address.namespace, "*"))
         media_type = media_type_of(data[:8])
         staging = archive.parent
         checked = self._checks.check(data, staging, skill=address.skill, version=address.version)
@@ -240,15 +240,19 @@ class HostedRepository:
         self.store.set_setting(_REVOKED_SETTING, json.dumps(revoked).encode())
         self.store.set_setting(_LIST_SETTING, data, kind="revocations", at=utc_text(self.now))
 
-    def _refuse_taken(self, address: Address, *, is_admin: bool) -> None:
+    def _refuse_taken(self, address: Address, *, is_owner: bool) -> None:
+        """Refuse a version that is there, and a name near another one of the same namespace.
+
+        Whoever may publish every name of the namespace takes nothing from anyone by a near one.
+        """
         known = self.store.releases(address.namespace, address.skill)
         if known is None:
-            keys = () if is_admin else near_keys(address.skill)
+            keys = () if is_owner else near_keys(address.skill)
             near = self.store.similar(address.namespace, keys)
             if near:
                 message = (
                     f"`{address.skill}` could be taken for `{near[0]}`, which is here already: "
-                    "choose another name, or ask whoever runs the registry (an admin token)"
+                    "choose another name, or use a token of the whole namespace"
                 )
                 raise HostingError("name", message)
             return
