@@ -6,6 +6,7 @@ import base64
 import binascii
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,7 +25,7 @@ from skillhouse.registry.hosting import (
     HostingError,
     checked_address,
 )
-from skillhouse.registry.releases import Release
+from skillhouse.registry.releases import Release, State
 from skillhouse.registry.trust import SIGNATURE_MAX
 from skillhouse.skill import ARCHIVE_MAX
 
@@ -50,7 +51,7 @@ _TYPES = frozenset(
     }
 )
 _SHA_256 = regex(r"sha-256=:([A-Za-z0-9+/]{43}=):")
-_STATES = {"yank": "yanked", "unyank": "published", "revoke": "revoked"}
+_STATES: Mapping[str, State] = {"yank": "yanked", "unyank": "published", "revoke": "revoked"}
 
 
 class WriteRoutes:
@@ -101,7 +102,7 @@ class WriteRoutes:
         reason = _member(await _json(request, is_optional=True), "reason", "")
 
         def change() -> Release:
-            return self._repository.set_state(address, state, reason)  # type: ignore[arg-type]
+            return self._repository.set_state(address, state, reason)
 
         return json_reply(dataclasses.asdict(await to_thread.run_sync(change)))
 

@@ -75,6 +75,7 @@ class ApiApp:
             endpoint, values = self._found(scope)
             request = await self._request(endpoint, values, scope, receive)
             if endpoint.media == EVENT_STREAM:
+                # What runs an endpoint of this media returns an application, no reply.
                 await endpoint.run(self._services, request)(receive, send)  # type: ignore[operator]
                 return
             reply = await self._answered(endpoint, request, scope["query_string"])
