@@ -14,7 +14,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from skillhouse.registry import TrustAnchors, write_bundle
 from skillhouse.registry.certificates import SIGNING_USE
 from tests.attacks.signed_case import Case, attack, by, with_chain, with_other_key
-from tests.registry.pki import INTERMEDIATE, NOW, REGISTRY, Party, Traits, forged, issued, make_root
+from tests.registry.pki import INTERMEDIATE, NOW, Party, Traits, forged, issued, make_root
+from tests.registry.publisher_skill import REGISTRY
 
 # Whose certificate.
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from skillhouse.registry import write_bundle
 from tests.attacks.signed_case import Case, attack, restated
-from tests.registry.pki import IDENTITY, NOW, make_skill, signed, with_payload
+from tests.registry.pki import IDENTITY, NOW, signed, with_payload
+from tests.registry.publisher_skill import make_skill
 
 # The files.
 

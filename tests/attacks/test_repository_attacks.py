@@ -28,7 +28,8 @@ from skillhouse.registry.releases import DOCUMENT_MAX, blob_path, encode_documen
 from tests.frontends.conftest import Run, place, publisher, publisher_template, run
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.loopback_http import served
-from tests.registry.pki import LOCKED, Party, make_root
+from tests.registry.pki import Party, make_root
+from tests.registry.publisher_skill import LOCKED
 from tests.registry.repositories import StaticRepository, answer, static_server
 from tests.registry.sources import make_skill
 

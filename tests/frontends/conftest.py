@@ -16,7 +16,7 @@ import pytest
 from skillhouse.floor import make_private
 from skillhouse.frontends.cli import main
 from skillhouse.frontends.cli.person import CODING_AGENTS
-from tests.registry.pki import LOCKED, PASSWORD, REGISTRY, make_skill
+from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY, make_skill
 from tests.runtime.places import make_places
 
 Run = Callable[..., tuple[int, str, str]]

@@ -14,16 +14,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from skillhouse.floor import read_tree
 from skillhouse.registry import write_bundle
-from tests.registry.pki import (
-    NOW,
-    Party,
-    Traits,
-    forged,
-    make_root,
-    make_skill,
-    signed,
-    with_payload,
-)
+from tests.registry.pki import NOW, Party, Traits, forged, make_root, signed, with_payload
+from tests.registry.publisher_skill import make_skill
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.registry.hosting.servers import Server, serving
-from tests.registry.pki import LOCKED, REGISTRY
+from tests.registry.publisher_skill import LOCKED, REGISTRY
 from tests.registry.sources import make_skill
 
 UNSIGNED = ("--yes", "--allow-unsigned")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.signer import KEYSTORE_FILE
-from tests.registry.pki import LOCKED, REGISTRY
+from tests.registry.publisher_skill import LOCKED, REGISTRY
 
 Run = Callable[..., tuple[int, str, str]]
 Typing = Callable[..., tuple[int, str, str]]

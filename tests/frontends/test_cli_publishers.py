@@ -14,7 +14,8 @@ from cryptography import x509
 from keyring.backend import KeyringBackend
 
 from tests.loopback_http import served
-from tests.registry.pki import LOCKED, REGISTRY, TimestampAuthority, make_skill
+from tests.registry.pki import TimestampAuthority
+from tests.registry.publisher_skill import LOCKED, REGISTRY, make_skill
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.registry.pki import LOCKED, REGISTRY
+from tests.registry.publisher_skill import LOCKED, REGISTRY
 
 Run = Callable[..., tuple[int, str, str]]
 LOAD = ("call", "skill", "--args", '{"name":"pdf"}')

@@ -33,21 +33,10 @@ from skillhouse.registry import (
     write_bundle,
 )
 from skillhouse.registry.certificates import SIGNING_USE
+from tests.registry.publisher_skill import REGISTRY, make_skill
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-REGISTRY = "skills.example.com"
-PASSWORD = "correct horse"
-LOCKED = ("--password", "env:PUBLISHER_TEST")
-"""Where commands of tests find the password of a publisher's key."""
 IDENTITY = SkillIdentity(name="pdf", version="1.2.0", repository=REGISTRY)
-SKILL = """---
-name: pdf
-description: Reads PDF files when asked to.
-metadata:
-  version: "1.2.0"
----
-Read it.
-"""
 
 
 @dataclass(frozen=True)
@@ -75,17 +64,6 @@ def issued(issuer: Party, handle: str = "acme", *, now: datetime = NOW, days: in
         new_request(key, name), name, issuer=issuer.chain, key=issuer.key, now=now, days=days
     )
     return Party(key, chain)
-
-
-def make_skill(place: Path, name: str = "pdf") -> Path:
-    """Return a skill of two files, one of them executable."""
-    directory = place / name
-    (directory / "scripts").mkdir(parents=True)
-    (directory / "SKILL.md").write_text(SKILL.replace("name: pdf", f"name: {name}"))
-    script = directory / "scripts" / "run.py"
-    script.write_text("print(1)\n")
-    script.chmod(0o755)
-    return directory
 
 
 def signed(

@@ -26,17 +26,8 @@ from skillhouse.registry import (
     verify_signature,
 )
 from skillhouse.registry.certificate_issue import request_pem
-from tests.registry.pki import (
-    IDENTITY,
-    NOW,
-    REGISTRY,
-    Party,
-    Traits,
-    forged,
-    issued,
-    make_root,
-    make_world,
-)
+from tests.registry.pki import IDENTITY, NOW, Party, Traits, forged, issued, make_root, make_world
+from tests.registry.publisher_skill import REGISTRY
 
 
 def refusal(issuer: Party, handle: str = "acme", *, registry: str = REGISTRY, days: int = 0) -> str:

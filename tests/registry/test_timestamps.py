@@ -21,14 +21,8 @@ from skillhouse.registry import (
 )
 from skillhouse.registry.revocations import read_list
 from skillhouse.registry.timestamps import TIMESTAMP_MAX, check_timestamp, confirmed_time
-from tests.registry.pki import (
-    IDENTITY,
-    TimestampAuthority,
-    World,
-    issued,
-    make_root,
-    make_skill,
-)
+from tests.registry.pki import IDENTITY, TimestampAuthority, World, issued, make_root
+from tests.registry.publisher_skill import make_skill
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
 

@@ -24,7 +24,8 @@ from skillhouse.registry.certificate_issue import issue
 from skillhouse.registry.certificates import check_root
 from skillhouse.registry.publisher_keys import PublisherKey
 from skillhouse.registry.token_keys import token_parts
-from tests.registry.pki import NOW, REGISTRY
+from tests.registry.pki import NOW
+from tests.registry.publisher_skill import REGISTRY
 
 MODULE = next(
     (

@@ -240,9 +240,12 @@ DECIDES = {
     "Judged",
 }
 """Names of what decides; frontends use none of them, but for `EXPLAINING`."""
-EXPLAINING = {"cli/policy.py": {"explain", "explain_skill"}, "http/status.py": {"explain"}}
-"""Where one permission is explained by the rules and no call is: `policy explain`, and the page of
-skills that rules hide."""
+EXPLAINING = {
+    "presentation/policy_values.py": {"explain", "explain_skill"},
+    "http/status.py": {"explain"},
+}
+"""Where one permission is explained by the rules and no call is: `policy explain` at a terminal and
+over HTTP, and the page of skills that rules hide."""
 
 
 def deciding_names(file: Path) -> set[str]:

@@ -17,7 +17,8 @@ from skillhouse.registry import pem_of
 from skillhouse.registry.hosting import open_repository
 from tests.frontends.conftest import place, run
 from tests.registry.hosting.servers import package, serving
-from tests.registry.pki import REGISTRY, make_root, make_world
+from tests.registry.pki import make_root, make_world
+from tests.registry.publisher_skill import REGISTRY
 
 __all__ = ["place", "run"]
 

@@ -23,16 +23,8 @@ from skillhouse.registry.hosting import (
     open_repository,
 )
 from skillhouse.registry.releases import Release, blob_path, split_name
-from tests.registry.pki import (
-    INTERMEDIATE,
-    NOW,
-    REGISTRY,
-    Party,
-    forged,
-    issued,
-    make_root,
-    make_world,
-)
+from tests.registry.pki import INTERMEDIATE, NOW, Party, forged, issued, make_root, make_world
+from tests.registry.publisher_skill import REGISTRY
 from tests.registry.sources import make_skill
 
 ADMIN = Access("a", ("admin",))
