@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from skillhouse.floor import SkillError
@@ -26,10 +27,12 @@ def open_on_desktop(target: str | Path, *, project: Path) -> None:
         # An address may hold a token, so the message names the place alone.
         message = "no file manager or browser found; open it yourself"
         raise SkillError("no-file-manager", project, message)
-    subprocess.Popen(
+    process = subprocess.Popen(
         [opener, os.fspath(target)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    # A server goes on for weeks, and each program that ended would stay in the table of processes.
+    threading.Thread(target=process.wait, daemon=True).start()
