@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -262,19 +262,22 @@ def test_another_working_directory_gives_its_own_enabled_skills(house: Skillhous
 def test_opening_runs_the_file_manager_with_the_directory(
     house: Skillhouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    started: list[list[str]] = []
-    monkeypatch.setattr(
-        subprocess, "Popen", lambda words, **_: started.append([os.fspath(w) for w in words])
-    )
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SkillError, match="open it yourself"):
         house.management.open_directory("notes")
-    (tmp_path / "xdg-open").write_text("#!/bin/sh\n")
+    os.mkfifo(tmp_path / "opened")
+    (tmp_path / "xdg-open").write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
     (tmp_path / "xdg-open").chmod(0o700)
     notes = house.config.places.home / ".claude/skills/notes"
     assert house.management.open_directory("notes") == notes
+    assert (tmp_path / "opened").read_text() == f"{notes}\n"
     assert house.management.open_directory() == root(house)
-    assert [words[1] for words in started] == [str(notes), str(root(house))]
+    assert (tmp_path / "opened").read_text() == f"{root(house)}\n"
+    # Nothing of a program that ended stays in the table of processes.
+    for thread in threading.enumerate():
+        if thread.name == "desktop":
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 def test_changes_are_in_the_audit_log_and_none_happens_without_it(house: Skillhouse) -> None:

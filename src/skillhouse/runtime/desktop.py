@@ -35,4 +35,4 @@ def open_on_desktop(target: str | Path, *, project: Path) -> None:
         start_new_session=True,
     )
     # A server goes on for weeks, and each program that ended would stay in the table of processes.
-    threading.Thread(target=process.wait, daemon=True).start()
+    threading.Thread(target=process.wait, name="desktop", daemon=True).start()
