@@ -12,6 +12,7 @@ from skillhouse.audit import read_records
 from skillhouse.frontends.http.app import make_app
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_app import BEARER, COOKIE, PORT, SESSION, TOKEN
+from tests.runtime.desktop import make_desktop
 from tests.runtime.places import make_places, write_skill
 
 # Left out of the fast part: it loads the web server.
@@ -44,11 +45,9 @@ def asked(client: TestClient, operation: str, **arguments: Any) -> dict[str, Any
 
 @pytest.mark.req("S004-67", "S004-62", "S004-63", "S004-72", "S004-73", "S004-74", "S004-79")
 def test_a_program_manages_skills_by_the_seven_operations(
-    house: Skillhouse, monkeypatch: pytest.MonkeyPatch
+    house: Skillhouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/bin/{name}")
-    opened: list[list[str]] = []
-    monkeypatch.setattr("subprocess.Popen", lambda command, **_: opened.append(command))
+    opened = make_desktop(tmp_path, monkeypatch)
     client = client_of(house, BEARER)
     assert len(client.get(PATH).json()) == 7
     listed = asked(client, "SKILLS_GET_ALL")["skills"]
@@ -61,7 +60,7 @@ def test_a_program_manages_skills_by_the_seven_operations(
     off = asked(client, "SKILLS_TOGGLE_ENABLED", skillId="user:mine", enabled=False)
     assert off["skill"]["enabled"] is False
     assert asked(client, "SKILLS_OPEN_DIRECTORY", skillId="user:mine")["success"]
-    assert opened[0][-1].endswith(".claude/skills/mine")
+    assert opened.read_text().endswith(".claude/skills/mine\n")
     refused = {
         ("SKILLS_DELETE", "project:ours"): "Can only delete user skills",
         ("SKILLS_DELETE", "user:no"): "Skill not found",

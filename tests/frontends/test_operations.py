@@ -9,6 +9,7 @@ import pytest
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.presentation.operations import OPERATIONS, answer
 from skillhouse.runtime import Management, Skillhouse, configured
+from tests.runtime.desktop import make_desktop
 from tests.runtime.places import make_places, write_skill
 
 
@@ -21,10 +22,9 @@ def management(tmp_path: Path) -> Management:
 
 @pytest.mark.req("S004-67")
 def test_each_of_the_seven_channels_answers(
-    management: Management, monkeypatch: pytest.MonkeyPatch
+    management: Management, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/bin/{name}")
-    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: None)
+    opened = make_desktop(tmp_path, monkeypatch)
     listed = answer(management, "SKILLS_GET_ALL", {})
     assert [skill["id"] for skill in listed["skills"]] == ["user:notes"]
     assert list(listed["skills"][0]) == [
@@ -47,6 +47,7 @@ def test_each_of_the_seven_channels_answers(
     off = answer(management, "SKILLS_TOGGLE_ENABLED", {"skillId": "user:mine", "enabled": False})
     assert off["skill"]["enabled"] is False
     assert answer(management, "SKILLS_OPEN_DIRECTORY", {"skillId": "user:mine"})["success"]
+    assert opened.read_text().endswith("/mine\n")
     assert answer(management, "SKILLS_DELETE", {"skillId": "user:mine"})["success"]
     after = answer(management, "SKILLS_REFRESH", {})
     assert [skill["id"] for skill in after["skills"]] == ["user:notes"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from skillhouse.audit import AuditError
 from skillhouse.floor import PathError, SkillError, UnknownSkillError
 from skillhouse.runtime import Skillhouse, configured
+from tests.runtime.desktop import make_desktop
 from tests.runtime.places import make_places, write_skill
 
 
@@ -265,14 +265,12 @@ def test_opening_runs_the_file_manager_with_the_directory(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SkillError, match="open it yourself"):
         house.management.open_directory("notes")
-    os.mkfifo(tmp_path / "opened")
-    (tmp_path / "xdg-open").write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
-    (tmp_path / "xdg-open").chmod(0o700)
+    opened = make_desktop(tmp_path, monkeypatch)
     notes = house.config.places.home / ".claude/skills/notes"
     assert house.management.open_directory("notes") == notes
-    assert (tmp_path / "opened").read_text() == f"{notes}\n"
+    assert opened.read_text() == f"{notes}\n"
     assert house.management.open_directory() == root(house)
-    assert (tmp_path / "opened").read_text() == f"{root(house)}\n"
+    assert opened.read_text() == f"{root(house)}\n"
     # Nothing of a program that ended stays in the table of processes.
     for thread in threading.enumerate():
         if thread.name == "desktop":
