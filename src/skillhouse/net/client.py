@@ -98,18 +98,18 @@ async def fetch(
 async def answered(request: Request, policy: NetPolicy, route: Route, take: Take) -> HttpResponse:
     """Make a request, follow its redirects, and have `take` read the body of the last answer."""
     seconds = policy.limits.seconds
-    with tracing.span(request.method, kind="client") as told:
-        if told.is_heard:
-            told.set(_traits(request))
+    with tracing.span(request.method, kind="client") as span:
+        if span.is_heard:
+            span.set(_traits(request))
         try:
             with anyio.fail_after(seconds):
                 response = await _follow(request, policy, route, take)
         except TimeoutError as error:
             message = f"no whole answer in {seconds:g} s: {request.target.url}"
             raise NetError("timeout", message) from error
-        told.set({HTTP_STATUS: response.status, HTTP_RESENDS: len(response.hops)})
+        span.set({HTTP_STATUS: response.status, HTTP_RESENDS: len(response.hops)})
         if response.status >= 400:
-            told.fail(str(response.status))
+            span.fail(str(response.status))
         return response
 
 
