@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import Any, NewType, TypeVar
 
 import msgspec
@@ -20,6 +21,12 @@ def digest(data: bytes) -> Digest:
     'sha256:e3b0c442'
     """
     return Digest("sha256:" + hashlib.sha256(data).hexdigest())
+
+
+def file_digest(path: str | os.PathLike[str]) -> Digest:
+    """Return the digest of a file's bytes, which are read in pieces; OSError as of `open`."""
+    with open(path, "rb") as file:
+        return Digest("sha256:" + hashlib.file_digest(file, "sha256").hexdigest())
 
 
 T = TypeVar("T")

@@ -7,7 +7,6 @@ document that names it. So a mirror works at every moment, also after a process 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -28,6 +27,7 @@ from skillhouse.floor import (
     sync_directory,
 )
 from skillhouse.floor.crash_cleanup import is_left, owner_name
+from skillhouse.floor.digests import file_digest
 from skillhouse.floor.lock import try_lock
 from skillhouse.registry.releases import SkillReleases, blob_path, decode_skill, index_path
 
@@ -35,7 +35,6 @@ OWN = ".mirror"
 """The directory of what is not served: the state, the lock, files that are not whole yet."""
 _PARTIAL = "partial-"
 _STATE = "state"
-_CHUNK = 1 << 20
 
 
 class MirrorError(SkillhouseError):
@@ -136,11 +135,9 @@ class MirrorDirectory:
         path = self.path / blob_path(name)
         if not check:
             return path.is_file()
-        hasher = hashlib.sha256()
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                hasher.update(chunk)
-        return f"sha256:{hasher.hexdigest()}" == name
+        with contextlib.suppress(FileNotFoundError):
+            return file_digest(path) == name
+        return False
 
     def put_archive(self, data: bytes) -> None:
         """Keep an archive under its digest."""

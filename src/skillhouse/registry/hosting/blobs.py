@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -11,11 +10,11 @@ from pathlib import Path
 
 from skillhouse.floor import descriptor, make_private, sync_directory
 from skillhouse.floor.crash_cleanup import is_left, owner_name
+from skillhouse.floor.digests import file_digest
 from skillhouse.registry.releases import blob_path
 
 UPLOAD = "upload-"
 """Begins the name of a directory of an upload, before its owner."""
-_CHUNK = 1 << 20
 
 
 class BlobDirectory:
@@ -63,9 +62,6 @@ class BlobDirectory:
 
 def _has(path: Path, digest: str) -> bool:
     """Whether a blob is there with the right bytes."""
-    hasher = hashlib.sha256()
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            hasher.update(chunk)
-        return f"sha256:{hasher.hexdigest()}" == digest
+    with suppress(FileNotFoundError):
+        return file_digest(path) == digest
     return False
