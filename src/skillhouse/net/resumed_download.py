@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import anyio
 
+from skillhouse.floor import digest as digest_of
 from skillhouse.net.client import (
     Body,
     HttpResponse,
@@ -85,7 +85,7 @@ async def download(
 
 
 def _fits(body: bytes, digest: str) -> bool:
-    return digest == f"sha256:{hashlib.sha256(body).hexdigest()}"
+    return digest == digest_of(body)
 
 
 class _Download:

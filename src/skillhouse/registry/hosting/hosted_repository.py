@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from skillhouse.floor import ConfigError, DecodeError, dataclass, make_private, needs_extra
+from skillhouse.floor import digest as digest_of
 from skillhouse.registry.hosting.access_tokens import Access
 from skillhouse.registry.hosting.blobs import BlobDirectory
 from skillhouse.registry.hosting.near_names import near_keys
@@ -137,7 +137,7 @@ class HostedRepository:
             data = file.read(ARCHIVE_MAX + 1)
         if len(data) > ARCHIVE_MAX:
             raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = digest_of(data)
         if content_digest and content_digest != digest:
             raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
         self._refuse_taken(address, is_owner=access.may("publish", address.namespace, "*"))
