@@ -267,6 +267,12 @@ def test_a_person_reads_a_page(server: Server):
     assert "script" not in text
 
 
+@pytest.fixture(scope="module")
+def once_made(server: Server, place: Path, admin: str) -> None:
+    """A skill that is there, whichever tests ran before."""
+    published(server, place, admin, "once-made")
+
+
 @pytest.mark.req("S002-105")
 @pytest.mark.parametrize(
     ("path", "method", "status", "code"),
@@ -275,8 +281,8 @@ def test_a_person_reads_a_page(server: Server):
         ("/skills/absent/1.0.0", "GET", 404, "unknown-skill"),
         ("/skills/absent/latest", "GET", 404, "unknown-skill"),
         ("/skills/absent/versions", "GET", 404, "unknown-skill"),
-        ("/skills/four-routes/9.9.9", "GET", 404, "unknown-version"),
-        ("/skills/four-routes/nightly", "GET", 404, "unknown-version"),
+        ("/skills/once-made/9.9.9", "GET", 404, "unknown-version"),
+        ("/skills/once-made/nightly", "GET", 404, "unknown-version"),
         ("/skills/NOT-A-NAME", "GET", 422, "name"),
         ("/revocations.json", "GET", 404, "unknown-version"),
         ("/nothing/here", "GET", 404, "bad-request"),
@@ -289,6 +295,7 @@ def test_a_person_reads_a_page(server: Server):
         ("/skills/absent/1.0.0/yank", "POST", 401, "unauthorized"),
     ],
 )
+@pytest.mark.usefixtures("once_made")
 def test_each_refusal_is_a_problem(server: Server, path: str, method: str, status: int, code: str):
     answer = server.ask(path, method)
     assert (answer.status, answer.code) == (status, code)
