@@ -94,13 +94,17 @@ class Judge:
         answered: list[dict[int, int]] = [{} for _ in rows]
         for number, concept in enumerate(self._concepts):
             weight = concept.weight
-            for at, (*values, mask) in self._values(concept, places, norms).items():
+            for at, value in self._values(concept, places, norms).items():
+                whole, description, body, anywhere, head, mask = value
                 of_row = sums[at]
-                for place, value in enumerate(values):
-                    of_row[place] += value * weight
+                of_row[0] += whole * weight
+                of_row[1] += description * weight
+                of_row[2] += body * weight
+                of_row[3] += anywhere * weight
+                of_row[4] += head * weight
                 answered[at][number] = mask
                 if mask >> _NAME[0]:
-                    in_name[at] += values[3]
+                    in_name[at] += anywhere
         judged = []
         for at, row in enumerate(rows):
             shares = [value / self._total for value in sums[at]]
@@ -123,13 +127,13 @@ class Judge:
             for stem in alternative.stems:
                 for at, counts in self._ranking.counts(self._found[stem], places):
                     value = _value(counts, norms[at], share)
-                    if at in own:
-                        *others, mask = own[at]
-                        value = (*map(add, others, value), mask | counts)
-                    own[at] = value
-            for at, value in own.items():
-                if at not in best or value > best[at]:
-                    best[at] = value
+                    own[at] = _sum(own[at], value) if at in own else value
+            if best:
+                for at, value in own.items():
+                    if at not in best or value > best[at]:
+                        best[at] = value
+            else:
+                best = own
         return best
 
     def _with_phrase(self, evidence: Evidence) -> Evidence:
@@ -159,6 +163,12 @@ def _value(counts: int, norms: Sequence[float], share: float) -> _Value:
         share if name or about else 0.0,
         counts,
     )
+
+
+def _sum(one: _Value, other: _Value) -> _Value:
+    """Return what two stems of an alternative are worth."""
+    *values, _ = map(add, one, other)
+    return *values, one[5] | other[5]
 
 
 def _pairs(concepts: Sequence[Concept]) -> list[tuple[bytes, float]]:

@@ -169,10 +169,11 @@ def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], J
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
     request = read_query(query, ranking)
-    depth = min(max(CANDIDATES, limit), len(rows.heads))
+    few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
+    depth = min(max(few, limit), len(rows.heads))
     found = ranking.candidates(request.concepts, request.found, limit=depth)
     judge = Judge(ranking, request.concepts, request.found)
-    return judge.evidence(found[:CANDIDATES]) + judge.evidence(found[CANDIDATES:]), judge
+    return judge.evidence(found[:few]) + judge.evidence(found[few:]), judge
 
 
 class _Ranked(NamedTuple):
@@ -326,6 +327,9 @@ def _body(skill: Skill) -> str:
 
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
+CANDIDATES_LEAST = 40
+LOOK_UPS_MAX = 1_600
+"""Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
 CANDIDATES_MAX = 500
 """Skills that a `HeadIndex` ranks: those with the most words of the query."""
 

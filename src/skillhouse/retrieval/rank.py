@@ -6,12 +6,13 @@ import heapq
 import math
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from skillhouse.retrieval.bm25f import LENGTH_BITS
-from skillhouse.retrieval.segment import BEST_POSTINGS, Segment
+from skillhouse.retrieval.segment import BEST_POSTINGS, Postings, Segment
 
 FIELDS = ("name", "description", "body")
 """The searched fields of a row, in the order of `FIELD_BITS`."""
@@ -21,8 +22,9 @@ _LEAST_WEIGHT = 1e-6
 _BISECT_TIMES = 8
 """A look-up by bisection costs as much as so many steps through a list."""
 
-POSTINGS_MAX = 6_000
-"""Postings that a query adds up, those of rare words first; of each other word its best ones."""
+POSTINGS_MAX = 10_000
+"""Postings that a query adds up: of each word its best ones, the more the more it weighs. More gain
+nothing on the development set."""
 _POSTINGS_LEAST = 64
 """Postings that each word may add up, while any are left."""
 
@@ -63,13 +65,8 @@ class Found(NamedTuple):
     idf: float
 
 
-class Places(NamedTuple):
-    """Some rows of one part."""
-
-    at: Mapping[int, int]
-    """The place of each row in the list of rows, by its document."""
-    documents: Sequence[int]
-    """In ascending order."""
+Places = dict[int, int]
+"""The place of each row in a list of rows, by its document in one part."""
 
 
 class Ranking:
@@ -93,7 +90,8 @@ class Ranking:
         sums = (sum(length >> shift & most for length in self.lengths) for shift, most in LENGTH_BITS)
         self.averages = tuple(max(total / max(count, 1), 1.0) for total in sums)
         self._hidden = [
-            [document for document, row in enumerate(rows) if row < 0] for _, rows in parts
+            {document: -1 for document, row in enumerate(rows) if row < 0}
+            for _, rows in parts
         ]
 
     def idf(self, count: int) -> float:
@@ -109,12 +107,8 @@ class Ranking:
             if number is not None:
                 parts.append((part, number))
                 count += segment.count(number)
-                if hidden := self._hidden[part]:
-                    documents = segment.postings(number).documents
-                    if len(hidden) * _BISECT_TIMES < len(documents):
-                        count -= sum(_place(documents, each) is not None for each in hidden)
-                    else:
-                        count -= list(map(rows.__getitem__, documents)).count(-1)
+                if self._hidden[part]:
+                    count -= sum(1 for _ in _counts(segment.postings(number), self._hidden[part]))
         return Found(parts, count, self.idf(count))
 
     def alike(self, stem: str) -> list[str]:
@@ -130,72 +124,61 @@ class Ranking:
         Args:
             found: The postings of each stem of the concepts.
         """
-        scores = [array("d", bytes(8 * len(rows))) for _, rows in self._parts]
-        touched: list[set[int]] = [set() for _ in self._parts]
+        scores: list[defaultdict[int, float]] = [defaultdict(float) for _ in self._parts]
         weights: dict[str, float] = {}
         for concept in concepts:
             for stems, share in concept.alternatives:
                 for stem in stems:
                     weight = concept.weight * share / len(stems)
                     weights[stem] = weights.get(stem, 0.0) + weight
-        rare_first = sorted(weights, key=lambda stem: found[stem].row_count)
-        left = POSTINGS_MAX
-        for done, stem in enumerate(rare_first):
-            if left <= 0 and sum(map(len, touched)) >= limit:
+        left, weight_left = POSTINGS_MAX, sum(weights.values())
+        for stem in sorted(weights, key=weights.__getitem__, reverse=True):
+            if left <= 0 and sum(map(len, scores)) >= limit:
                 break
-            most = max(left // (len(rare_first) - done), _POSTINGS_LEAST)
             weight = weights[stem]
+            most = max(int(left * weight / weight_left), _POSTINGS_LEAST)
+            weight_left -= weight
             for part, number in found[stem].parts:
                 documents, _, impacts = self._parts[part].segment.best(number)
                 if len(documents) >= BEST_POSTINGS:
                     documents = documents[:most]
                 left -= len(documents)
-                touched[part].update(documents)
                 own = scores[part]
-                for document, impact in zip(documents, impacts):
+                # A list that was cut ends the loop.
+                for document, impact in zip(documents, impacts, strict=False):
                     own[document] += weight * impact
-        rows = self._first(scores, touched, limit)
-        rows.sort()
-        return [row for _, row in rows[:limit]]
+        return self._first(scores, limit)
 
-    def _first(
-        self, scores: Sequence[array[float]], touched: Sequence[set[int]], limit: int
-    ) -> list[tuple[float, int]]:
-        """Return about `limit` visible rows with the best scores, each after its negative score."""
-        for documents, hidden in zip(touched, self._hidden, strict=True):
-            documents.difference_update(hidden)
-        of_all = [
-            list(map(own.__getitem__, documents))
-            for own, documents in zip(scores, touched, strict=True)
-        ]
-        least = min(heapq.nlargest(limit, chain.from_iterable(of_all)), default=0.0)
-        return [
+    def _first(self, scores: Sequence[dict[int, float]], limit: int) -> list[int]:
+        """Return `limit` visible rows with the best scores, equal ones by number."""
+        for of_part, hidden in zip(scores, self._hidden, strict=True):
+            for document in of_part.keys() & hidden.keys():
+                del of_part[document]
+        values = chain.from_iterable(of_part.values() for of_part in scores)
+        least = min(heapq.nlargest(limit, values), default=0.0)
+        best = [
             (-score, rows[document])
-            for (_, rows), documents, values in zip(self._parts, touched, of_all, strict=True)
-            for document, score in zip(documents, values, strict=True)
+            for (_, rows), of_part in zip(self._parts, scores, strict=True)
+            for document, score in of_part.items()
             if score >= least
         ]
+        return [row for _, row in sorted(best)[:limit]]
 
     def places(self, rows: Sequence[int]) -> list[Places]:
-        """Return where the documents of rows are, for `counts`: by part."""
-        of_part: list[dict[int, int]] = [{} for _ in self._parts]
+        """Return where the documents of rows are, for `counts`, by part."""
+        of_part: list[Places] = [{} for _ in self._parts]
         for at, row in enumerate(rows):
             place = self._places[row]
             of_part[place >> 32][place & 0xFFFFFFFF] = at
-        return [Places(at, sorted(at)) for at in of_part]
+        return of_part
 
-    def counts(self, found: Found, places: Sequence[Places]) -> Iterator[tuple[int, int]]:
-        """Yield the places of rows that have a stem, with their packed counts."""
-        for part, number in found.parts:
-            at, wanted = places[part]
-            documents, counts, _ = self._parts[part].segment.postings(number)
-            if len(documents) < len(wanted) * _BISECT_TIMES:
-                # The loop over the postings is not one of Python.
-                wanted = at.keys() & documents
-            for document in wanted:
-                number = _place(documents, document)
-                if number is not None:
-                    yield at[document], counts[number]
+    def counts(self, found: Found, places: Sequence[Places]) -> list[tuple[int, int]]:
+        """Return the places of rows that have a stem, with their packed counts."""
+        return [
+            pair
+            for part, number in found.parts
+            for pair in _counts(self._parts[part].segment.postings(number), places[part])
+        ]
 
     def head(self, row: int) -> bytes:
         """Return the stems of name and description in order, as `Segment.head`."""
@@ -203,6 +186,13 @@ class Ranking:
         return self._parts[place >> 32].segment.head(place & 0xFFFFFFFF)
 
 
-def _place(documents: Sequence[int], document: int) -> int | None:
-    at = bisect_left(documents, document)
-    return at if at < len(documents) and documents[at] == document else None
+
+def _counts(postings: Postings, places: Places) -> Iterator[tuple[int, int]]:
+    """Yield the places of documents that are in postings, with their packed counts."""
+    documents, counts, _ = postings
+    end = len(documents)
+    # The loop over few postings is not one of Python.
+    for document in places.keys() & documents if end < len(places) * _BISECT_TIMES else places:
+        place = bisect_left(documents, document)
+        if place < end and documents[place] == document:
+            yield places[document], counts[place]
