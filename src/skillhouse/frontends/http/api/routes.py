@@ -11,8 +11,11 @@ from skillhouse.frontends.http.api import (
     call_routes,
     change_routes,
     event_routes,
+    job_routes,
+    package_routes,
     place_routes,
     policy_routes,
+    repository_routes,
     skill_routes,
     system_routes,
 )
@@ -28,6 +31,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *approval_routes.ROUTES,
     *audit_routes.ROUTES,
     *place_routes.ROUTES,
+    *repository_routes.ROUTES,
+    *package_routes.ROUTES,
+    *job_routes.ROUTES,
     *event_routes.ROUTES,
 )
 
