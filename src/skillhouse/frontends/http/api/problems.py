@@ -42,6 +42,7 @@ _STATUS_OF_CODE: Mapping[str, int] = {
     "unknown-skill": 404,
     "unknown-version": 404,
     "not-configured": 404,
+    "unknown-fix": 404,
 }
 _STATUS_OF_CLASS: tuple[tuple[type[BaseException], int], ...] = (
     (UnknownSkillError, 404),

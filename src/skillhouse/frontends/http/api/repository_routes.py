@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from skillhouse.frontends.http.api.api_services import ApiServices
@@ -13,9 +14,10 @@ from skillhouse.frontends.http.api.package_schemas import (
     SHORT,
 )
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter
-from skillhouse.frontends.http.api.schemas import FLAG, TEXT, listing
+from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
 from skillhouse.frontends.presentation.install_report import offered_value, release_value
-from skillhouse.registry import split_name
+from skillhouse.frontends.presentation.publisher_values import trusted_value
+from skillhouse.registry import TRUSTED_DIRECTORY, AnchorStore, split_name
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.skill_sources import SkillSources
 
@@ -73,7 +75,28 @@ def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     }
 
 
+def _publishers(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    anchors = AnchorStore(api.house.config.state_directory / TRUSTED_DIRECTORY)
+    return trusted_value(anchors.read(datetime.fromtimestamp(api.clock(), UTC)))
+
+
 ROUTES = (
+    Endpoint(
+        name="listPublisherRoots",
+        method="GET",
+        path="/publishers",
+        tag="packages",
+        what="The roots of publishers that are trusted here, and the revocations that are known.",
+        run=_publishers,
+        answer=record(
+            {
+                "roots": array({"type": "object"}),
+                "timestamps": array({"type": "object"}),
+                "revocations": array({"type": "object"}),
+            }
+        ),
+        example={"roots": [], "timestamps": [], "revocations": []},
+    ),
     Endpoint(
         name="listRepositories",
         method="GET",
