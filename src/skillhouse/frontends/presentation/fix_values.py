@@ -44,12 +44,12 @@ def shown_fix(lens: Lens, wanted: str, shown: str) -> Fix:
     """Return the proposed mend with an id and the digest under which it was shown.
 
     Raises:
-        AgreementError: `unknown-fix`, there is none any more; `changed`, it would do something else.
+        AgreementError: `unknown-fix`, there is none any more; `changed`, it would do another thing.
     """
     for fix in proposed_fixes(lens):
         if fix_id(fix) == wanted:
             if fix_value(lens, fix)["digest"] != shown:
-                raise AgreementError("changed", "it would change something else than was shown")
+                raise AgreementError("changed", "it would do something else than was shown")
             return fix
     raise AgreementError("unknown-fix", f"no mend with the id `{wanted[:80]}` is proposed")
 
