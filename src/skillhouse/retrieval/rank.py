@@ -87,11 +87,12 @@ class Ranking:
         # often the word that was searched. One more empty row than full ones keeps each weight
         # well above zero, and improves the ranking of large libraries too.
         self._rows = 2 * count + 1
-        sums = (sum(length >> shift & most for length in self.lengths) for shift, most in LENGTH_BITS)
+        sums = [
+            sum(length >> shift & most for length in self.lengths) for shift, most in LENGTH_BITS
+        ]
         self.averages = tuple(max(total / max(count, 1), 1.0) for total in sums)
         self._hidden = [
-            {document: -1 for document, row in enumerate(rows) if row < 0}
-            for _, rows in parts
+            {document: -1 for document, row in enumerate(rows) if row < 0} for _, rows in parts
         ]
 
     def idf(self, count: int) -> float:
@@ -102,7 +103,7 @@ class Ranking:
         """Return the place of a stem's postings. DamagedError or OSError: they cannot be read."""
         parts: list[tuple[int, int]] = []
         count = 0
-        for part, (segment, rows) in enumerate(self._parts):
+        for part, (segment, _) in enumerate(self._parts):
             number = segment.find(stem)
             if number is not None:
                 parts.append((part, number))
@@ -184,7 +185,6 @@ class Ranking:
         """Return the stems of name and description in order, as `Segment.head`."""
         place = self._places[row]
         return self._parts[place >> 32].segment.head(place & 0xFFFFFFFF)
-
 
 
 def _counts(postings: Postings, places: Places) -> Iterator[tuple[int, int]]:

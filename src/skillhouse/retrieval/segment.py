@@ -15,7 +15,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import or_
 from typing import BinaryIO, NamedTuple
@@ -79,9 +79,7 @@ class SegmentBuilder:
         # Document and counts of each posting, one after the other: half the arrays.
         self._postings: dict[str, array[int]] = {}
 
-    def add(
-        self, key: bytes, tie: bytes, fields: Sequence[Mapping[str, int]], head: bytes
-    ) -> None:
+    def add(self, key: bytes, tie: bytes, fields: Sequence[Mapping[str, int]], head: bytes) -> None:
         """Add a document.
 
         Args:
