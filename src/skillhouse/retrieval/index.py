@@ -384,12 +384,13 @@ def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
 def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:
     """Return the skills of `index` that match `query`, best first, equal ones by id.
 
-    A `SkillIndex` is indexed for this call only; build a `SearchIndex` for several. Shadowed skills
-    are not searched. `query` is any text in any language, without syntax. SearchError: this
+    Of a `SkillIndex` with a cache, the search index is kept there and brought up to date; without
+    one it is made for this call only. Build a `SearchIndex` for several calls. Shadowed skills are
+    not searched. `query` is any text in any language, without syntax. SearchError: this
     Python's SQLite has no full-text module.
     """
     if isinstance(index, SkillIndex):
         if limit <= 0:
             return []
-        index = SearchIndex.from_skills(index)
+        index = SearchIndex.from_skills(index, cache=index.cache)
     return index.search(query, limit=limit, collapse=True)
