@@ -49,7 +49,8 @@ def slowly(done, total):
     print(done, flush=True)
     time.sleep(0.001)
 root, cache = map(Path, sys.argv[1:3])
-SearchIndex.from_skills(discover([root], cache=cache, clock=lambda: 1 << 62), cache=cache, progress=slowly)
+index = discover([root], cache=cache, clock=lambda: 1 << 62)
+SearchIndex.from_skills(index, cache=cache, progress=slowly)
 """
 
 

@@ -64,8 +64,10 @@ def base(word: str) -> str:
     >>> base("Prévisions"), base("dateien"), base("погоду")
     ('prevision', 'datei', 'погод')
     """
-    letters = unicodedata.normalize("NFKD", word.casefold())
-    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    plain = word.casefold()
+    if not plain.isascii():
+        letters = unicodedata.normalize("NFKD", plain)
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
     for ending in _ENDINGS:
         if plain.endswith(ending) and len(plain) - len(ending) >= _BASE_LEAST:
             return plain[: -len(ending)]
