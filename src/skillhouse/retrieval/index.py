@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import heapq
 import threading
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, field
@@ -15,11 +14,11 @@ from typing import NamedTuple
 from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.confidence import confidence
 from skillhouse.retrieval.evidence import Evidence, Judge
-from skillhouse.retrieval.query import looked_for, read_query
-from skillhouse.retrieval.rank import Part, Ranking
+from skillhouse.retrieval.query import read_query
+from skillhouse.retrieval.rank import Concept, Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
-from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
+from skillhouse.retrieval.tokens import name_key, name_keys
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
@@ -168,12 +167,21 @@ class SearchIndex:
 def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
-    request = read_query(query, ranking)
+    request = read_query(query[:QUERY_CHARS_MAX], ranking)
+    concepts = _heaviest(request.concepts)
     few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
     depth = min(max(few, limit), len(rows.heads))
-    found = ranking.candidates(request.concepts, request.found, limit=depth)
-    judge = Judge(ranking, request.concepts, request.found)
+    found = ranking.candidates(concepts, request.found, limit=depth)
+    judge = Judge(ranking, concepts, request.found)
     return judge.evidence(found[:few]) + judge.evidence(found[few:]), judge
+
+
+def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:
+    """Return the concepts that count, in the order of the query."""
+    if len(concepts) <= CONCEPTS_MAX:
+        return concepts
+    least = heapq.nlargest(CONCEPTS_MAX, (concept.weight for concept in concepts))[-1]
+    return [concept for concept in concepts if concept.weight >= least][:CONCEPTS_MAX]
 
 
 class _Ranked(NamedTuple):
@@ -327,46 +335,13 @@ def _body(skill: Skill) -> str:
 
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
+QUERY_CHARS_MAX = 16_384
+"""Characters of a query that are read."""
+CONCEPTS_MAX = 128
+"""Concepts of a query that count: a page of Chinese has hundreds of words."""
 CANDIDATES_LEAST = 40
 LOOK_UPS_MAX = 1_600
 """Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
-CANDIDATES_MAX = 500
-"""Skills that a `HeadIndex` ranks: those with the most words of the query."""
-
-
-class HeadIndex:
-    """Searches names and descriptions without an index, while one is being built.
-
-    It scans thousands of skills in a few hundredths of a second, and ranks almost like a
-    `SearchIndex` of the same texts.
-    """
-
-    def __init__(self, index: SkillIndex) -> None:
-        self._skills = index.skills
-
-    def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
-        """Return skills with a word of `query` in name or description, best first."""
-        stems = {stem for parts in stems_of(looked_for(query)).values() for stem in parts}
-        # The stem of `happy` is `happi`; every other stem is the beginning of its word.
-        beginnings = {_folded(stem if len(stem) < 4 else stem[:-1]) for stem in stems}
-        counted = (
-            (sum(beginning in text for beginning in beginnings), -number)
-            for number, text in enumerate(
-                _folded(f"{skill.name} {skill.description}") for skill in self._skills
-            )
-        )
-        best = heapq.nlargest(CANDIDATES_MAX, (pair for pair in counted if pair[0]))
-        skills = [self._skills[-number] for _, number in best]
-        return SearchIndex.from_documents(
-            (skill.id, skill.name, skill.description, "") for skill in skills
-        ).search(query, limit=limit, collapse=collapse)
-
-
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    letters = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:

@@ -23,6 +23,8 @@ PAIR_WEIGHT = 0.15
 """Weight of a pair of CJK signs beside the words that the glossary finds in the same text."""
 UNSURE_TIMES = 20
 """A word that could be of another language is, if so many times more skills have its meaning."""
+_TRANSLATED_CHARS = 2_000
+"""Characters of a query that are translated: each of their words looks up several others."""
 _SENSES_MAX = 4
 _SENSE_LEAST = 0.04
 _FAMILIAR = 0.35
@@ -57,7 +59,7 @@ class Request(NamedTuple):
 def read_query(query: str, ranking: Ranking) -> Request:
     """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
     terms = query_terms(query)
-    translated = meanings(query)
+    translated = meanings(query[:_TRANSLATED_CHARS])
     senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
     reading = _Reading(ranking, stems_of([*terms, *senses]))
     meant = [concept for each in translated if (concept := reading.translated(each))]
