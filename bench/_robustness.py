@@ -10,7 +10,7 @@ from pathlib import Path
 from _measure import markdown_table
 from _relevance import DEPTH, Judged, Query, judge
 from skillhouse.retrieval import SearchIndex, is_weak
-from skillhouse.retrieval.glossary.terms import LANGS, terms
+from skillhouse.retrieval.glossary.terms import LANGS, english
 from skillhouse.retrieval.glossary.translate import meanings
 
 EVERYDAY = Path(__file__).with_name("data") / "everyday.tsv"
@@ -75,8 +75,7 @@ def _is_refused(index: SearchIndex, query: str) -> bool:
 
 def coverage(queries: Sequence[Query]) -> str:
     """Return how many words of each language are known, and the share of Han signs covered."""
-    table = terms().english
-    rows = [(lang, f"{len(table[lang]):,}") for lang in LANGS]
+    rows = [(lang, f"{len(english(lang)):,}") for lang in LANGS]
     signs = covered = 0
     for query in queries:
         if query.lang == "zh":

@@ -67,8 +67,9 @@ def read_query(query: str, ranking: Ranking) -> Request:
     # What is written in another language is no misspelt English.
     corrects = not languages(query)
     reading = _Reading(ranking, stems_of([*terms, *senses]), corrects=corrects)
-    meant = [concept for each in translated if (concept := reading.translated(each))]
-    texts = {concept.text for concept in meant}
+    read = [(each, concept) for each in translated if (concept := reading.translated(each))]
+    meant = [concept for _, concept in read]
+    texts = {word for each, _ in read for word in each.words}
     has_signs = any(is_pair(text) for text in texts)
     concepts = [
         concept
