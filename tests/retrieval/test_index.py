@@ -24,7 +24,7 @@ from skillhouse.retrieval import (
 )
 from skillhouse.retrieval.index import CANDIDATES_MAX
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
-from skillhouse.retrieval.tokens import stems_of
+from skillhouse.retrieval.tokens import open_stemmer, stems_of
 from skillhouse.skill import Skill, SkillIndex
 
 LIBRARY: list[Document] = [
@@ -279,7 +279,7 @@ def test_sqlite_without_full_text_search_is_a_clear_error():
         return connection
 
     with pytest.raises(SearchError, match="search needs SQLite") as caught:
-        stems_of(["pdf"], connect=connect)
+        open_stemmer(connect)
     assert isinstance(caught.value, SkillhouseError)
     assert caught.value.sqlite_version == sqlite3.sqlite_version
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import heapq
 import threading
@@ -84,10 +83,6 @@ class _IndexRows:
             for key in {*keys} - {""}:
                 self.of_key.setdefault(key, []).append(row)
 
-    def head(self, row: int) -> tuple[str, str]:
-        """Return name and description."""
-        return self.heads[row].name, self.heads[row].description
-
 
 class SearchIndex:
     """An immutable index of documents, for any thread."""
@@ -162,8 +157,9 @@ class SearchIndex:
         rows = self._rows
         judged, judge = _judged(rows, query, limit)
         named = judge.evidence(rows.of_key.get(name_key(query), ()))
-        hits = _best_first(rows, judged, named)
-        return (_collapsed(hits) if collapse else [hit for _, hit in hits])[:limit]
+        ranked = _best_first(judged, named)
+        groups = _collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
+        return [_hit(rows.heads, group) for group in groups[:limit]]
 
     def __len__(self) -> int:
         return len(self._rows.heads)
@@ -173,47 +169,59 @@ def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], J
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
     request = read_query(query, ranking)
-    depth = min(max(CANDIDATES, limit), len(rows.heads))
+    few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
+    depth = min(max(few, limit), len(rows.heads))
     found = ranking.candidates(request.concepts, request.found, limit=depth)
-    judge = Judge(ranking, request.concepts, request.found, rows.head)
-    return judge.evidence(found[:CANDIDATES]) + judge.evidence(found[CANDIDATES:]), judge
+    judge = Judge(ranking, request.concepts, request.found)
+    return judge.evidence(found[:few]) + judge.evidence(found[few:]), judge
 
 
-def _best_first(
-    rows: _IndexRows, judged: Sequence[Evidence], named: Sequence[Evidence]
-) -> list[tuple[_Head, Hit]]:
-    """Return the hits of judged rows, after the `named` ones."""
+class _Ranked(NamedTuple):
+    evidence: Evidence
+    score: float
+    is_exact: bool
+
+
+def _best_first(judged: Sequence[Evidence], named: Sequence[Evidence]) -> list[_Ranked]:
+    """Return judged rows with their final scores, after the `named` ones."""
     exact = {each.row for each in named}
     last = highest = max((each.score for each in (*named, *judged)), default=0.0)
-    hits: list[tuple[_Head, Hit]] = []
-    for each in (*named, *(one for one in judged if one.row not in exact)):
-        is_exact = each.row in exact
-        # What was not among the candidates is never better than what was.
-        last = highest if is_exact else min(each.score, last)
-        head = rows.heads[each.row]
-        matches = each.matched()
-        hit = Hit(
-            id=head.id,
-            name=head.name,
-            score=last,
-            fields=tuple(matches),
-            exact=is_exact,
-            confidence=1.0 if is_exact else confidence(each),
-            matches=matches,
-        )
-        hits.append((head, hit))
-    return hits
+    ranked = [_Ranked(each, highest, is_exact=True) for each in named]
+    for each in judged:
+        if each.row not in exact:
+            # What was not among the candidates is never better than what was.
+            last = min(each.score, last)
+            ranked.append(_Ranked(each, last, is_exact=False))
+    return ranked
+
+
+def _hit(heads: Sequence[_Head], group: Sequence[_Ranked]) -> Hit:
+    """Return the hit of the first of a group, with the ids of the rest."""
+    (evidence, score, is_exact), *others = group
+    head = heads[evidence.row]
+    matches = evidence.matched()
+    return Hit(
+        id=head.id,
+        name=head.name,
+        score=score,
+        fields=tuple(matches),
+        exact=is_exact,
+        confidence=1.0 if is_exact else confidence(evidence),
+        matches=matches,
+        alike=tuple(heads[each.evidence.row].id for each in others),
+    )
 
 
 CLONE_CHARS = 60
 """Characters from which skills with one description are copies."""
 
 
-def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
-    """Return the first hit of each name and of each long description, with the ids of the rest."""
-    groups: list[list[Hit]] = []
-    of_key: dict[tuple[str, str], list[Hit]] = {}
-    for head, hit in hits:
+def _collapsed(heads: Sequence[_Head], ranked: Sequence[_Ranked]) -> list[list[_Ranked]]:
+    """Return those of one name or of one long description together, the best one first."""
+    groups: list[list[_Ranked]] = []
+    of_key: dict[tuple[str, str], list[_Ranked]] = {}
+    for each in ranked:
+        head = heads[each.evidence.row]
         keys = [("name", name_key(head.name) or head.id)]
         if len(head.description) >= CLONE_CHARS:
             keys.append(("text", head.description))
@@ -223,11 +231,8 @@ def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
             groups.append(group)
         for key in keys:
             of_key.setdefault(key, group)
-        group.append(hit)
-    return [
-        dataclasses.replace(first, alike=tuple(hit.id for hit in others)) if others else first
-        for first, *others in groups
-    ]
+        group.append(each)
+    return groups
 
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
@@ -322,6 +327,9 @@ def _body(skill: Skill) -> str:
 
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
+CANDIDATES_LEAST = 40
+LOOK_UPS_MAX = 1_600
+"""Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
 CANDIDATES_MAX = 500
 """Skills that a `HeadIndex` ranks: those with the most words of the query."""
 

@@ -22,8 +22,8 @@ _ENDINGS = {
         "de": "e en em er ern es n s t",
         "fr": "e ee ees er ers es ez s x",
         "es": "a ada ado ando ar as e er es iendo ir o os s",
-        "ru": "а ам ами ах ая е его ей ем ему ет и ие ией ий ии им ими их ию ия ов ого ой ом ому ою "
-        "у ую ы ые ый ым ыми ых ь ью ю я ями ях",
+        "ru": "а ам ами ах ая е его ей ем ему ет и ие ией ий ии им ими их ию ия ов ого ой ом ому "
+        "ою у ую ы ые ый ым ыми ых ь ью ю я ями ях",
     }.items()
 }
 """Endings of nouns, adjectives and common forms of verbs, without marks."""

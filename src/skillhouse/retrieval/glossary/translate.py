@@ -37,7 +37,7 @@ class Meaning(NamedTuple):
     is_sure: bool
     """Whether the word is of another language by its script, or by the words around it."""
     words: tuple[str, ...]
-    """Words of the query that it is about: of a phrase, several; of a compound's part, the whole."""
+    """The words of the query that it is about; of a part of a compound, the compound."""
 
 
 def meanings(query: str) -> list[Meaning]:
@@ -118,9 +118,11 @@ def _of_words(query: str) -> list[Meaning]:
         if meant is not None:
             found.append(Meaning(text, meant, is_sure, tuple(phrase)))
         elif "de" in tried and (parts := compound(text)):
-            for part in parts:
-                if senses := _meaning([part], ["de"]):
-                    found.append(Meaning(part, senses, is_sure, (text,)))
+            found += [
+                Meaning(part, senses, is_sure, (text,))
+                for part in parts
+                if (senses := _meaning([part], ["de"]))
+            ]
     return found
 
 
