@@ -57,6 +57,12 @@ class Evidence(NamedTuple):
         return words_of
 
 
+def lessened(evidence: Evidence, factor: float) -> Evidence:
+    """Return evidence of which each share counts less."""
+    features = tuple(factor * value for value in evidence.features)
+    return evidence._replace(features=features, score=score(features))
+
+
 def score(features: Sequence[float]) -> float:
     """Return the weighed sum of features."""
     return SCALE * sum(map(mul, FEATURE_WEIGHTS, features))

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.confidence import confidence
-from skillhouse.retrieval.evidence import Evidence, Judge
-from skillhouse.retrieval.query import looked_for, read_query
+from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
+from skillhouse.retrieval.query import MIX, Mix, looked_for, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
+from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
 from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
 from skillhouse.skill import Skill, SkillIndex, load_body
 
@@ -148,10 +149,11 @@ class SearchIndex:
                 self._rows = self._renewed()
                 return self._hits(query, limit, collapse=collapse)
 
-    def judged(self, query: str) -> list[tuple[str, Evidence]]:
+    def judged(self, query: str, mix: Mix = MIX) -> list[tuple[str, Evidence]]:
         """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
-        return [(rows.heads[each.row].id, each) for each in _judged(rows, query, CANDIDATES)[0]]
+        judged, _ = _judged(rows, query, CANDIDATES, mix)
+        return [(rows.heads[each.row].id, each) for each in judged]
 
     def _hits(self, query: str, limit: int, *, collapse: bool) -> list[Hit]:
         rows = self._rows
@@ -165,15 +167,29 @@ class SearchIndex:
         return len(self._rows.heads)
 
 
-def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], Judge]:
+def _judged(
+    rows: _IndexRows, query: str, limit: int, mix: Mix = MIX
+) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
-    request = read_query(query, ranking)
+    request = read_query(query, ranking, mix)
     few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
     depth = min(max(few, limit), len(rows.heads))
     found = ranking.candidates(request.concepts, request.found, limit=depth)
     judge = Judge(ranking, request.concepts, request.found)
-    return judge.evidence(found[:few]) + judge.evidence(found[few:]), judge
+    first = _without_stubs(rows, judge.evidence(found[:few]))
+    return first + judge.evidence(found[few:]), judge
+
+
+def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
+    """Return judged rows in their order, after stubs among the first lost part of their score."""
+    first = [
+        lessened(each, STUB_FACTOR)
+        if is_stub(rows.heads[each.row].name, rows.heads[each.row].description)
+        else each
+        for each in judged[:STUBS]
+    ]
+    return sorted([*first, *judged[STUBS:]], key=order)
 
 
 class _Ranked(NamedTuple):
@@ -325,6 +341,8 @@ def _body(skill: Skill) -> str:
         return ""
 
 
+STUBS = 20
+"""Best rows that are looked through for stubs."""
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
 CANDIDATES_LEAST = 40

@@ -45,6 +45,8 @@ class Concept(NamedTuple):
     weight: float
     """By how rare its words are; of all alternatives alike, so that skills in two languages
     compete."""
+    is_known: bool = True
+    """Whether any row can answer it."""
 
 
 class Part(NamedTuple):

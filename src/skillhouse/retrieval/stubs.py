@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillhouse.floor.regex import regex
 from skillhouse.retrieval.tokens import STOP_WORDS, words
 
-STUB_FACTOR = 0.5
+STUB_FACTOR = 0.4
 """What the score and the confidence of a skill with such a description are multiplied by."""
 CHARS_MAX = 240
 """Longer descriptions say something."""
@@ -43,11 +43,19 @@ _GENERIC_SIGNS = regex(
     "待补充|待定|示例|测试|必要|随时|其他|以及|或者|并且|当|时|此|该|本|这|您|你|我|的|了|和|与|或|在|"
     "是|有|为|对|用|做|能|会|可|请|就|都|也|等|于|下|中|里|之|后|前|被|把|让|给|要|想|个|种|类|项|式|"
     "会社|スキル|機能|必要|場合|使用|使う|使い|利用|便利|様々|何でも|万能|ツール|支援|提供|です|ます|"
-    "する|した|して|できる|この|その|とき|など|から|まで|[はがのをにでとも]|"
+    "する|した|して|できる|この|その|とき|など|から|まで|[はがのをにでともな]|"
     "기능|스킬|필요|경우|사용|유용|도구|모든|작업|제공|지원|합니다|하는|하세요|이|가|을|를|은|는|할|때|수|있는|의"
 )
 """Words of Chinese, Japanese and Korean that suit every skill."""
 _CJK = regex("[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
+
+
+def _plain(word: str) -> str:
+    ending = next(end for end in _ENDINGS if word.endswith(end))
+    return word[: -len(ending)].rstrip("e") if ending else word.rstrip("e")
+
+
+_GENERIC_FORMS = _GENERIC.union(map(_plain, _GENERIC))
 
 
 def is_stub(name: str, description: str) -> bool:
@@ -70,13 +78,8 @@ def is_stub(name: str, description: str) -> bool:
     of_name = {_plain(word) for word in words(name.lower())}
     for word in words(description.lower()):
         plain = _plain(word)
-        if word in _GENERIC or plain in _GENERIC:
+        if word in _GENERIC_FORMS or plain in _GENERIC_FORMS:
             generic += 1
         elif word not in STOP_WORDS and plain not in of_name:
             return False
     return generic >= _GENERIC_LEAST or not description.strip()
-
-
-def _plain(word: str) -> str:
-    ending = next(end for end in _ENDINGS if word.endswith(end))
-    return word[: -len(ending)].rstrip("e") if ending else word.rstrip("e")
