@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillhouse.floor.regex import regex
 from skillhouse.retrieval.tokens import STOP_WORDS, words
 
-STUB_FACTOR = 0.4
+STUB_FACTOR = 0.3
 """What the score and the confidence of a skill with such a description are multiplied by."""
 CHARS_MAX = 240
 """Longer descriptions say something."""
