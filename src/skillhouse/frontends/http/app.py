@@ -37,13 +37,13 @@ from skillhouse.frontends.http.operations_api import (
     OPERATIONS_PATH,
     OperationsApi,
 )
-from skillhouse.frontends.http.pages.approval_pages import (
+from skillhouse.frontends.http.pages.approval_pages import INBOX_PATH, ApprovalPages
+from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.device_answers import (
     DEVICE_PATH,
     DEVICE_TOKEN_PATH,
-    INBOX_PATH,
-    ApprovalPages,
+    DeviceAnswers,
 )
-from skillhouse.frontends.http.pages.call_page import CallPage
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
@@ -104,11 +104,14 @@ def make_app(
     site = Site(services)
     answers = _Answers(site, example=example)
     stopping = StopPage(enforcement, site.page)
-    inbox = ApprovalPages(house.approvals, enforcement, site.page, time.time, read_only=read_only)
+    inbox = ApprovalPages(
+        house.approvals, enforcement.tokens, site.page, time.time, read_only=read_only
+    )
     routes = [
         *SkillPages(site, stopping).routes(),
         *stopping.routes(),
         *CallPage(house.audit_log, site.page).routes(),
+        *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),

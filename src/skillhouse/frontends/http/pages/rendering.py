@@ -6,6 +6,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ def _environment(language: str) -> Environment:
         by_scope=by_scope,
         skill_path=skill_path,
         command=command,
+        day=day,
         flat=flat,
     )
     made.globals.update(
@@ -181,6 +183,15 @@ def command(words: Iterable[object]) -> str:
     "skillhouse trust '/my site'"
     """
     return shlex.join(str(word) for word in words)
+
+
+def day(milliseconds: int) -> str:
+    """Return the day of a time in milliseconds since 1970, in UTC.
+
+    >>> day(1_800_000_000_000)
+    '2027-01-15'
+    """
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def flat(value: Any) -> str:
