@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.floor import Diagnostic, Severity
 
 if TYPE_CHECKING:
+    from skillhouse.runtime.access_tokens import Access
     from skillhouse.runtime.code_reload import Loaded, Reloaded
     from skillhouse.tiers import StopReport
 
@@ -20,6 +21,20 @@ def stop_value(report: StopReport) -> dict[str, Any]:
         "killed": report.killed,
         "done": list(report.done),
         "failed": [{"step": name, "error": why} for name, why in report.failed],
+    }
+
+
+def access_value(access: Access) -> dict[str, Any]:
+    """Return a token or browser, without anything that opens something."""
+    return {
+        "id": access.id,
+        "name": access.name,
+        "kind": access.kind,
+        "user": access.user,
+        "agent": access.agent,
+        "scopes": sorted(access.scopes),
+        "created_ms": access.created_ms,
+        "expires_ms": access.expires_ms or None,
     }
 
 

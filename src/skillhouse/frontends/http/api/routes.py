@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skillhouse.frontends.http.api import (
+    access_routes,
     approval_routes,
     audit_routes,
     call_routes,
@@ -28,6 +29,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *approval_routes.ROUTES,
     *audit_routes.ROUTES,
     *place_routes.ROUTES,
+    *access_routes.ROUTES,
     *event_routes.ROUTES,
 )
 

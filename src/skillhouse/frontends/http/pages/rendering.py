@@ -6,6 +6,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ SCOPES = {
     "remote": "from other servers",
     "builtin": "come with skillhouse",
 }
+
+WORDS = frozenset(("allow", "ask", "deny", "error", "warning", "info"))
+"""Words of values that templates translate where they show them."""
 
 
 class Renderer:
@@ -75,6 +79,7 @@ def _environment(language: str) -> Environment:
         skill_path=skill_path,
         command=command,
         flat=flat,
+        utc=utc,
     )
     made.globals.update(
         version=skillhouse.__version__,
@@ -172,6 +177,15 @@ def address(**query: Any) -> str:
     """
     kept = {key: value for key, value in query.items() if value}
     return "/?" + urlencode(kept) if kept else "/"
+
+
+def utc(milliseconds: int) -> str:
+    """Return a moment, in milliseconds since 1970, to the minute.
+
+    >>> utc(1_750_000_000_000)
+    '2025-06-15 15:06 UTC'
+    """
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def command(words: Iterable[object]) -> str:
