@@ -99,20 +99,6 @@ def test_a_token_is_revoked_by_its_button_and_by_no_other_proof(
     assert client.delete(button["data-path"], headers=proof).status_code == 404
 
 
-def test_a_named_token_neither_sees_nor_ends_the_others(house: Skillhouse, client: TestClient):
-    access, token = house.services.enforcement.access_tokens.new(
-        "manager", [AccessScope.READ, AccessScope.MANAGE]
-    )
-    client.cookies.clear()
-    client.headers.clear()
-    bearer = {"authorization": f"Bearer {token}"}
-    for answer in (
-        client.get("/api/v1/tokens", headers=bearer),
-        client.delete(f"/api/v1/tokens/{access.id}", headers=bearer),
-    ):
-        assert (answer.status_code, answer.json()["code"]) == (403, "owner-wanted")
-
-
 def test_a_stop_is_lifted_by_typing_the_word(house: Skillhouse, client: TestClient):
     house.services.enforcement.stop("local", "a drill")
     text = client.get("/system").text

@@ -13,19 +13,8 @@ if TYPE_CHECKING:
     from skillhouse.tiers import StopReport
 
 
-def stop_value(report: StopReport) -> dict[str, Any]:
-    return {
-        "new": report.is_new,
-        "ended": report.ended,
-        "silent": list(report.silent),
-        "killed": report.killed,
-        "done": list(report.done),
-        "failed": [{"step": name, "error": why} for name, why in report.failed],
-    }
-
-
 def access_value(access: Access) -> dict[str, Any]:
-    """Return a token or browser, without anything that opens something."""
+    """Return a token or browser; what it opens with is kept nowhere."""
     return {
         "id": access.id,
         "name": access.name,
@@ -35,6 +24,17 @@ def access_value(access: Access) -> dict[str, Any]:
         "scopes": sorted(access.scopes),
         "created_ms": access.created_ms,
         "expires_ms": access.expires_ms or None,
+    }
+
+
+def stop_value(report: StopReport) -> dict[str, Any]:
+    return {
+        "new": report.is_new,
+        "ended": report.ended,
+        "silent": list(report.silent),
+        "killed": report.killed,
+        "done": list(report.done),
+        "failed": [{"step": name, "error": why} for name, why in report.failed],
     }
 
 

@@ -1,10 +1,11 @@
-"""The routes about keys of this service: list the tokens and browsers, end one."""
+"""The routes about named tokens and browsers; a token is made on the command line alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.approval_routes import is_visible
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint
 from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, listing, maybe, record
@@ -13,28 +14,23 @@ from skillhouse.runtime.access_tokens import AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    _check_owner(request)
-    found = [access_value(one) for one in api.tokens.all()]
+    tokens = [one for one in api.tokens.all() if is_visible(request.access, one.user)]
+    found = [access_value(one) for one in tokens]
     return {"list": "tokens", "total": len(found), "tokens": found}
 
 
 def _revoke(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    _check_owner(request)
-    return access_value(api.tokens.revoke(request.path["token"]))
-
-
-def _check_owner(request: ApiRequest) -> None:
-    """Keep keys to the owner: a token must not end, or even know, the others."""
     if not request.access.is_owner:
-        text = "tokens are managed with the token that `skillhouse up` printed"
+        text = "a token is revoked with the token that `skillhouse up` printed, or on its page"
         raise ApiProblem(403, "owner-wanted", text)
+    return access_value(api.tokens.revoke(request.path["token"]))
 
 
 _TOKEN = record(
     {
         "id": TEXT,
         "name": TEXT,
-        "kind": {"enum": ["token", "browser"]},
+        "kind": TEXT,
         "user": TEXT,
         "agent": TEXT,
         "scopes": array(TEXT),
@@ -43,15 +39,16 @@ _TOKEN = record(
     }
 )
 _EXAMPLE = {
-    "id": "a1b2c3d4e5f6",
-    "name": "dashboard",
+    "id": "3fa9c1d25e6f",
+    "name": "ci",
     "kind": "token",
     "user": "local",
-    "agent": "default",
-    "scopes": ["read"],
-    "created_ms": 1_750_000_000_000,
+    "agent": "builder",
+    "scopes": ["call", "read"],
+    "created_ms": 1_769_860_800_000,
     "expires_ms": None,
 }
+_MANAGE = AccessScope.MANAGE
 
 ROUTES = (
     Endpoint(
@@ -59,8 +56,9 @@ ROUTES = (
         method="GET",
         path="/tokens",
         tag="service",
-        what="The named tokens, and the browsers that opened the page; the owner's key only.",
+        what="The named tokens, and the browsers that opened the page; none with its secret.",
         run=_list,
+        scope=_MANAGE,
         answer=listing("tokens", _TOKEN),
         example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE]},
     ),
@@ -69,9 +67,9 @@ ROUTES = (
         method="DELETE",
         path="/tokens/{token}",
         tag="service",
-        what="Ends a token or browser at once, by id or name; the owner's key only.",
+        what="Ends a token or a browser at once, in every process of this state.",
         run=_revoke,
-        scope=AccessScope.MANAGE,
+        scope=_MANAGE,
         answer=_TOKEN,
         example=_EXAMPLE,
     ),
