@@ -47,6 +47,7 @@ from skillhouse.frontends.http.pages.device_answers import (
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
+from skillhouse.frontends.http.pages.system_page import SystemPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.frontends.http.status import StatusReader, error_value
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
@@ -110,6 +111,7 @@ def make_app(
     routes = [
         *SkillPages(site, stopping).routes(),
         *stopping.routes(),
+        *SystemPage(site, stopping).routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),

@@ -38,6 +38,9 @@ SCOPES = {
     "builtin": "come with skillhouse",
 }
 
+WORDS = frozenset(("allow", "ask", "deny", "error", "warning", "info"))
+"""Words of values that templates translate where they show them."""
+
 
 class Renderer:
     """Renders the templates, which are compiled when first used, in any of the languages."""
@@ -77,6 +80,7 @@ def _environment(language: str) -> Environment:
         command=command,
         day=day,
         flat=flat,
+        utc=utc,
     )
     made.globals.update(
         version=skillhouse.__version__,
@@ -174,6 +178,15 @@ def address(**query: Any) -> str:
     """
     kept = {key: value for key, value in query.items() if value}
     return "/?" + urlencode(kept) if kept else "/"
+
+
+def utc(milliseconds: int) -> str:
+    """Return a moment, in milliseconds since 1970, to the minute.
+
+    >>> utc(1_750_000_000_000)
+    '2025-06-15 15:06 UTC'
+    """
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def command(words: Iterable[object]) -> str:
