@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,10 @@ def test_what_has_no_one_amount_and_recipient_is_signed_by_a_code(
 
 def rewritten(house: Skillhouse, approval: Approval, **changes: Any) -> None:
     """Change a stored question, as whoever can write the state could."""
-    with sqlite3.connect(house.config.state_directory / STATE_FILE) as connection:
+    with (
+        closing(sqlite3.connect(house.config.state_directory / STATE_FILE)) as connection,
+        connection,
+    ):
         [(text,)] = connection.execute("SELECT request FROM approval WHERE id = ?", (approval.id,))
         value = json.dumps({**json.loads(text), **changes})
         connection.execute("UPDATE approval SET request = ? WHERE id = ?", (value, approval.id))
@@ -156,7 +160,10 @@ def test_a_later_question_of_the_same_caller_is_named_on_the_page_of_the_earlier
 ) -> None:
     first = signing(house)
     assert "has asked for something else since" not in client.get(f"/approvals/{first.id}").text
-    with sqlite3.connect(house.config.state_directory / STATE_FILE) as connection:
+    with (
+        closing(sqlite3.connect(house.config.state_directory / STATE_FILE)) as connection,
+        connection,
+    ):
         connection.execute("UPDATE approval SET request = json_set(request, '$.opened_ms', 1)")
     later = signing(house, (("amount", "9 ETH"), ("to", RECIPIENT)))
     page = client.get(f"/approvals/{first.id}").text
