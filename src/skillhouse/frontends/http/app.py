@@ -44,6 +44,7 @@ from skillhouse.frontends.http.pages.device_answers import (
     DEVICE_TOKEN_PATH,
     DeviceAnswers,
 )
+from skillhouse.frontends.http.pages.policy_pages import PolicyPages
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
@@ -115,6 +116,7 @@ def make_app(
         *CallPage(house.audit_log, site.page).routes(),
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
+        *PolicyPages(site).routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
         *OperationsApi(house, read_only=read_only).routes(),
