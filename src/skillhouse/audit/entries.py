@@ -19,7 +19,7 @@ from skillhouse.audit.log_files import LogKeys, backwards, read_keys
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
 from skillhouse.floor import dataclass
 
-_EQUAL = ("tool", "agent", "user", "kind")
+_EQUAL = ("tool", "agent", "user", "kind", "skill")
 """Fields of a query that a record has likewise."""
 _PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
 
@@ -54,6 +54,10 @@ class Query:
     tier: str | None = None
     """The tier after escalation, or the tier where there was none."""
     kind: str | None = None
+    skill: str | None = None
+    """Name of the skill that was loaded, or whose code was called."""
+    text: str | None = None
+    """Words that must all be in what was asked for, in any case."""
     judged: bool = False
     """Only calls that the write gate judged."""
 
@@ -67,7 +71,16 @@ class Query:
             and (self.until is None or record.ts[: len(self.until)] <= self.until)
             and (self.tier is None or tier == self.tier)
             and (not self.judged or bool(record.gate_verdict))
+            and (self.text is None or _has_words(record, self.text))
         )
+
+
+def _has_words(record: AuditRecord, words: str) -> bool:
+    asked = (f"{one.action} {one.resource}" for one in record.permissions)
+    values = (str(value) for value in record.arguments.values())
+    parts = (record.tool, record.skill, record.reason, record.error, *asked, *values)
+    text = "\n".join(parts).casefold()
+    return all(word in text for word in words.casefold().split())
 
 
 def read_records(

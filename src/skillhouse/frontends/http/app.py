@@ -43,6 +43,7 @@ from skillhouse.frontends.http.pages.approval_pages import (
     INBOX_PATH,
     ApprovalPages,
 )
+from skillhouse.frontends.http.pages.audit_page import AuditPage
 from skillhouse.frontends.http.pages.call_page import CallPage
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
@@ -110,6 +111,7 @@ def make_app(
         *SkillPages(site, stopping).routes(),
         *stopping.routes(),
         *SystemPage(site, stopping).routes(),
+        *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *inbox.routes(),
         *site.routes(),

@@ -27,6 +27,7 @@ class Place(NamedTuple):
 PLACES = (
     Place("/", "Skills"),
     Place("/approvals", "Approvals"),
+    Place("/audit", "Audit"),
     Place("/system", "System"),
 )
 """The names are texts of the interface, translated where they are shown."""
