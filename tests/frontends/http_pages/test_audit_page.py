@@ -114,9 +114,7 @@ def test_plots_have_a_name_a_description_and_a_table(house: Skillhouse, client: 
     assert text.count("<summary>As a table</summary>") == 3
 
 
-def test_one_call_is_shown_from_the_question_to_its_outcome(
-    house: Skillhouse, client: TestClient
-):
+def test_one_call_is_shown_from_the_question_to_its_outcome(house: Skillhouse, client: TestClient):
     house.call_sync("write", {"path": "a.txt", "content": EVIL})
     (link,) = records_on(client, "/audit?tool=write")
     answer = client.get(link)

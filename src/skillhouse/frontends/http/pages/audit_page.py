@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -31,7 +30,7 @@ LOOKED_AT_MAX = 50_000
 BUCKETS = 48
 SPAN_MIN = timedelta(hours=2)
 """So that the few calls of a new log are not one wide bar."""
-STATUSES = ("ok", "denied", "error", "timeout", "pending", "stopped", "emergency-stopped", "unknown")
+STATUSES = tuple("ok denied error timeout pending stopped emergency-stopped unknown".split())
 """As they are offered; a stack of the plot has them from below up, and others on top."""
 VERDICTS = ("allow", "ask", "deny", "none")
 FILTERS = ("text", "tool", "skill", "status", "agent", "user", "since", "until")
@@ -99,12 +98,12 @@ class AuditPage:
         return RedirectResponse(AUDIT_PATH, 303)
 
     def _found(self, asked: Mapping[str, str], after: str) -> AuditView:
-        query = Query(**{name: asked[name] or None for name in FILTERS})
-        looked_at = itertools.islice(self._calls(), LOOKED_AT_MAX + 1)
-        seen, fitting, is_cut = 0, [], False
-        for entry in looked_at:
-            seen += 1
-            if seen > LOOKED_AT_MAX or len(fitting) > FITTING_MAX:
+        wanted: dict[str, Any] = {name: asked[name] or None for name in FILTERS}
+        query = Query(**wanted)
+        fitting: list[AuditEntry] = []
+        is_cut = False
+        for seen, entry in enumerate(self._calls()):
+            if seen >= LOOKED_AT_MAX or len(fitting) >= FITTING_MAX:
                 is_cut = True
                 break
             if query.fits(entry):
