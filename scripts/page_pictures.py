@@ -42,7 +42,10 @@ PAGES = {
     "system": "/system",
 }
 """Paths by name; the empty ones are found by a link of the page before."""
-LINKS = {"approval": ("/approvals", "main a[href^='/approvals/']"), "call": ("/audit", "a.record")}
+LINKS = {
+    "approval": ("/approvals", "main a[href^='/approvals/']"),
+    "call": ("/audit", "a.record >> nth=1"),
+}
 
 PDF = """---
 name: pdf

@@ -38,6 +38,7 @@ from skillhouse.frontends.http.operations_api import (
     OperationsApi,
 )
 from skillhouse.frontends.http.pages.approval_pages import INBOX_PATH, ApprovalPages
+from skillhouse.frontends.http.pages.audit_page import AuditPage
 from skillhouse.frontends.http.pages.call_page import CallPage
 from skillhouse.frontends.http.pages.device_answers import (
     DEVICE_PATH,
@@ -113,6 +114,7 @@ def make_app(
         *SkillPages(site, stopping).routes(),
         *stopping.routes(),
         *SystemPage(site, stopping).routes(),
+        *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),

@@ -38,7 +38,10 @@ SCOPES = {
     "builtin": "come with skillhouse",
 }
 
-WORDS = frozenset(("allow", "ask", "deny", "error", "warning", "info"))
+WORDS = frozenset(
+    "allow ask deny error warning info ok denied timeout pending stopped unknown escalated "
+    "emergency-stopped".split()
+)
 """Words of values that templates translate where they show them."""
 
 

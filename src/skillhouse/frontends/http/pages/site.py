@@ -27,6 +27,7 @@ class Place(NamedTuple):
 PLACES = (
     Place("/", "Skills"),
     Place("/approvals", "Approvals"),
+    Place("/audit", "Audit"),
     Place("/policy", "Policy"),
     Place("/system", "System"),
 )
