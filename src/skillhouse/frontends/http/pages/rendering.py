@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import skillhouse
+from skillhouse.frontends.http.api.route_table import API_PATH
 from skillhouse.frontends.http.pages.languages import LANGUAGES, translations
 from skillhouse.frontends.http.status import PAGE_SKILLS, SkillVerdict
 from skillhouse.frontends.presentation.text import cut, one_line, shown
@@ -73,6 +74,7 @@ def _environment(language: str) -> Environment:
         number="{:,}".format,
         by_scope=by_scope,
         skill_path=skill_path,
+        edit_path=edit_path,
         command=command,
         flat=flat,
     )
@@ -83,6 +85,8 @@ def _environment(language: str) -> Environment:
         rows_max=ROWS_MAX,
         page_skills=PAGE_SKILLS,
         address=address,
+        files_path=files_path,
+        api_path=api_path,
     )
     return made
 
@@ -162,6 +166,34 @@ def skill_path(reference: str) -> str:
     '/skills/user:a%2Fb%3Fc'
     """
     return "/skills/" + quote(reference, safe=":", errors="replace")
+
+
+def edit_path(reference: str) -> str:
+    """Return the address at which a skill is edited.
+
+    >>> edit_path("user:a")
+    '/edit/user:a'
+    """
+    return "/edit/" + quote(reference, safe=":", errors="replace")
+
+
+def files_path(reference: str, name: str = "") -> str:
+    """Return the address of a file of a skill.
+
+    >>> files_path("user:a", "x/y z")
+    '/files/user:a?name=x%2Fy%20z'
+    """
+    query = urlencode({"name": name}, quote_via=quote, safe="", errors="replace")
+    return "/files/" + quote(reference, safe=":", errors="replace") + "?" + query
+
+
+def api_path(*segments: str) -> str:
+    """Return the address of a route of the API; no segment has a separator.
+
+    >>> api_path("skills", "user:a/b", "enabled")
+    '/api/v1/skills/user:a%2Fb/enabled'
+    """
+    return API_PATH + "".join("/" + quote(one, safe=":", errors="replace") for one in segments)
 
 
 def address(**query: Any) -> str:
