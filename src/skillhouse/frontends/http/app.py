@@ -45,6 +45,7 @@ from skillhouse.frontends.http.pages.approval_pages import (
 )
 from skillhouse.frontends.http.pages.call_page import CallPage
 from skillhouse.frontends.http.pages.site import Render, Site
+from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
@@ -107,6 +108,7 @@ def make_app(
     inbox = ApprovalPages(house.approvals, enforcement, site.page, time.time, read_only=read_only)
     routes = [
         *SkillPages(site, stopping).routes(),
+        *SkillPage(site).routes(),
         *stopping.routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *inbox.routes(),

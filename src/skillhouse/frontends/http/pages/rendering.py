@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 import skillhouse
 from skillhouse.frontends.http.api.route_table import API_PATH
 from skillhouse.frontends.http.pages.languages import LANGUAGES, translations
-from skillhouse.frontends.http.status import PAGE_SKILLS, SkillVerdict
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
@@ -72,10 +71,10 @@ def _environment(language: str) -> Environment:
         coded=coded,
         counted=counted,
         number="{:,}".format,
-        by_scope=by_scope,
         skill_path=skill_path,
         edit_path=edit_path,
         command=command,
+        day=day,
         flat=flat,
     )
     made.globals.update(
@@ -83,9 +82,9 @@ def _environment(language: str) -> Environment:
         languages=LANGUAGES,
         scopes=SCOPES,
         rows_max=ROWS_MAX,
-        page_skills=PAGE_SKILLS,
         address=address,
         files_path=files_path,
+        seen_path=seen_path,
         api_path=api_path,
     )
     return made
@@ -154,27 +153,27 @@ def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}" + ("" if value == 1 else "s")
 
 
-def by_scope(items: Iterable[SkillVerdict]) -> list[tuple[str, list[SkillVerdict]]]:
-    grouped = itertools.groupby(items, key=lambda item: item.skill.scope)
-    return [(scope, list(group)) for scope, group in grouped]
-
-
 def skill_path(reference: str) -> str:
     """Return the address of a skill's page; nothing in the reference is a separator.
 
     >>> skill_path("user:a/b?c")
     '/skills/user:a%2Fb%3Fc'
     """
-    return "/skills/" + quote(reference, safe=":", errors="replace")
+    return _below("/skills/", reference)
 
 
 def edit_path(reference: str) -> str:
-    """Return the address at which a skill is edited.
+    """Return the address at which a skill is edited."""
+    return _below("/edit/", reference)
 
-    >>> edit_path("user:a")
-    '/edit/user:a'
-    """
-    return "/edit/" + quote(reference, safe=":", errors="replace")
+
+def seen_path(reference: str) -> str:
+    """Return the address at which the clients are that see a skill."""
+    return _below("/seen/", reference)
+
+
+def _below(path: str, text: str) -> str:
+    return path + quote(text, safe=":", errors="replace")
 
 
 def files_path(reference: str, name: str = "") -> str:
@@ -184,7 +183,7 @@ def files_path(reference: str, name: str = "") -> str:
     '/files/user:a?name=x%2Fy%20z'
     """
     query = urlencode({"name": name}, quote_via=quote, safe="", errors="replace")
-    return "/files/" + quote(reference, safe=":", errors="replace") + "?" + query
+    return _below("/files/", reference) + "?" + query
 
 
 def api_path(*segments: str) -> str:
@@ -193,7 +192,7 @@ def api_path(*segments: str) -> str:
     >>> api_path("skills", "user:a/b", "enabled")
     '/api/v1/skills/user:a%2Fb/enabled'
     """
-    return API_PATH + "".join("/" + quote(one, safe=":", errors="replace") for one in segments)
+    return API_PATH + "".join(_below("/", one) for one in segments)
 
 
 def address(**query: Any) -> str:
@@ -204,6 +203,16 @@ def address(**query: Any) -> str:
     """
     kept = {key: value for key, value in query.items() if value}
     return "/?" + urlencode(kept) if kept else "/"
+
+
+def day(moment: str) -> Markup:
+    """Return a UTC time of a record as a person reads it.
+
+    >>> day("2026-11-23T18:20:46.454Z")
+    Markup('<time datetime="2026-11-23T18:20:46.454Z">2026-11-23 18:20</time>')
+    """
+    shown_moment = f"{moment[:10]} {moment[11:16]}".strip()
+    return Markup('<time datetime="{}">{}</time>').format(moment, shown_moment)
 
 
 def command(words: Iterable[object]) -> str:

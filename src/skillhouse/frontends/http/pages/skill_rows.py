@@ -15,14 +15,12 @@ from skillhouse.frontends.presentation.library import LibraryLine, file_tokens, 
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.permission import Effect, decide
 from skillhouse.runtime import STATES, Skillhouse
-from skillhouse.skill import Skill, tokens_of
+from skillhouse.skill import tokens_of
 
-DIGESTS_MAX = 100
+DIGESTS_MAX = 40
 """Project skills of one list whose files are read to know whether loading one asks a person."""
 RECORDS_MAX = 2_000
 """Newest records of the audit log that are read to know when a skill was used last."""
-TEXT_MAX = 1_000
-"""Characters of a description that the filter looks at."""
 _NOT_USED = ("shadowed", "exported")
 """States in which another skill of the name is used."""
 
@@ -80,12 +78,6 @@ class SkillRow:
         return skill is not None and self.state not in _NOT_USED and self.reference == skill.id
 
     @property
-    def text(self) -> str:
-        """What is looked for while a person types, in lower case."""
-        words = (self.name, self.description[:TEXT_MAX], self.reference, self.path)
-        return " ".join(words).lower()
-
-    @property
     def problems(self) -> tuple[str, ...]:
         """The words by which the list is filtered."""
         found = [] if self.state == "in-use" else ["not-in-use"]
@@ -140,7 +132,6 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
         reference, clients = "", ()
         if skill is not None:
             reference = skill.id if scan.by_id.get(skill.id) is skill else skill.file
-            reference = reference or skill.file
             if skill.root not in roots:
                 roots[skill.root] = clients_of(Path(skill.root))
             clients = roots[skill.root]
@@ -199,9 +190,3 @@ def choices_of(rows: Iterable[SkillRow]) -> Choices:
         clients=dict(sorted(clients.items())),
         problems=Counter(itertools.chain.from_iterable(row.problems for row in rows)),
     )
-
-
-def rows_of(rows: Iterable[SkillRow], skills: Iterable[Skill]) -> list[SkillRow]:
-    """Return the rows of these skills, in their order."""
-    by_file = {row.line.path: row for row in rows}
-    return [by_file[skill.file] for skill in skills if skill.file in by_file]

@@ -9,7 +9,8 @@ A form or button with data-method, data-path and data-proof is sent to the API a
   data-body='{"a": 1}'  what is sent besides the fields
   data-match="ETAG"     sent as If-Match
   data-key              sent with an Idempotency-Key of its own
-  data-done="/path"     where to go afterwards; "stay" renews the parts below; without it, reload
+  data-done="/path"     where to go afterwards, with {name} for a value of the answer; "stay" renews
+                        the parts below; "none" leaves all to a script; without it, reload
   data-renews="id id"   ids of the parts that are renewed when it is done
 An element with data-problem inside (or #outcome) shows the problem. The event `answered` on the
 element has the answer, for scripts of single pages. */
@@ -73,9 +74,10 @@ async function act(element, body) {
   element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: answer }));
   if (!answer.ok) return showProblem(element, answer.value);
   const { done, renews } = element.dataset;
+  if (done === "none") return;
   element.closest("dialog")?.close();
   if (renews || done === "stay") return renew(new Set(renews?.split(" ") ?? []));
-  if (done) location.assign(done);
+  if (done) location.assign(done.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer.value[name])));
   else location.reload();
 }
 
@@ -168,7 +170,7 @@ function happened(kind, data) {
 
 /* One page of this browser reads the events and passes them on: a browser opens few connections. */
 
-const KINDS = ["index", "question", "answer", "call", "progress", "reset"];
+const KINDS = ["index", "question", "answer", "call", "progress", "job", "reset"];
 const others = new BroadcastChannel("skillhouse-events");
 others.onmessage = ({ data }) => happened(data.kind, data.data);
 
