@@ -44,6 +44,11 @@ from skillhouse.frontends.http.pages.approval_pages import (
     ApprovalPages,
 )
 from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.edit_pages import (
+    PREVIEW_METHODS,
+    PREVIEW_PATH,
+    EditPages,
+)
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
@@ -109,6 +114,7 @@ def make_app(
     routes = [
         *SkillPages(site, stopping).routes(),
         *SkillPage(site).routes(),
+        *EditPages(site).routes(),
         *stopping.routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *inbox.routes(),
@@ -145,6 +151,7 @@ def make_app(
             MCP_PATH: MCP_METHODS,
             OPERATIONS_PATH: OPERATIONS_METHODS,
             RPC_PATH: RPC_METHODS,
+            PREVIEW_PATH: PREVIEW_METHODS,
         },
         problems_below=API_PATH,
         needed=_needed_scope,
