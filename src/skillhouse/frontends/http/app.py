@@ -49,6 +49,7 @@ from skillhouse.frontends.http.pages.edit_pages import (
     PREVIEW_PATH,
     EditPages,
 )
+from skillhouse.frontends.http.pages.package_pages import PackagePages
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
@@ -115,6 +116,7 @@ def make_app(
         *SkillPages(site, stopping).routes(),
         *SkillPage(site).routes(),
         *EditPages(site).routes(),
+        *PackagePages(site).routes(),
         *stopping.routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *inbox.routes(),

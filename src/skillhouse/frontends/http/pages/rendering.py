@@ -86,6 +86,7 @@ def _environment(language: str) -> Environment:
         files_path=files_path,
         seen_path=seen_path,
         api_path=api_path,
+        package_path=package_path,
     )
     return made
 
@@ -184,6 +185,15 @@ def files_path(reference: str, name: str = "") -> str:
     """
     query = urlencode({"name": name}, quote_via=quote, safe="", errors="replace")
     return _below("/files/", reference) + "?" + query
+
+
+def package_path(repository: str, package: str) -> str:
+    """Return the address of a package's page.
+
+    >>> package_path("official", "acme/pdf")
+    '/packages/of/official/acme%2Fpdf'
+    """
+    return "/packages/of" + _below("/", repository) + _below("/", package)
 
 
 def api_path(*segments: str) -> str:

@@ -26,6 +26,7 @@ class Place(NamedTuple):
 
 PLACES = (
     Place("/", "Skills"),
+    Place("/packages", "Packages"),
     Place("/approvals", "Approvals"),
 )
 """The names are texts of the interface, translated where they are shown."""

@@ -8,6 +8,7 @@ A form or button with data-method, data-path and data-proof is sent to the API a
     data-optional are left out; fields of a name with a dot are inside an object
   data-body='{"a": 1}'  what is sent besides the fields
   data-match="ETAG"     sent as If-Match
+  data-query="a=b"      added to the path
   data-key              sent with an Idempotency-Key of its own
   data-done="/path"     where to go afterwards, with {name} for a value of the answer; "stay" renews
                         the parts below; "none" leaves all to a script; without it, reload
@@ -16,13 +17,13 @@ An element with data-problem inside (or #outcome) shows the problem. The event `
 element has the answer, for scripts of single pages. */
 
 export async function send(element, body, headers = {}) {
-  const { method, path, proof } = element.dataset;
+  const { method, path, proof, query } = element.dataset;
   const all = { accept: "application/json", "skillhouse-proof": proof, ...headers };
   if (body !== undefined) all["content-type"] = "application/json";
   if (element.dataset.match) all["if-match"] = element.dataset.match;
   if ("key" in element.dataset) all["idempotency-key"] = crypto.randomUUID();
   try {
-    const answer = await fetch(path, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
+    const answer = await fetch(query ? `${path}?${query}` : path, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
     const text = await answer.text();
     const value = text ? JSON.parse(text) : null;
     return { ok: answer.ok, status: answer.status, value, etag: answer.headers.get("etag") };
