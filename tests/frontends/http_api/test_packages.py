@@ -7,16 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from starlette.testclient import TestClient
 
+from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.frontends.http.api.events import EventLog
 from skillhouse.frontends.http.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.runtime import Skillhouse
 from tests.frontends.http_api.place import API, client_of, make_house, token_of
+from tests.frontends.http_api.test_events import started
 from tests.frontends.test_cli_repositories import configure
-from tests.registry.repositories import StaticRepository
+from tests.loopback_http import served
+from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import make_skill
 
 pytestmark = pytest.mark.slow
@@ -342,3 +346,28 @@ def test_progress_is_published_with_pauses_to_its_user_alone() -> None:
     assert {one.user for one in found} == {"eve"}
     # The clock stands still, so of a thousand steps none is published.
     assert len(found) == 3
+
+
+def test_a_program_installs_from_a_server_with_the_client(tmp_path: Path) -> None:
+    made = StaticRepository(tmp_path / "official")
+    made.make("1.0.0", "memo")
+
+    async def use(address: str, token: str) -> None:
+        client = ApiClient(address, token)
+        (plan,) = await client.plan("install", source="memo")
+        agreed: dict[str, AgreedJson] = {
+            "memo": {"plan_digest": plan["plan_digest"], "answers": plan["questions"]}
+        }
+        (done,) = await client.apply("install", agreed, source="memo")
+        assert done["status"] == "installed"
+        library = await client.library(words="memo")
+        assert [one["id"] for one in library["items"]] == ["user:memo"]
+        with pytest.raises(ApiClientError, match="no installed skill `none`"):
+            await client.plan("rollback", skills=["none"])
+
+    with served(static_server(made.place)) as url:
+        configure(tmp_path, ("official", url, True))
+        (tmp_path / "home/.config/skillhouse/config.toml").chmod(0o600)
+        with started(tmp_path) as (address, token, _):
+            anyio.run(use, address, token)
+    assert "Version 1.0.0" in installed(tmp_path)

@@ -8,8 +8,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import proposed_fixes
-from skillhouse.floor import SkillhouseError, digest
+from skillhouse.floor import digest
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.change_plan import AgreementError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
     from skillhouse.runtime import Config
 
 ID_CHARS = 16
-
-
-class FixError(SkillhouseError):
-    """A mend is not proposed any more, or is another one by now; nothing was changed."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def fix_id(fix: Fix) -> str:
@@ -51,14 +44,14 @@ def shown_fix(lens: Lens, wanted: str, shown: str) -> Fix:
     """Return the proposed mend with an id and the digest under which it was shown.
 
     Raises:
-        FixError: `unknown-fix`, there is none any more; `changed`, it would do something else.
+        AgreementError: `unknown-fix`, there is none any more; `changed`, it would do another thing.
     """
     for fix in proposed_fixes(lens):
         if fix_id(fix) == wanted:
             if fix_value(lens, fix)["digest"] != shown:
-                raise FixError("changed", "it would change something else than was shown")
+                raise AgreementError("changed", "it would do something else than was shown")
             return fix
-    raise FixError("unknown-fix", f"no mend with the id `{wanted[:80]}` is proposed")
+    raise AgreementError("unknown-fix", f"no mend with the id `{wanted[:80]}` is proposed")
 
 
 def discarding(config: Config) -> Discard:
