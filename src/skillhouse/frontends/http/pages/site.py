@@ -26,6 +26,7 @@ class Place(NamedTuple):
 
 PLACES = (
     Place("/", "Skills"),
+    Place("/packages", "Packages"),
     Place("/approvals", "Approvals"),
     Place("/audit", "Audit"),
     Place("/policy", "Policy"),
