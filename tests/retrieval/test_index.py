@@ -298,6 +298,30 @@ def test_a_misspelt_word_finds_what_was_meant(library, query, first):
     assert library.search(query)[0].id == first
 
 
+@pytest.mark.parametrize("query", ["pdf-m", "pdf-me", "PDF-", "user:pdf-mer", "pdfm"])
+def test_skills_whose_name_begins_with_the_query_come_first(query):
+    index = SearchIndex.from_documents(
+        [
+            ("user:pdf-merge", "pdf-merge", "Joins documents.", ""),
+            ("user:pdfmaker", "pdfmaker", "Prints documents.", ""),
+            ("user:me", "about-me", "Who me is: pdf, m, me, mer and me again, a PDF of me.", ""),
+        ]
+    )
+    best = index.search(query)[0]
+    assert best.name == ("pdfmaker" if query == "pdfm" else "pdf-merge")
+    assert not best.exact
+
+
+def test_a_word_pins_names_that_begin_with_it_as_a_word_alone():
+    documents = [
+        ("user:art", "art-history", "Explains paintings.", ""),
+        ("user:articles", "articles", "Writes about art, art and more art.", ""),
+        ("user:stub", "art-helper", "Use when this capability is needed.", ""),
+    ]
+    found = [hit.name for hit in SearchIndex.from_documents(documents).search("art")]
+    assert found == ["art-history", "articles", "art-helper"]
+
+
 @pytest.mark.parametrize("misspelt", ["implementaion", "implmenting", "impelemnted"])
 def test_a_misspelt_ending_does_not_matter(misspelt):
     skill = ("user:plan", "plan", "Implementation of plans: implementing what is implemented", "")

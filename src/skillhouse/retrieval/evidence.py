@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from operator import add, mul
+from operator import add
 from typing import NamedTuple
 
 from skillhouse.retrieval.bm25f import FIELD_BITS, K1, LENGTH_BITS, WEIGHTS, field_norm
@@ -65,7 +65,8 @@ def lessened(evidence: Evidence, factor: float) -> Evidence:
 
 def score(features: Sequence[float]) -> float:
     """Return the weighed sum of features."""
-    return SCALE * sum(map(mul, FEATURE_WEIGHTS, features))
+    weighed = (weight * value for weight, value in zip(FEATURE_WEIGHTS, features, strict=True))
+    return SCALE * sum(weighed)
 
 
 _Value = tuple[float, float, float, float, float, int]

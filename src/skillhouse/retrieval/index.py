@@ -84,6 +84,26 @@ class _IndexRows:
             for key in {*keys} - {""}:
                 self.of_key.setdefault(key, []).append(row)
 
+    def begun(self, key: str, *, parts: bool) -> list[int]:
+        """Return the rows whose name or id begins with a key, if they are few.
+
+        Args:
+            parts: Whether the key has to end where a word of the name does.
+        """
+        if len(key) < PIN_LEAST:
+            return []
+        ends = "-" if parts else ""
+        keys = [each for each in self.of_key if each.startswith(key + ends)]
+        # The beginning of every id, such as `user:`, is none of a name.
+        rows = {row for each in keys if ":" not in each[len(key) :] for row in self.of_key[each]}
+        if len(rows) > PINS_MAX:
+            return []
+        return [row for row in sorted(rows) if not self.is_stub(row)]
+
+    def is_stub(self, row: int) -> bool:
+        head = self.heads[row]
+        return is_stub(head.name, head.description)
+
 
 class SearchIndex:
     """An immutable index of documents, for any thread."""
@@ -133,9 +153,9 @@ class SearchIndex:
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
 
-        A skill whose name or id is the query comes first, with the best score. `query` is any
-        text, without syntax; without a letter or digit nothing matches, nor if `limit` is not
-        positive.
+        A skill whose name or id is the query comes first, with the best score, and if there is
+        none, those whose name begins with it. `query` is any text, without syntax; without a letter
+        or digit nothing matches, nor if `limit` is not positive.
 
         Args:
             collapse: Whether skills of one name or with one description are one hit, the best one.
@@ -158,8 +178,12 @@ class SearchIndex:
     def _hits(self, query: str, limit: int, *, collapse: bool) -> list[Hit]:
         rows = self._rows
         judged, judge = _judged(rows, query, limit)
-        named = judge.evidence(rows.of_key.get(name_key(query), ()))
-        ranked = _best_first(judged, named)
+        key = name_key(query)
+        named = judge.evidence(rows.of_key.get(key, ()))
+        # A word that skills have is a word first, and what a name begins with second.
+        is_word = bool(judged) and all(concept.is_written for concept in judged[0].concepts)
+        begun = [] if named or " " in query else rows.begun(key, parts=is_word and "-" not in key)
+        ranked = _best_first(judged, named, judge.evidence(begun))
         groups = _collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
         return [_hit(rows.heads, group) for group in groups[:limit]]
 
@@ -184,10 +208,7 @@ def _judged(
 def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
     """Return judged rows in their order, after stubs among the first lost part of their score."""
     first = [
-        lessened(each, STUB_FACTOR)
-        if is_stub(rows.heads[each.row].name, rows.heads[each.row].description)
-        else each
-        for each in judged[:STUBS]
+        lessened(each, STUB_FACTOR) if rows.is_stub(each.row) else each for each in judged[:STUBS]
     ]
     return sorted([*first, *judged[STUBS:]], key=order)
 
@@ -198,13 +219,16 @@ class _Ranked(NamedTuple):
     is_exact: bool
 
 
-def _best_first(judged: Sequence[Evidence], named: Sequence[Evidence]) -> list[_Ranked]:
-    """Return judged rows with their final scores, after the `named` ones."""
-    exact = {each.row for each in named}
-    last = highest = max((each.score for each in (*named, *judged)), default=0.0)
+def _best_first(
+    judged: Sequence[Evidence], named: Sequence[Evidence], begun: Sequence[Evidence]
+) -> list[_Ranked]:
+    """Return judged rows with final scores, after those that the query names or begins to name."""
+    pinned = {each.row for each in (*named, *begun)}
+    last = highest = max((each.score for each in (*named, *begun, *judged)), default=0.0)
     ranked = [_Ranked(each, highest, is_exact=True) for each in named]
+    ranked += [_Ranked(each, highest, is_exact=False) for each in begun]
     for each in judged:
-        if each.row not in exact:
+        if each.row not in pinned:
             # What was not among the candidates is never better than what was.
             last = min(each.score, last)
             ranked.append(_Ranked(each, last, is_exact=False))
@@ -341,6 +365,10 @@ def _body(skill: Skill) -> str:
         return ""
 
 
+PIN_LEAST = 3
+"""Letters of a query from which skills whose name begins with it come first."""
+PINS_MAX = 20
+"""Skills that come first so; the beginning of more names is a common word."""
 STUBS = 20
 """Best rows that are looked through for stubs."""
 CANDIDATES = 80

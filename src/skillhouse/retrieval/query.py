@@ -34,7 +34,6 @@ _FREQUENCY = 0.06
 (reference/retrieval-resources.md, section 3)."""
 
 
-
 class Mix(NamedTuple):
     """How much translations count."""
 

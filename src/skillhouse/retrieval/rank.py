@@ -48,6 +48,16 @@ class Concept(NamedTuple):
     is_known: bool = True
     """Whether any row can answer it."""
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether another word was meant than the one in the query."""
+        return self.alternatives[0].weight != 1.0
+
+    @property
+    def is_written(self) -> bool:
+        """Whether any row has it, as it is written or translated."""
+        return self.is_known and not self.is_corrected
+
 
 class Part(NamedTuple):
     """A segment, and the rows of its documents."""
@@ -89,9 +99,9 @@ class Ranking:
         # often the word that was searched. One more empty row than full ones keeps each weight
         # well above zero, and improves the ranking of large libraries too.
         self._rows = 2 * count + 1
-        sums = (
+        sums = [
             sum(length >> shift & most for length in self.lengths) for shift, most in LENGTH_BITS
-        )
+        ]
         self.averages = tuple(max(total / max(count, 1), 1.0) for total in sums)
         self._hidden = [
             {document: -1 for document, row in enumerate(rows) if row < 0} for _, rows in parts
@@ -105,7 +115,7 @@ class Ranking:
         """Return the place of a stem's postings. DamagedError or OSError: they cannot be read."""
         parts: list[tuple[int, int]] = []
         count = 0
-        for part, (segment, rows) in enumerate(self._parts):
+        for part, (segment, _) in enumerate(self._parts):
             number = segment.find(stem)
             if number is not None:
                 parts.append((part, number))

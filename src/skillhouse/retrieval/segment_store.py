@@ -70,10 +70,8 @@ def add_documents(builder: SegmentBuilder, documents: Iterable[Keyed]) -> None:
             for word in chain(name, description):
                 if word not in heads:
                     heads[word] = b"".join(map(stem_hash, body_stems[word]))
-            head = HEAD_GAP.join(
-                b"".join(map(heads.__getitem__, text)) for text in (name, description)
-            )
-            builder.add(each.key, tie, fields, head)
+            texts = (b"".join(map(heads.__getitem__, text)) for text in (name, description))
+            builder.add(each.key, tie, fields, HEAD_GAP.join(texts))
 
 
 def _batches(documents: Iterable[Keyed]) -> Iterator[list[Keyed]]:
