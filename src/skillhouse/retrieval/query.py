@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from skillhouse.retrieval.glossary.translate import (
     Meaning,
-    languages,
+    idle_words,
     meanings,
     translations,
 )
@@ -70,12 +70,13 @@ class Request(NamedTuple):
 
 def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
     """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
+    idle = idle_words(query)
     terms = query_terms(query)
+    terms = [term for term in terms if term not in idle] or terms
     translated = meanings(query)
     senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
     # What is written in another language is no misspelt English.
-    corrects = not languages(query)
-    reading = _Reading(ranking, stems_of([*terms, *senses]), mix, corrects=corrects)
+    reading = _Reading(ranking, stems_of([*terms, *senses]), mix, corrects=not idle)
     read = [(each, concept) for each in translated if (concept := reading.translated(each))]
     meant = [concept for _, concept in read]
     texts = {word for each, _ in read for word in each.words}

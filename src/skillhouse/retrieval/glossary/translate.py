@@ -26,7 +26,17 @@ _FUNCTION_WORDS = {
     "es": "el la los las una para con que mi mis del en y por cómo qué quiero hazme un",
     "ru": "и в на с для как мне мой что по из это",
 }
+_STOP_WORDS = {
+    "de": "am an auch auf aus bei brauche dem den des einem einer es heute in ins kann meinem "
+    "meiner meinen mir morgen nach neue neuen oder sich sind soll was wenn wo zu zum zur zwei",
+    "fr": "au aux ce ces cette comment de donne en entre faire il moi nous où par qu que qui sa se "
+    "ses son soir sous votre vos à ce",
+    "es": "a al como de dos está este esta hace hacer lo me nos o quiero se sin sobre su sus un y",
+    "ru": "а бы был в во где для до ее завтра или их к как какая когда ко меня мы на нам о об от "
+    "по при с сделай со сделать то у чтобы",
+}
 _LANGS_OF_WORD = {lang: frozenset(words.split()) for lang, words in _FUNCTION_WORDS.items()}
+_IDLE = {lang: words.union(_STOP_WORDS[lang].split()) for lang, words in _LANGS_OF_WORD.items()}
 
 
 class Meaning(NamedTuple):
@@ -66,6 +76,16 @@ def languages(query: str) -> list[str]:
     return [lang for lang, those in _LANGS_OF_WORD.items() if not those.isdisjoint(words)]
 
 
+def idle_words(query: str) -> frozenset[str]:
+    """Return the words of other languages that say nothing in a query of theirs.
+
+    >>> "mit" in idle_words("Kuchen mit Sahne"), idle_words("cake with cream")
+    (True, frozenset())
+    """
+    langs = languages(query)
+    return LINKS.union(*(_IDLE[lang] for lang in langs)) if langs else frozenset()
+
+
 def _of_signs(query: str) -> list[Meaning]:
     runs = _CJK_RUN.findall(query)
     if not runs:
@@ -101,7 +121,7 @@ def _of_signs(query: str) -> list[Meaning]:
 
 def _of_words(query: str) -> list[Meaning]:
     langs = languages(query)
-    idle = LINKS.union(*(_LANGS_OF_WORD[lang] for lang in langs))
+    idle = idle_words(query) or LINKS
     words = [word for word in _WORD.findall(query.casefold()) if word not in idle]
     tried = langs or _LANGS_OF_WORD
     found: list[Meaning] = []
