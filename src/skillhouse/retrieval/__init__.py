@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.index import search as search
     from skillhouse.retrieval.index import skills_of as skills_of
     from skillhouse.retrieval.rank import FIELDS as FIELDS
+    from skillhouse.retrieval.search_result import Searcher as Searcher
+    from skillhouse.retrieval.search_result import SearchResult as SearchResult
+    from skillhouse.retrieval.search_result import reason as reason
     from skillhouse.retrieval.tokens import QUERY_TERMS_MAX as QUERY_TERMS_MAX
     from skillhouse.retrieval.tokens import SearchError as SearchError
     from skillhouse.retrieval.tokens import name_key as name_key

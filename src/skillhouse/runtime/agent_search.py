@@ -15,7 +15,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import HeadIndex, Progress, SearchIndex
+    from skillhouse.retrieval import HeadIndex, Progress, SearchIndex, SearchResult
     from skillhouse.skill import Skill
 
 PATIENCE_SECONDS = 0.5
@@ -74,17 +74,40 @@ class AgentSearch:
             return made.result(), True
         return retrieval.HeadIndex(self._visible), False
 
+    def find(
+        self, query: str, *, limit: int = 5, collapse: bool = True, waits: bool = True
+    ) -> SearchResult:
+        """Return the skills that fit a query; every frontend's search is this one.
+
+        Args:
+            query: Any text.
+            limit: Most hits; none where it is not positive.
+            collapse: Whether skills of one name or with one description are one hit.
+            waits: Whether it waits for the complete index, as `index` does; else `at_hand`.
+
+        Raises:
+            SearchError: this Python's SQLite has no full-text module.
+        """
+        index, is_complete = (self.index(), True) if waits else self.at_hand()
+        hits = index.search(query, limit=limit, collapse=collapse)
+        return retrieval.SearchResult(hits=tuple(hits), is_partial=not is_complete)
+
     def ranked(self, request: str) -> list[Skill]:
         """Return up to `RANKED_MAX` skills that contain a word of a request, best first.
 
-        It waits for the complete index, so that the same skills give the same order.
+        Copies follow all others. It waits for the complete index, so that the same skills give the
+        same order.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.
         """
         visible = self._visible
-        hits = self.index().search(request, limit=RANKED_MAX)
-        return retrieval.skills_of(visible, hits)
+        hits = self.find(request, limit=RANKED_MAX).hits
+        copies = {id_ for hit in hits for id_ in hit.alike}
+        first = retrieval.skills_of(visible, hits)
+        files = {skill.file for skill in first}
+        more = [one for one in visible.skills if one.id in copies and one.file not in files]
+        return [*first, *more]
 
     def renew(self, signatures: Mapping[str, Signature]) -> None:
         """Use new file signatures; changed files are read again."""

@@ -20,6 +20,8 @@ from skillhouse.tools.seen_skills import SeenSkills, ServerListing
 
 SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the least recently used one starts over."""
+FOUND_MAX = 200
+"""Skills that a conversation's searches gave which are remembered."""
 
 Decide = Callable[["PermissionRequest", "Session"], tuple[Decision, str]]
 """Decides a permission request of a session, with the reason."""
@@ -60,6 +62,23 @@ class RemoteSkillProvider(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Searches:
+    """What the searches of one conversation gave."""
+
+    found: dict[str, None] = field(default_factory=dict)
+    """Files of the skills, latest last."""
+    is_hinted: bool = False
+    """Whether the model was asked to try other words."""
+
+    def note(self, files: Iterable[str]) -> None:
+        for file in files:
+            self.found.pop(file, None)
+            self.found[file] = None
+        while len(self.found) > FOUND_MAX:
+            del self.found[next(iter(self.found))]
+
+
 @dataclass(slots=True, kw_only=True)
 class Session:
     """One agent's conversation: what it may see, and which skills it has loaded."""
@@ -87,6 +106,7 @@ class Session:
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
     activations: Activations = field(default_factory=Activations)
+    searches: Searches = field(default_factory=Searches)
     hiding: dict[str, HiddenText] = field(default_factory=dict)
     """What texts of other servers hide, by their paths: it is known once they are fetched."""
     origin_digest: str = ""

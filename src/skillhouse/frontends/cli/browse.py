@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
@@ -20,12 +21,19 @@ from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,
 )
-from skillhouse.frontends.presentation.skill_lists import search_answer
+from skillhouse.frontends.presentation.skill_lists import (
+    WEAK,
+    request_value,
+    search_answer,
+    why_parts,
+)
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.retrieval import is_weak
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+
+REASONS_SHOWN = 5
+"""Skills of a list for a request of which it is said why they fit."""
 
 _CATALOG_EXAMPLES = """examples:
   skillhouse catalog                  what a system prompt would list
@@ -56,11 +64,16 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.request.strip():
             prepare_search(house, terminal, agent=options.agent)
         catalog = view.catalog(options.budget, style=options.style, request=options.request)
+        is_asked = bool(options.request.strip())
+        fitting = request_value(view, options.request, catalog) if is_asked else None
     if options.json:
         budget = view.budget_tokens if options.budget is None else options.budget
         style = options.style or view.profile.catalog.style
         value = {"agent": options.agent, "request": options.request, "style": style}
-        terminal.json({**value, "budget_tokens": budget, **catalog_value(catalog)})
+        value |= {"budget_tokens": budget, **catalog_value(catalog)}
+        if fitting is not None:
+            value |= fitting
+        terminal.json(value)
         return 0
     if catalog.text:
         terminal.document(catalog.text)
@@ -69,7 +82,21 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
         left_out = counted(len(catalog.omitted), "skill")
         facts += f"; left out: {left_out}, `skillhouse search` finds them"
     terminal.note(facts)
+    if fitting is not None:
+        _note_reasons(fitting, terminal)
     return 0
+
+
+def _note_reasons(fitting: Mapping[str, Any], terminal: Terminal) -> None:
+    """Say why the first skills of a list for a request are the first."""
+    hits = fitting["hits"][:REASONS_SHOWN]
+    if not hits:
+        terminal.note("no skill fits the request")
+        return
+    if fitting["weak"]:
+        terminal.note(WEAK)
+    for hit in hits:
+        terminal.note(f"{shown(hit['name'])}: {shown(hit['reason'])}")
 
 
 _SEARCH_EXAMPLES = """examples:
@@ -89,22 +116,19 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     prepare_search(house, terminal)
     found = search_answer(house, " ".join(options.query), options.limit)
-    hits, skills, others = found.hits, found.skills, found.shadowed
+    hits, others = found.found.hits, found.shadowed
     if options.json:
-        terminal.json_list("hits", found.values())
+        terminal.json_list("hits", found.values(), {"weak": found.found.is_weak})
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:
-        rows = [
-            (f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description))
-            for hit, skill in zip(hits, skills, strict=True)
-        ]
-        if is_weak(hits):
-            terminal.note("nothing fits well; try other words, or English; the nearest:")
+        if found.found.is_weak:
+            terminal.note(WEAK)
+        rows: list[tuple[str, str]] = []
+        for hit, skill in zip(hits, found.skills, strict=True):
+            rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description)))
+            rows += [("", f"({part})") for part in why_parts(hit)]
         terminal.rows(rows, indent=0, most=36)
-        for hit in hits:
-            if hit.alike:
-                terminal.note(f"{shown(hit.name)} also: {', '.join(map(shown, hit.alike))}")
     if others and not options.json:
         terminal.line()
         terminal.heading("shadowed, so agents do not see them")

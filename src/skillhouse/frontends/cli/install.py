@@ -21,15 +21,17 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.tick_list import Row
 from skillhouse.frontends.cli.ticking import tick
 from skillhouse.frontends.presentation.install_report import installed_value
+from skillhouse.frontends.presentation.json_values import hit_value
+from skillhouse.frontends.presentation.skill_lists import WEAK, why
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.registry.repository import LISTED_MAX
 from skillhouse.runtime import Installer, UnsignedError, UntrustedError
+from skillhouse.runtime.repository_search import ListedHit, judged_listing
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.registry import Candidate, InstallPlace, ListedSkill, LockEntry
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry
     from skillhouse.runtime import OpenSource
-    from skillhouse.runtime.config import RepositorySettings
 
 _INSTALL_EXAMPLES = """examples:
   skillhouse install pdf                               from the configured repositories
@@ -127,10 +129,15 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     """List what the repositories have, each in turn; 1 when that is nothing."""
     limit = SEARCHED_MAX if options.search else LISTED_MAX
     repositories = installer.sources.repositories
-    found = list(repositories.listed(options.search or "", only=options.repository, limit=limit))
+    text = options.search or ""
+    listed = list(repositories.listed(text, only=options.repository, limit=limit))
+    found, weak = [ListedHit(*one, None) for one in listed], False
+    if text:
+        found, weak = judged_listing(listed, text)
 
-    def value(one: tuple[RepositorySettings, ListedSkill]) -> dict[str, Any]:
-        settings, skill = one
+    def value(one: ListedHit) -> dict[str, Any]:
+        settings, skill, hit = one
+        fits = {} if hit is None else hit_value(hit)
         return {
             "name": skill.typed,
             "repository": settings.name,
@@ -138,17 +145,26 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
             "description": skill.description,
             "license": skill.license,
             "publisher": skill.publisher or None,
+            **(
+                {"reason": fits.get("reason", ""), "matches": fits.get("matches", {})}
+                if text
+                else {}
+            ),
         }
 
-    def line(one: tuple[RepositorySettings, ListedSkill]) -> str:
-        settings, skill = one
+    if options.json:
+        terminal.json_list("skills", list(map(value, found)), {"weak": weak} if text else None)
+        return 0
+    if weak:
+        terminal.note(WEAK)
+    for settings, skill, hit in found:
         latest = f" {shown(skill.latest)}" if skill.latest else ""
-        return f"{settings.name}  {skill.typed}{latest}  {one_line(skill.description)}"
-
-    nothing = "no skill of the repositories fits"
-    return terminal.listing(
-        found, value, line, name="skills", as_json=options.json, nothing=nothing
-    )
+        reason = f" ({why(hit)})" if hit is not None else ""
+        about = one_line(skill.description)
+        terminal.line(f"{settings.name}  {skill.typed}{latest}  {about}{reason}")
+    if not found:
+        terminal.note("no skill of the repositories fits")
+    return 0
 
 
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.service_log import AuditNews
+from skillhouse.frontends.presentation.skill_lists import why
 from skillhouse.permission import Effect, Permission
+from skillhouse.retrieval import SearchResult, skills_of
 from skillhouse.runtime import (
     AbsentSkill,
     AgentView,
@@ -98,6 +100,8 @@ class SkillVerdict:
     skill: Skill
     effect: Effect
     reason: str
+    why: str = ""
+    """Why a search found it; empty without a search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +114,8 @@ class Status:
     query: str
     """The search; empty shows all skills in catalog order."""
     matches: int
+    is_weak: bool
+    """Whether nothing fits the search well."""
     page: int
     """From 1."""
     pages: int
@@ -161,7 +167,11 @@ class StatusReader:
     def status(self, *, query: str = "", page: int = 1) -> Status:
         """Return the status, with the page of skills nearest to `page`; raises SkillhouseError."""
         scan = self.scan()
-        skills = self._searched(scan, query) if query else scan.view.visible.skills
+        found = self._searched(scan, query) if query else SearchResult()
+        skills = [(skill, "") for skill in scan.view.visible.skills]
+        if query:
+            reasons = map(why, found.hits)
+            skills = list(zip(skills_of(scan.view.visible, found.hits), reasons, strict=True))
         pages = max(1, -(-len(skills) // PAGE_SKILLS))
         page = min(max(page, 1), pages)
         start = (page - 1) * PAGE_SKILLS
@@ -172,24 +182,24 @@ class StatusReader:
                 scan=scan,
                 query=query,
                 matches=len(skills),
+                is_weak=found.is_weak,
                 page=page,
                 pages=pages,
-                skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
+                skills=tuple(self._judged(*one) for one in skills[start : start + PAGE_SKILLS]),
                 denied=tuple(self._denied(skill) for skill in scan.view.hidden[:PAGE_SKILLS]),
                 changed=tuple(islice(changed_skills(self._house), PAGE_SKILLS)),
                 audit=self._audit.look(),
                 config_fault=self._house.config_reload.fault,
             )
 
-    def _searched(self, scan: SkillScan, query: str) -> tuple[Skill, ...]:
+    def _searched(self, scan: SkillScan, query: str) -> SearchResult:
         """Return the visible skills that match, best first, at most a page.
 
         It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            hits = scan.view.search.index().search(query, limit=PAGE_SKILLS)
-        return tuple(scan.by_id[hit.id] for hit in hits)
+            return scan.view.search.find(query, limit=PAGE_SKILLS)
 
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.
@@ -274,8 +284,8 @@ class StatusReader:
             self._scanned_at = now
         return self._last_scan
 
-    def _judged(self, skill: Skill) -> SkillVerdict:
-        return _verdict(skill, explain_loading(self._house, skill))
+    def _judged(self, skill: Skill, why: str) -> SkillVerdict:
+        return replace(_verdict(skill, explain_loading(self._house, skill)), why=why)
 
     def _denied(self, skill: Skill) -> SkillVerdict:
         # A rule decided, so the digest that the default needs is not computed.
