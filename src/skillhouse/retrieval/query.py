@@ -44,6 +44,15 @@ def looked_for(query: str) -> list[str]:
     return [*terms, *(token for word in words for token in _tokens(word))]
 
 
+def surely_meant(query: str) -> list[str]:
+    """Return the English words of what a query says in another language, the likely ones first.
+
+    >>> surely_meant("天气"), surely_meant("four routes")
+    (['weather'], [])
+    """
+    return [text for meaning in meanings(query) if meaning.is_sure for text, _ in meaning.senses]
+
+
 class Request(NamedTuple):
     """A query, ready to be ranked."""
 

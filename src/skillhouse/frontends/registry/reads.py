@@ -18,7 +18,7 @@ from skillhouse.frontends.registry.replies import (
 from skillhouse.registry import releases
 from skillhouse.registry.hosting import HostedRepository, HostingError, ListQuery
 from skillhouse.registry.releases import Release, encode_document
-from skillhouse.retrieval import looked_for
+from skillhouse.retrieval import surely_meant
 
 CHANGES_MAX = 1_000
 _NUMBER_MAX = 18
@@ -78,7 +78,7 @@ class ReadRoutes:
         text = _text(request, "q")
         query = ListQuery(
             text=text,
-            also=tuple(looked_for(text)) if text else (),
+            also=tuple(surely_meant(text)),
             cursor=_text(request, "cursor"),
             limit=_number(request, "limit", 20),
             sort=_sort(request),
