@@ -50,7 +50,8 @@ def surely_meant(query: str) -> list[str]:
     >>> surely_meant("天气"), surely_meant("four routes")
     (['weather'], [])
     """
-    return [text for meaning in meanings(query) if meaning.is_sure for text, _ in meaning.senses]
+    sure = (meaning.senses for meaning in meanings(query) if meaning.is_sure)
+    return list(dict.fromkeys(text for senses in sure for text, _ in senses))
 
 
 class Request(NamedTuple):
