@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.tokens import SearchError as SearchError
     from skillhouse.retrieval.tokens import name_key as name_key
     from skillhouse.retrieval.tokens import query_terms as query_terms
+    from skillhouse.retrieval.tokens import stems_of as stems_of
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -43,7 +43,10 @@ def reason(hit: Hit) -> str:
     """
     if hit.exact:
         return "exact name"
-    return "; ".join(f"{field}: {_words(found)}" for field, found in hit.matches.items())
+    reasons = [f"{field}: {_words(found)}" for field, found in hit.matches.items()]
+    if hit.learned:
+        reasons.append("loaded for similar requests")
+    return "; ".join(reasons)
 
 
 def _words(found: tuple[str, ...]) -> str:

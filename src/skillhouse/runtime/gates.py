@@ -192,7 +192,7 @@ class GateFactory:
                 rule,
                 visible_skills(),
                 lambda session, query, *, limit, collapse: view.search.find(
-                    query, limit=limit, collapse=collapse, waits=False
+                    query, limit=limit, collapse=collapse, waits=False, user=session.user
                 ),
             )
 

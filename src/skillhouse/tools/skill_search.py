@@ -70,7 +70,7 @@ class SearchTool(Tool):
             )
             skills = skills_of(session.visible, found.hits)
             if not session.origin_digest:
-                session.searches.note(skill.file for skill in skills)
+                session.searches.note(query, (skill.file for skill in skills))
             shown = found_values(session.visible, found.hits)
             data: dict[str, Any] = {"skills": shown}
             if shown:

@@ -211,6 +211,9 @@ class SkillTool(Tool):
 
     def _output(self, content: SkillContent, need: PermissionRequest, session: Session) -> Output:
         skill, profile = content.skill, self._shown.profile
+        if session.origin_digest:
+            # What a skill's own code loads is no choice of the model.
+            session.searches.found.pop(skill.file, None)
         is_held = session.activations.is_held(content)
         if is_held:
             text = render(profile.messages, "skill_held", name=skill.name)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
+from skillhouse.approval import OWNER
 from skillhouse.frontends.cli.options import (
+    UsageError,
     Verb,
     add_common,
     add_skill,
@@ -31,6 +35,7 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 REASONS_SHOWN = 5
 """Skills of a list for a request of which it is said why they fit."""
@@ -102,18 +107,32 @@ def _note_reasons(fitting: Mapping[str, Any], terminal: Terminal) -> None:
 _SEARCH_EXAMPLES = """examples:
   skillhouse search "will it rain tomorrow"
   skillhouse search "issues on GitHub" --limit 3 --json
+  skillhouse search --learned            what [search] learn has kept of your searches
+  skillhouse search --forget-learned     remove it
 """
 
 
 def _configure_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", nargs="+", help="what the skill should be good for")
+    parser.add_argument("query", nargs="*", help="what the skill should be good for")
     parser.add_argument("--limit", type=positive, default=5, metavar="N", help="most hits (5)")
+    parser.add_argument(
+        "--learned", action="store_true", help="list which skills were loaded after searches"
+    )
+    parser.add_argument(
+        "--forget-learned", action="store_true", help="remove what was learned from searches"
+    )
     add_common(parser)
 
 
 def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the best skills, best first; 1 when none fits."""
     house = house_of(options)
+    if options.learned or options.forget_learned:
+        if options.query or (options.learned and options.forget_learned):
+            raise UsageError("expected either a request, --learned or --forget-learned")
+        return _learned(options, terminal, house)
+    if not options.query:
+        raise UsageError("expected a request; see `skillhouse search --help`")
     prepare_search(house, terminal)
     found = search_answer(house, " ".join(options.query), options.limit)
     hits, others = found.found.hits, found.shadowed
@@ -137,6 +156,31 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         ]
         terminal.rows(rows, most=48)
     return 0 if hits else 1
+
+
+def _learned(options: argparse.Namespace, terminal: Terminal, house: Skillhouse) -> int:
+    """List or remove what was learned from searches."""
+    learned = house.services.learned
+    if options.forget_learned:
+        count = learned.forget(OWNER)
+        if options.json:
+            terminal.json({"forgotten": count})
+        else:
+            terminal.note(f"forgot {counted(count, 'choice')} of skills after searches")
+        return 0
+    choices = learned.choices(OWNER)
+    if options.json:
+        values = [dataclasses.asdict(one) for one in choices]
+        terminal.json_list("choices", values, {"learn": house.config.search.learn})
+        return 0
+    for one in choices:
+        day = datetime.fromtimestamp(one.at_ms / 1000, UTC).strftime("%Y-%m-%d")
+        terminal.line(f"{day}  {shown(one.file)}  {shown(' '.join(one.words))}")
+    state = "on" if house.config.search.learn else "off: set `learn = true` in [search]"
+    terminal.note(
+        f"{counted(len(choices), 'choice')} of skills after searches; learning is {state}"
+    )
+    return 0
 
 
 _LOAD_EXAMPLES = """examples:

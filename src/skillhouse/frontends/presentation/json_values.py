@@ -170,6 +170,7 @@ def hit_value(hit: Hit) -> dict[str, Any]:
         "matches": {where: list(words) for where, words in hit.matches.items()},
         "alike": list(hit.alike),
         "reason": reason(hit),
+        "learned": round(hit.learned, 4),
     }
 
 

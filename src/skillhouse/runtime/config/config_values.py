@@ -159,6 +159,14 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """The table `[search]`."""
+
+    learn: bool = False
+    """Whether skills that agents load after a search come earlier for similar requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectionSettings:
     """Which protected paths ask a person instead of being denied."""
 
@@ -248,6 +256,8 @@ class Settings:
     """Whether skills' own code runs."""
     memory: MemorySettings | None = None
     """Whether agents get tools for the workspace's memory; no project says so."""
+    search: SearchSettings | None = None
+    """How search works; no project says so."""
     protection: ProtectionSettings | None = None
     """Which protected paths are asked about; no project says so."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
@@ -319,6 +329,8 @@ class Config:
     """Which protected paths are asked about."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     """Whether agents get tools for the workspace's memory."""
+    search: SearchSettings = field(default_factory=SearchSettings)
+    """How search works."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})

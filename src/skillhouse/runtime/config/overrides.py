@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NetSettings,
         ProtectionSettings,
         RegistrySettings,
+        SearchSettings,
         SignerSettings,
         SkillCodeSettings,
     )
@@ -49,6 +50,7 @@ class _PlainFields(TypedDict, total=False):
     skill_code: SkillCodeSettings
     protection: ProtectionSettings
     memory: MemorySettings
+    search: SearchSettings
     mcp_servers: tuple[McpServerSettings, ...]
     agents: Mapping[str, Layer]
     skill_rules: Mapping[str, tuple[Rule, ...]]
