@@ -50,8 +50,8 @@ def test_each_frontend_says_why_and_lists_the_copies_of_a_hit(run: Run, library:
         assert (hit["id"], hit["alike"], hit["reason"]) == (first, [copy], WHY)
         assert hit["matches"] == {"description": ["balance", "ledgers", "club"]}
         assert WHY in said(run, *command, REQUEST)
-    for command in ("search", "rehearse"):
-        assert f"also: {copy}" in said(run, command, REQUEST).replace("\n", " ")
+    for verb in ("search", "rehearse"):
+        assert f"also: {copy}" in said(run, verb, REQUEST).replace("\n", " ")
     with Skillhouse(configured(make_places(library))) as house:
         client = TestClient(http_app(house, token=TOKEN, port=PORT, session=SESSION), BASE)
         client.headers.update(BEARER)

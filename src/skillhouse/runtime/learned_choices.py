@@ -21,6 +21,7 @@ from skillhouse.store import STATE, STATE_FILE, pooled
 
 if TYPE_CHECKING:
     from skillhouse.retrieval import Hit
+    from skillhouse.tools import Activation, Session
 
 LIFT_MAX = 0.2
 """Share of its score by which a skill is lifted at most. All four numbers: decision record 0323."""
@@ -57,6 +58,12 @@ class LearnedChoices:
         """`clock` returns seconds since 1970."""
         self._path = state_directory / STATE_FILE
         self._clock = clock
+
+    def note_load(self, activation: Activation, session: Session) -> None:
+        """Remember a skill that the model of a session loaded, if its search found it."""
+        query = session.searches.choose(activation.file) if activation.by == "model" else ""
+        if query:
+            self.note(session.user, query, activation.file)
 
     def note(self, user: str, query: str, file: str) -> None:
         """Remember that a skill was loaded after a search; a load never fails for it."""

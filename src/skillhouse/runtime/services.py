@@ -319,10 +319,8 @@ class Services:
 
     def _note_activation(self, activation: toolbox.Activation, session: toolbox.Session) -> None:
         self.recent.note(activation.file)
-        if activation.by == "model" and self.config.search.learn:
-            query = session.searches.choose(activation.file)
-            if query:
-                self.learned.note(session.user, query, activation.file)
+        if self.config.search.learn:
+            self.learned.note_load(activation, session)
 
     @once
     def installed_check(self) -> InstalledCheck:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config.config_values import NetSettings as NetSettings
     from skillhouse.runtime.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.runtime.config.config_values import RegistrySettings as RegistrySettings
-    from skillhouse.runtime.config.config_values import SearchSettings as SearchSettings
     from skillhouse.runtime.config.config_values import SecretSettings as SecretSettings
     from skillhouse.runtime.config.config_values import Settings as Settings
     from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings
     from skillhouse.runtime.config.config_values import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime.config.config_values import callback_of as callback_of
     from skillhouse.runtime.config.repositories import RepositorySettings as RepositorySettings
+    from skillhouse.runtime.config.search_settings import SearchSettings as SearchSettings
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -52,7 +52,6 @@ from skillhouse.runtime.config.config_values import (
     NetSettings,
     ProtectionSettings,
     RegistrySettings,
-    SearchSettings,
     Settings,
     SignerSettings,
     SkillCodeSettings,
@@ -70,6 +69,7 @@ from skillhouse.runtime.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
+from skillhouse.runtime.config.search_settings import SearchSettings
 from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 

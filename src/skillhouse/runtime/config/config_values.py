@@ -15,6 +15,7 @@ from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.repositories import RepositorySettings, SkillsSettings
+from skillhouse.runtime.config.search_settings import SearchSettings
 from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
 
@@ -156,14 +157,6 @@ class MemorySettings:
 
     enabled: bool | None = None
     """None leaves it to the profile."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
-    """The table `[search]`."""
-
-    learn: bool = False
-    """Whether skills that agents load after a search come earlier for similar requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
