@@ -34,6 +34,8 @@ def judged_listing(
     Raises:
         SearchError: this Python's SQLite has no full-text module.
     """
+    if not text:
+        return [ListedHit(*one, None) for one in found], False
     documents = [
         (str(at), one.typed.rpartition("/")[2], one.description, "")
         for at, (_, one) in enumerate(found)

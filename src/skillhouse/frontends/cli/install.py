@@ -20,13 +20,18 @@ from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.tick_list import Row
 from skillhouse.frontends.cli.ticking import tick
-from skillhouse.frontends.presentation.install_report import installed_value
-from skillhouse.frontends.presentation.json_values import hit_value
+from skillhouse.frontends.presentation.install_report import (
+    candidate_value,
+    installed_value,
+    offered_value,
+)
 from skillhouse.frontends.presentation.skill_lists import WEAK, why
 from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.registry import SourceError
 from skillhouse.registry.repository import LISTED_MAX
 from skillhouse.runtime import Installer, UnsignedError, UntrustedError
-from skillhouse.runtime.repository_search import ListedHit, judged_listing
+from skillhouse.runtime.change_plan import chosen_candidates
+from skillhouse.runtime.repository_search import judged_listing
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -130,30 +135,10 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     limit = SEARCHED_MAX if options.search else LISTED_MAX
     repositories = installer.sources.repositories
     text = options.search or ""
-    listed = list(repositories.listed(text, only=options.repository, limit=limit))
-    found, weak = [ListedHit(*one, None) for one in listed], False
-    if text:
-        found, weak = judged_listing(listed, text)
-
-    def value(one: ListedHit) -> dict[str, Any]:
-        settings, skill, hit = one
-        fits = {} if hit is None else hit_value(hit)
-        return {
-            "name": skill.typed,
-            "repository": settings.name,
-            "version": skill.latest,
-            "description": skill.description,
-            "license": skill.license,
-            "publisher": skill.publisher or None,
-            **(
-                {"reason": fits.get("reason", ""), "matches": fits.get("matches", {})}
-                if text
-                else {}
-            ),
-        }
-
+    listed = repositories.listed(text, only=options.repository, limit=limit)
+    found, weak = judged_listing(list(listed), text)
     if options.json:
-        terminal.json_list("skills", list(map(value, found)), {"weak": weak} if text else None)
+        terminal.json_list("skills", list(map(offered_value, found)), {"weak": weak})
         return 0
     if weak:
         terminal.note(WEAK)
@@ -168,16 +153,18 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
 
 
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:
-    def value(one: Candidate) -> dict[str, Any]:
-        return {"name": one.folder, "path": one.path, "fault": one.fault}
-
     def line(one: Candidate) -> str:
         said = f"  refused: {shown(one.fault)}" if one.fault else ""
         return f"{shown(one.path or one.folder)}{said}"
 
     nothing = "no skill is there"
     return terminal.listing(
-        found.candidates, value, line, name="skills", as_json=options.json, nothing=nothing
+        found.candidates,
+        candidate_value,
+        line,
+        name="skills",
+        as_json=options.json,
+        nothing=nothing,
     )
 
 
@@ -185,29 +172,18 @@ def _chosen(
     found: OpenSource, options: argparse.Namespace, terminal: Terminal
 ) -> Sequence[Candidate]:
     """Return the skills that a person wants; `UsageError` where that is not known."""
+    try:
+        chosen = chosen_candidates(found, options.skill, everything=options.all)
+    except SourceError as error:
+        raise UsageError(str(error)) from error
+    if chosen:
+        return chosen
     every = found.candidates
-    if not every:
-        raise UsageError(f"no skill is in `{found.resolved}`")
-    if options.all:
-        return every
-    if options.skill:
-        return [_named(every, name) for name in options.skill]
-    if len(every) == 1:
-        return every
     if sys.stdin.isatty() and sys.stderr.isatty():
         return _ticked(every, terminal)
     names = ", ".join(one.path or one.folder for one in every[:20])
     more = f" and {len(every) - 20} more" if len(every) > 20 else ""
     raise UsageError(f"{len(every)} skills are there, name one with --skill: {names}{more}")
-
-
-def _named(every: Sequence[Candidate], name: str) -> Candidate:
-    fitting = [one for one in every if name in (one.folder, one.path)]
-    exact = [one for one in fitting if one.path == name] or fitting
-    if len(exact) != 1:
-        said = ", ".join(one.path for one in exact) or "see --list"
-        raise UsageError(f"expected one skill `{name}` in the source, got {len(exact)}: {said}")
-    return exact[0]
 
 
 def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:

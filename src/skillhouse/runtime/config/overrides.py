@@ -23,11 +23,11 @@ if TYPE_CHECKING:
         NetSettings,
         ProtectionSettings,
         RegistrySettings,
-        SearchSettings,
         SignerSettings,
         SkillCodeSettings,
     )
     from skillhouse.runtime.config.repositories import RepositorySettings
+    from skillhouse.runtime.config.search_settings import SearchSettings
     from skillhouse.skill import Profile
     from skillhouse.tools import WriteGate
 
