@@ -173,6 +173,8 @@ def test_a_search_shows_the_skills_that_fit_best_first(client: TestClient):
     links = [link for link in page.links if link.startswith("/skills/")]
     assert links[0] == "/skills/builtin:weather"
     assert "best first" in page.text
+    assert "name: weather; description: weather; body: weather" in page.text
+    assert "Nothing fits well" not in page.text
     assert "No skill fits “zzzz”" in Page(client.get("/?q=zzzz").text).text
     assert "/skills/user:secret-notes" not in Page(client.get("/?q=secret+notes").text).links
     assert "Skills in force" in client.get("/?q=%20").text
