@@ -65,7 +65,7 @@ def client(house: Skillhouse) -> TestClient:
 def rows(page: str, caption: str) -> list[list[str]]:
     """Return the cells of a table as texts."""
     table = page.partition(f">{caption}</caption>")[2].partition("</table>")[0]
-    cells = [re.findall(r"<td.*?>(.*?)</td>", row, re.S) for row in table.split("<tr")[2:]]
+    cells = [re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL) for row in table.split("<tr")[2:]]
     return [[" ".join(re.sub(r"<.*?>", " ", cell).split()) for cell in row] for row in cells]
 
 
@@ -121,7 +121,7 @@ def test_a_rule_is_added_after_its_preview(
     house: Skillhouse, client: TestClient, file: Path
 ) -> None:
     house.call_sync("exec", {"command": "npm run build"})
-    pattern = 'npm "<script>\' *'
+    pattern = "npm \"<script>' *"
     for asked, count in (("npm *", 1), (pattern, 0)):
         query = {"effect": "deny", "action": "exec", "pattern": asked, "reason": ""}
         page = client.get("/policy/add", params=query).text

@@ -103,9 +103,7 @@ def view_of(approval: Approval) -> QuestionView:
     )
 
 
-def _wanted(
-    request: ApprovalRequest, content: Mapping[str, Any]
-) -> tuple[WantedPermission, ...]:
+def _wanted(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[WantedPermission, ...]:
     asked = {(one.action, one.resource) for one in request.asked}
     needs = content.get("needs") or [
         {"action": one.action, "resource": one.resource} for one in request.asked
