@@ -21,10 +21,12 @@ from skillhouse.floor import (
     UnknownSkillError,
     UnusableSkillError,
 )
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.http.api.api_app import ApiApp
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.event_watch import EventWatch
 from skillhouse.frontends.http.api.events import EventLog
+from skillhouse.frontends.http.api.jobs import Jobs
 from skillhouse.frontends.http.api.problems import problem_value
 from skillhouse.frontends.http.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.frontends.http.api.routes import ENDPOINTS, document
@@ -124,7 +126,7 @@ def make_app(
     app = Starlette(
         routes=routes,
         exception_handlers=dict.fromkeys(failures, answers.failed),
-        lifespan=lambda _: _running(mcp, watch),
+        lifespan=lambda _: _running(mcp, watch, services.jobs),
     )
     app.router.redirect_slashes = False
     return RequestGuard(
@@ -156,9 +158,12 @@ _OPEN_PATHS = (*STATIC_TYPES, f"{API_PATH}/health", DEVICE_PATH, DEVICE_TOKEN_PA
 
 
 @asynccontextmanager
-async def _running(mcp: McpOverHttp, watch: EventWatch) -> AsyncIterator[None]:
-    async with mcp.running(), watch.running():
-        yield
+async def _running(mcp: McpOverHttp, watch: EventWatch, jobs: Jobs) -> AsyncIterator[None]:
+    try:
+        async with mcp.running(), watch.running():
+            yield
+    finally:
+        await in_thread(jobs.close)
 
 
 def _needed_scope(method: str, path: str) -> AccessScope | None:
