@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,9 +16,9 @@ from typing import Any
 import pytest
 
 from skillhouse.approval import Approval, ApprovalBroker, ApprovalState, Asked
-from skillhouse.store import STATE_FILE
 from tests.approval.questions import question
-from tests.frontends.test_http_browser import browser as browser
+from tests.frontends import test_http_browser
+from tests.frontends.http_pages.test_question_pages import rewritten
 from tests.frontends.test_http_serve import started
 from tests.runtime.places import make_places
 from tests.signer.places import BOB, ETH, GWEI, PASSWORD
@@ -27,6 +26,8 @@ from tests.tools.test_gate_signing import VARIABLE, house_with_keys
 
 pytestmark = pytest.mark.slow
 
+browser = test_http_browser.browser
+"""The fixture: one browser for all tests of this file."""
 WRITE = ("write", '{"path": "notes/a.txt", "content": "text"}')
 LONG = "x" * 3_000
 
@@ -272,12 +273,8 @@ def test_a_transaction_page_refuses_when_the_arguments_changed(
         assert place.broker.get(later.id).state is ApprovalState.OPEN
         # And as whoever can write the state could change it, under the same id.
         page = opened(f"/approvals/{later.id}")
-        request = later.request.content.replace(str(ETH * 90), str(ETH * 900))
-        with sqlite3.connect(place.state / STATE_FILE) as connection:
-            connection.execute(
-                "UPDATE approval SET request = json_set(request, '$.content', ?) WHERE id = ?",
-                (request, later.id),
-            )
+        more = later.request.content.replace(str(ETH * 90), str(ETH * 900))
+        rewritten(place.state, later, content=more)
         page.fill("#typed", f"90 {BOB[-4:]}")
         page.click("#approve")
         page.wait_for_selector("[role=alert]")
