@@ -11,7 +11,8 @@ from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.guard import HEADERS
-from skillhouse.frontends.http.status import PAGE_SKILLS, StatusReader
+from skillhouse.frontends.http.pages.skill_pages import PAGE_ROWS
+from skillhouse.frontends.http.status import StatusReader
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SkillIndex
@@ -94,7 +95,8 @@ def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp
         "Merges PDF files.",
         "整理发票。",
         "rule skill secret-* of user policy: not for models",
-        f"{tmp_path}/home/.agents/skills/pdf/SKILL.md",
+        "~/.agents/skills/broken",
+        "rename all but one",
         "yaml-error",
         f"skillhouse trust --revoke {tmp_path}/project",
         "does not exist",
@@ -103,7 +105,7 @@ def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp
     assert {"/skills/project:pdf", "/skills/user:%E5%8F%91%E7%A5%A8", "/skills/user:pdf"} <= set(
         page.links
     )
-    assert page.tags.count("script") == 1
+    assert page.tags.count("script") == 2
 
 
 def test_every_link_of_the_pages_leads_somewhere(client: TestClient):
@@ -135,20 +137,21 @@ def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
 def test_a_house_with_the_builtin_skills_only_has_a_short_page(tmp_path: Path):
     page = Page(client_of(Skillhouse(configured(make_places(tmp_path)))).get("/").text)
     assert "skills that are put into it would not be read before" in page.text
-    assert "Shadowed" not in page.text
-    assert "Denied" not in page.text
+    assert "Begin here" in page.text
+    assert "shadowed" not in page.text
+    assert "denied" not in page.text
 
 
 def test_a_house_without_any_skill_says_where_to_put_one(tmp_path: Path):
     rule = Rule(effect=Effect.DENY, action="skill", pattern="*")
     house = Skillhouse(configured(make_places(tmp_path)), layers=(Layer(name="u", rules=(rule,)),))
     page = Page(client_of(house).get("/").text)
-    assert "No skills here yet." in page.text
+    assert "No skill of yours is here yet" in page.text
 
 
 def test_many_skills_are_paged(tmp_path: Path):
     places = make_places(tmp_path)
-    for number in range(PAGE_SKILLS + 1):
+    for number in range(PAGE_ROWS + 1):
         write_skill(places.home / f".agents/skills/skill-{number:03}")
     client = client_of(Skillhouse(configured(places), catalog_budget_tokens=1000))
     first, second = (Page(client.get(path).text) for path in ("/", "/?page=2"))
@@ -172,10 +175,11 @@ def test_a_search_shows_the_skills_that_fit_best_first(client: TestClient):
     page = Page(client.get("/", params={"q": "weather in Tokyo"}).text)
     links = [link for link in page.links if link.startswith("/skills/")]
     assert links[0] == "/skills/builtin:weather"
-    assert "best first" in page.text
+    assert "1 skill for “weather in Tokyo”" in page.text
+    assert "fits by" in page.text
     assert "No skill fits “zzzz”" in Page(client.get("/?q=zzzz").text).text
     assert "/skills/user:secret-notes" not in Page(client.get("/?q=secret+notes").text).links
-    assert "Skills in force" in client.get("/?q=%20").text
+    assert "All skills" in client.get("/?q=%20").text
 
 
 def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, tmp_path: Path):
@@ -196,13 +200,14 @@ def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, t
         "MIT",
         'author: mika; tags: ["a", "b"]',
         "it grants nothing",
-        "scripts/fill.py",
+        "fill.py",
         "hidden U+200B in the body",
         "zero\\u200bwidth <b>bold</b>",
     ):
         assert expected in page.text
     assert "b" not in page.tags
-    assert page.tags.count("mark") == 2
+    # As Markdown and as plain text.
+    assert page.tags.count("mark") == 3
 
 
 def test_a_skill_is_found_by_id_name_and_directory_name(client: TestClient):
@@ -349,7 +354,7 @@ def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_pat
     assert len(reader.scan().view.visible) == before
     now += 1.0
     assert len(reader.scan().view.visible) == before + 1
-    assert [item.skill.name for item in reader.status(query="quite fresh").skills] == ["fresh"]
+    assert [hit.name for hit in reader.hits(reader.scan(), "quite fresh")][:1] == ["fresh"]
 
 
 def test_a_root_that_cannot_be_a_path_costs_nothing(tmp_path: Path):

@@ -12,8 +12,8 @@ from jinja2 import Environment
 
 from skillhouse.frontends.http.pages.languages import LANGUAGES, TEXTS, accepted, texts_of
 from skillhouse.frontends.http.pages.rendering import TEMPLATES
-from skillhouse.frontends.http.pages.skill_markdown import IMAGE
 from skillhouse.frontends.http.pages.site import PLACES, local_path
+from skillhouse.frontends.http.pages.skill_markdown import IMAGE
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 

@@ -76,9 +76,7 @@ class EditPages:
         text = _text_of(await body_of(request, limit=PREVIEW_BODY_MAX))
         gettext, _ = translations(language_of(request))
         image = gettext(IMAGE)
-        markup = await run_in_threadpool(
-            rendered, text, reference="", file=SKILL_FILE, image=image
-        )
+        markup = await run_in_threadpool(rendered, text, reference="", file=SKILL_FILE, image=image)
         return json_response({"markup": markup})
 
 

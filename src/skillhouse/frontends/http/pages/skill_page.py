@@ -189,9 +189,7 @@ class SkillPage:
             (client.profile.client or client.name, one.state.value, verdict_text(lens, one))
             for client, one in verdicts
         ]
-        return self._site.page(
-            request, "seen.html", detail=detail, skill=detail.skill, lines=lines
-        )
+        return self._site.page(request, "seen.html", detail=detail, skill=detail.skill, lines=lines)
 
 
 class _ClientLens:
@@ -305,8 +303,6 @@ def _questions(house: Skillhouse, skill: Skill) -> Iterator[Approval]:
         one
         for one in house.approvals.latest()
         if one.request.tool.partition(":")[0] == skill.name
-        or any(
-            each.resource.partition(":")[0] == skill.name for each in one.request.asked
-        )
+        or any(each.resource.partition(":")[0] == skill.name for each in one.request.asked)
     )
     return itertools.islice(about, QUESTIONS_SHOWN)
