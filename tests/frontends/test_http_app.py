@@ -97,9 +97,7 @@ def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp
         "rule skill secret-* of user policy: not for models",
         "~/.agents/skills/broken",
         "rename all but one",
-        "yaml-error",
-        f"skillhouse trust --revoke {tmp_path}/project",
-        "does not exist",
+        "a quote that is not closed",
     ):
         assert expected in page.text
     assert {"/skills/project:pdf", "/skills/user:%E5%8F%91%E7%A5%A8", "/skills/user:pdf"} <= set(
@@ -130,13 +128,12 @@ def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
     page = Page(client_of(house).get("/").text)
     assert "This project is not trusted, so its skills are not read." in page.text
     assert f"skillhouse trust {tmp_path}/project" in page.text
-    assert "not read: not trusted" in page.text
+    assert "not trusted" in page.text
     assert "Merges PDF files." not in page.text
 
 
 def test_a_house_with_the_builtin_skills_only_has_a_short_page(tmp_path: Path):
     page = Page(client_of(Skillhouse(configured(make_places(tmp_path)))).get("/").text)
-    assert "skills that are put into it would not be read before" in page.text
     assert "Begin here" in page.text
     assert "shadowed" not in page.text
     assert "denied" not in page.text
@@ -166,7 +163,7 @@ def test_many_skills_are_paged(tmp_path: Path):
         "/skills/builtin:weather",
         "/skills/builtin:web-search",
     ]
-    assert "Roots" not in second.text
+    assert "Catalog" not in second.text
     for path, page in (("/?page=99", "2"), ("/?page=0", "1"), ("/?page=x", "1"), ("/?page=", "1")):
         assert f"Page {page} of 2" in client.get(path).text
 
@@ -206,8 +203,8 @@ def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, t
     ):
         assert expected in page.text
     assert "b" not in page.tags
-    # As Markdown and as plain text.
-    assert page.tags.count("mark") == 3
+    # As Markdown, and as plain text.
+    assert page.tags.count("mark") == 2
 
 
 def test_a_skill_is_found_by_id_name_and_directory_name(client: TestClient):

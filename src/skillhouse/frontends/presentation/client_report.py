@@ -128,8 +128,8 @@ def difference(lens: Lens, skill: LensSkill) -> Iterator[str]:
     minds: dict[str, list[str]] = {}
     for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
         minds.setdefault(verdict_text(lens, verdict), []).append(client.name)
-    for text, names in minds.items():
-        yield from _indented(one_line(f"{', '.join(names)}: {text}"), 2, 4)
+    for mind, names in minds.items():
+        yield from _indented(one_line(f"{', '.join(names)}: {mind}"), 2, 4)
 
 
 def verdict_text(lens: Lens, verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,12 @@ NAME_MAX = 64
 ROWS_MAX = 200
 """Rows of a table; the JSON has all."""
 
-SCOPES = {
-    "project": "in this project",
-    "explicit": "from roots given by hand",
-    "user": "yours, in every project",
-    "plugin": "from installed plugins",
-    "remote": "from other servers",
-    "builtin": "come with skillhouse",
-}
+
+WORDS = frozenset(
+    "allow ask deny error warning info ok denied timeout pending stopped unknown escalated "
+    "emergency-stopped".split()
+)
+"""Words of values that templates translate where they show them."""
 
 
 class Renderer:
@@ -75,12 +74,13 @@ def _environment(language: str) -> Environment:
         edit_path=edit_path,
         command=command,
         day=day,
+        when=when,
         flat=flat,
+        utc=utc,
     )
     made.globals.update(
         version=skillhouse.__version__,
         languages=LANGUAGES,
-        scopes=SCOPES,
         rows_max=ROWS_MAX,
         address=address,
         files_path=files_path,
@@ -215,10 +215,19 @@ def address(**query: Any) -> str:
     return "/?" + urlencode(kept) if kept else "/"
 
 
-def day(moment: str) -> Markup:
+def utc(milliseconds: int) -> str:
+    """Return a moment, in milliseconds since 1970, to the minute.
+
+    >>> utc(1_750_000_000_000)
+    '2025-06-15 15:06 UTC'
+    """
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def when(moment: str) -> Markup:
     """Return a UTC time of a record as a person reads it.
 
-    >>> day("2026-11-23T18:20:46.454Z")
+    >>> when("2026-11-23T18:20:46.454Z")
     Markup('<time datetime="2026-11-23T18:20:46.454Z">2026-11-23 18:20</time>')
     """
     shown_moment = f"{moment[:10]} {moment[11:16]}".strip()
@@ -232,6 +241,15 @@ def command(words: Iterable[object]) -> str:
     "skillhouse trust '/my site'"
     """
     return shlex.join(str(word) for word in words)
+
+
+def day(milliseconds: int) -> str:
+    """Return the day of a time in milliseconds since 1970, in UTC.
+
+    >>> day(1_800_000_000_000)
+    '2027-01-15'
+    """
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def flat(value: Any) -> str:

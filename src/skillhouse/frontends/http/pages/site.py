@@ -28,6 +28,9 @@ PLACES = (
     Place("/", "Skills"),
     Place("/packages", "Packages"),
     Place("/approvals", "Approvals"),
+    Place("/audit", "Audit"),
+    Place("/policy", "Policy"),
+    Place("/system", "System"),
 )
 """The names are texts of the interface, translated where they are shown."""
 

@@ -75,8 +75,8 @@ def _markdown() -> MarkdownIt:
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
     made.enable(["table", "strikethrough"])
     # The address is shown as it was written, and what it becomes is shown before it is opened.
-    made.normalizeLink = _same  # type: ignore[method-assign]
-    made.normalizeLinkText = _same  # type: ignore[method-assign]
+    made.normalizeLink = _same  # type: ignore[method-assign, assignment]
+    made.normalizeLinkText = _same  # type: ignore[method-assign, assignment]
     rules: dict[str, _Rule] = {
         "text": lambda tokens, at, env: marked(tokens[at].content),
         "code_inline": lambda tokens, at, env: _code(tokens[at].content),

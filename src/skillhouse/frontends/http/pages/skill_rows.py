@@ -129,7 +129,8 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
     rows = []
     for line in library_lines(house):
         skill = line.skill
-        reference, clients = "", ()
+        reference = ""
+        clients: tuple[str, ...] = ()
         if skill is not None:
             reference = skill.id if scan.by_id.get(skill.id) is skill else skill.file
             if skill.root not in roots:

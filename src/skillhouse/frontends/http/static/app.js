@@ -152,7 +152,10 @@ export async function renew(ids) {
   for (const id of ids.size ? ids : [...document.querySelectorAll("[data-live]")].map((one) => one.id)) {
     const [old, now] = [document.getElementById(id), fresh.getElementById(id)];
     const busy = old?.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
-    if (old && now && !busy && !old.querySelector("dialog[open]")) {
+    for (const one of old?.querySelectorAll("details[open][id]") ?? []) {
+      now?.querySelector(`#${CSS.escape(one.id)}`)?.setAttribute("open", "");
+    }
+    if (old && now && !busy && !old.isEqualNode(now) && !old.querySelector("dialog[open]")) {
       const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
       old.replaceWith(now);
       if (focused) document.getElementById(focused)?.focus();
