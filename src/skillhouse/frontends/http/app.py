@@ -45,6 +45,8 @@ from skillhouse.frontends.http.pages.approval_pages import (
 )
 from skillhouse.frontends.http.pages.audit_page import AuditPage
 from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.clients_page import ClientsPage
+from skillhouse.frontends.http.pages.rehearse_page import RehearsePage
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
@@ -110,6 +112,8 @@ def make_app(
     routes = [
         *SkillPages(site, stopping).routes(),
         *stopping.routes(),
+        *ClientsPage(site).routes(),
+        *RehearsePage(site).routes(),
         *SystemPage(site, stopping).routes(),
         *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(house.audit_log, site.page).routes(),

@@ -26,6 +26,8 @@ class Place(NamedTuple):
 
 PLACES = (
     Place("/", "Skills"),
+    Place("/clients", "Clients"),
+    Place("/rehearse", "Rehearse"),
     Place("/approvals", "Approvals"),
     Place("/audit", "Audit"),
     Place("/system", "System"),
