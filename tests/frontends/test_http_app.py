@@ -352,7 +352,8 @@ def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_pat
     assert len(reader.scan().view.visible) == before
     now += 1.0
     assert len(reader.scan().view.visible) == before + 1
-    assert [hit.name for hit in reader.hits(reader.scan(), "quite fresh")][:1] == ["fresh"]
+    found = reader.found(reader.scan(), "quite fresh")
+    assert [hit.name for hit in found.hits][:1] == ["fresh"]
 
 
 def test_a_root_that_cannot_be_a_path_costs_nothing(tmp_path: Path):
