@@ -39,7 +39,7 @@ from skillhouse.retrieval import SearchIndex
 from skillhouse.retrieval.evidence import FEATURE_WEIGHTS, FEATURES
 from skillhouse.retrieval.query import MIX, Mix
 
-MIXES = [Mix(senses, pairs) for senses in (0.9, 1.0) for pairs in (0.1, 0.15, 0.25)]
+MIXES = [Mix(0.9, 0.1), Mix(0.9, 0.15), Mix(1.0, 0.15), Mix(1.0, 0.25)]
 """What `--fit` chooses from."""
 CACHE = ROOT / ".x" / "bench"
 HEADER = ("requests", "number", *MEASURES)

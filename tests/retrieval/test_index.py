@@ -82,10 +82,10 @@ def test_a_query_finds_the_skills_with_its_words(library, query, expected):
 def test_a_match_in_the_name_counts_more_than_in_the_description_and_that_more_than_in_the_body():
     index = SearchIndex.from_documents(
         [
-            ("1", "other", "other other", "other kite other"),
-            ("2", "other", "other kite", "other other other"),
-            ("3", "kite flying", "other other", "other other"),
-            ("4", "other", "other", "other"),
+            ("1", "paper", "paper paper", "paper kite paper"),
+            ("2", "paper", "paper kite", "paper paper paper"),
+            ("3", "kite flying", "paper paper", "paper paper"),
+            ("4", "paper", "paper", "paper"),
         ]
     )
     hits = index.search("kite")

@@ -6,7 +6,7 @@ import pytest
 
 from skillhouse.retrieval import SearchIndex
 from skillhouse.retrieval.glossary.terms import LANGS, english, others
-from skillhouse.retrieval.glossary.translate import idle_words, meanings
+from skillhouse.retrieval.glossary.translate import meanings
 
 LEAST_WORDS = 600
 """Words of each language, so that a column that is lost is seen."""
