@@ -137,7 +137,7 @@ def test_a_snapshot_is_gone_with_the_next_one_without_a_collector(tmp_path: Path
         was_enabled = gc.isenabled()
         gc.disable()
         try:
-            kept = []
+            kept: list[weakref.ref[object]] = []
             for number in range(3):
                 kept += [weakref.ref(one) for one in (house.snapshot, house.view(), house.index)]
                 kept.append(weakref.ref(house.view().search.index()))

@@ -168,8 +168,8 @@ class HouseSnapshot:
     def view(self, agent: str) -> AgentView:
         """Return what an agent sees. Raises ConfigError: no agent has that name."""
         if agent not in self._views:
-            # INVARIANT: nothing that a view holds leads to its snapshot. In a circle, each scan would
-            # stay in memory until the collector looks through everything.
+            # INVARIANT: nothing that a view holds leads to its snapshot. A circle would keep each
+            # scan in memory until the collector looks through everything.
             worked, place = self._worked, self.place
             self._views[agent] = AgentView(
                 agent,
