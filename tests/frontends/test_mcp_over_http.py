@@ -13,7 +13,15 @@ from mcp.client.streamable_http import streamable_http_client
 
 from skillhouse.remote import McpServer, connected
 from tests.frontends.mcp_inside import YES, Person
-from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS, Peer, http_client, text_of, up
+from tests.frontends.mcp_peer import (
+    LEGACY,
+    PATIENCE_SECONDS,
+    Peer,
+    http_client,
+    running_up,
+    text_of,
+    up,
+)
 from tests.runtime.places import write_skill
 
 # It starts processes.
@@ -186,3 +194,19 @@ def test_a_session_of_one_token_is_unknown_to_another_and_ends_with_its_own(
             for _ in stream.iter_bytes():
                 pass
         assert post(bob, more, **session).status_code == 401
+
+
+def test_what_the_network_reaches_demands_a_token_and_says_so(tmp_path: Path) -> None:
+    peer = Peer(tmp_path)
+    with running_up(peer, "--host", "0.0.0.0") as (process, address, token):
+        port = address.rpartition(":")[2]
+        with httpx2.Client(timeout=PATIENCE_SECONDS) as http:
+            for path in ("/mcp", "/rpc", "/api/v1/calls", "/api/v1/skills"):
+                url = f"http://127.0.0.1:{port}{path}"
+                assert http.post(url, json={}).status_code == 401, path
+            given = {"authorization": f"Bearer {token}"}
+            found = http.get(f"http://127.0.0.1:{port}/api/v1/skills", headers=given)
+            assert found.status_code == 200
+        process.terminate()
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert "the network reaches this service; it demands a token" in errors
