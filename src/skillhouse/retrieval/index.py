@@ -149,6 +149,8 @@ class SearchIndex:
         made = cls()
         source = _Source(index, progress, bodies=bodies)
         made._rows = source.rows(cache)
+        # Whoever it is from may hold the index, and reading again is no part of what it hears of.
+        source.progress = _quiet
         made._renewed = lambda: source.rows_again(cache)
         return made
 
@@ -283,12 +285,16 @@ def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
     return segment, [_Head(*document[:3]) for document in documents]
 
 
+def _quiet(done: int, total: int) -> None:
+    """Hear of nothing."""
+
+
 class _Source:
     """Skills as documents, which are read when the cache does not have them."""
 
     def __init__(self, index: SkillIndex, progress: Progress, *, bodies: bool) -> None:
         self._bodies = bodies
-        self._progress = progress
+        self.progress = progress
         self._skills: dict[bytes, Skill] = {}
         self._unkept: list[Skill] = []
         policies: dict[int, bytes] = {}
@@ -351,7 +357,7 @@ class _Source:
 
     def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
         for number, skill in enumerate(skills):
-            self._progress(number, len(skills))
+            self.progress(number, len(skills))
             yield skill, _body(skill) if self._bodies else ""
 
 
