@@ -18,11 +18,18 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillError, SkillhouseError, encode, needs_extra
-from skillhouse.retrieval.index import Hit, Progress, SearchIndex
+from skillhouse.retrieval.index import Document, Hit, Progress, SearchIndex
 from skillhouse.retrieval.query import looked_for
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX, READING
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
-from skillhouse.retrieval.tokens import name_key, name_keys, query_terms, stems_of, tokens
+from skillhouse.retrieval.tokens import (
+    STOP_WORDS,
+    name_key,
+    name_keys,
+    query_terms,
+    stems_of,
+    tokens,
+)
 from skillhouse.skill import load_body
 
 if TYPE_CHECKING:
@@ -36,6 +43,8 @@ OTHER_WEIGHT = 0.5
 """Weight of a translated word beside one that was written, for candidates."""
 CORRECTIONS = 3
 """Words that are looked for in place of a misspelt one."""
+FILLER = "x"
+"""Stands for a word of a body that the query does not ask for."""
 CONNECT_SECONDS = 5
 STATEMENT_MS = 10_000
 _STEM_CHARS_MAX = 100
@@ -45,7 +54,8 @@ _LOCK = 0x736B6853
 
 _TABLES = (
     "CREATE SCHEMA IF NOT EXISTS skillhouse_search",
-    # A skill's texts, by their digest; each machine that has the same ones shares the row.
+    # A skill's words, by the digest of its texts; each machine that has the same ones shares the
+    # row. `body` has its stems in their order, without stop words.
     """
     CREATE TABLE IF NOT EXISTS skillhouse_search.text_1 (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -167,9 +177,11 @@ class PostgresIndex:
                 application_name="skillhouse search",
             )
             try:
-                self._connection.execute(f"SET statement_timeout = {STATEMENT_MS}")
                 self._make_tables()
                 self._open(index.skills, progress)
+                self._connection.execute(f"SET statement_timeout = {STATEMENT_MS}")
+                # How many rows a word has is not known to the planner, who would read all of them.
+                self._connection.execute("SET enable_seqscan = off")
             except BaseException:
                 self._connection.close()
                 raise
@@ -180,11 +192,17 @@ class PostgresIndex:
         """Return hits as `SearchIndex.search` does. Raises SearchDatabaseError."""
         if limit <= 0 or not self._rows:
             return []
-        terms = stems_of(query_terms(query))
-        written = list(dict.fromkeys(_usable(stem for stems in terms.values() for stem in stems)))
-        others = stems_of(looked_for(query))
-        translated = _usable(stem for stems in others.values() for stem in stems)
-        weights = dict.fromkeys(translated, OTHER_WEIGHT) | dict.fromkeys(written, 1.0)
+        terms = query_terms(query)
+        of_token = stems_of([*terms, *looked_for(query)])
+        # A word for each stem: the judge stems it again.
+        word_of = {
+            stem: token
+            for token, stems in reversed(list(of_token.items()))
+            if len(stems) == 1
+            for stem in _usable(stems)
+        }
+        written = [stem for term in terms for stem in _usable(of_token[term])]
+        weights = dict.fromkeys(word_of, OTHER_WEIGHT) | dict.fromkeys(written, 1.0)
         named = self._named.get(name_key(query), [])
         with self._lock, self._faults():
             known = {stem for (stem,) in self._connection.execute(_KNOWN, (list(weights),))}
@@ -204,11 +222,14 @@ class PostgresIndex:
             numbers = [number for (number,) in found]
             texts = "SELECT number, body FROM skillhouse_search.text_1 WHERE number = ANY(%s)"
             body_of: dict[int, str] = dict(self._connection.execute(texts, (numbers,)).fetchall())
-        candidates = {
-            (skill.id, skill.file): (skill.id, skill.name, skill.description, body_of.get(at, ""))
-            for at in numbers
-            for skill in self._rows[at]
-        }
+        words = {stem: word_of.get(stem, stem) for stem in weights}
+        candidates: dict[tuple[str, str], Document] = {}
+        for at in numbers:
+            # Other words only make a body longer: stemming them all takes most of the time.
+            body = " ".join(words.get(stem, FILLER) for stem in body_of.get(at, "").split())
+            for skill in self._rows[at]:
+                key = (skill.id, skill.file)
+                candidates[key] = (skill.id, skill.name, skill.description, body)
         for skill in named:
             texts_of = (skill.id, skill.name, skill.description, "")
             candidates.setdefault((skill.id, skill.file), texts_of)
@@ -282,15 +303,18 @@ class PostgresIndex:
         stems = stems_of(every)
         keys = [_digest((READING, BODY_CHARS_MAX, *three)) for three in texts]
         new: set[str] = set()
+        rows = []
+        for key, three in zip(keys, texts, strict=True):
+            name, description, body = (_words(text, stems) for text in three)
+            head = {*name, *description}
+            words = head.union(body)
+            new.update(stem for stem in words if is_correctable(stem))
+            rows.append((key, " ".join(body), _vector(head), _vector(words)))
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute(_STAGED)
             with cursor.copy("COPY staged FROM STDIN") as copy:
-                for key, three in zip(keys, texts, strict=True):
-                    name, description, body = (_words(text, stems) for text in three)
-                    head = name | description
-                    words = head | body
-                    new.update(stem for stem in words if is_correctable(stem))
-                    copy.write_row((key, three[2], _vector(head), _vector(words)))
+                for row in rows:
+                    copy.write_row(row)
             cursor.execute(_INSERT)
             numbers: dict[bytes, int] = dict(cursor.execute(_NUMBERS, (keys,)).fetchall())
             for (skill, _), key in zip(missing, keys, strict=True):
@@ -350,8 +374,9 @@ def _plain(text: str) -> str:
     return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 
-def _words(text: str, stems: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    return frozenset(_usable(stem for token in tokens(text) for stem in stems[token]))
+def _words(text: str, stems: Mapping[str, tuple[str, ...]]) -> list[str]:
+    found = (token for token in tokens(text) if token not in STOP_WORDS)
+    return list(_usable(stem for token in found for stem in stems[token]))
 
 
 def _usable(stems: Iterable[str]) -> Iterator[str]:
