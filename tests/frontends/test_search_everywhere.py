@@ -56,7 +56,7 @@ def test_each_frontend_says_why_and_lists_the_copies_of_a_hit(run: Run, library:
         client = TestClient(http_app(house, token=TOKEN, port=PORT, session=SESSION), BASE)
         client.headers.update(BEARER)
         page = Page(client.get("/", params={"q": REQUEST}).text)
-        assert f"fits by {WHY}; also {copy}" in " ".join(page.text.split())
+        assert f"fits by {WHY}; also: {copy}" in " ".join(page.text.split())
         assert [link for link in page.links if link.startswith("/skills/user")] == [
             f"/skills/{first}"
         ]

@@ -56,15 +56,15 @@ def offered_packages(
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return what the repositories list, or one of them, and whether nothing of it fits well.
 
-    Errors are those of `listed`.
+    Errors are as of `listed`.
     """
     with Skillhouse(api.house.config) as house:
         repositories = SkillSources(house.config, house.services.network).repositories
         # Without a repository there is nothing to browse, which is no mistake of the reader.
         if not repositories.all and not repository:
             return [], False
-        listed = repositories.listed(query, only=repository, limit=limit)
-        offered, weak = judged_listing(list(listed), query)
+        listed = list(repositories.listed(query, only=repository, limit=limit))
+        offered, weak = judged_listing(listed, query)
     return list(map(offered_value, offered)), weak
 
 

@@ -57,8 +57,7 @@ class PackagePages:
         query, repository = asked.get("q", "").strip()[:QUERY_MAX], asked.get("repository", "")
         installed, problem = self._installed()
         offered: list[dict[str, Any]] = []
-        is_weak = False
-        remote_problem = ""
+        is_weak, remote_problem = False, ""
         is_browsing = bool(query or repository)
         if is_browsing:
             try:
