@@ -29,14 +29,6 @@ NAME_MAX = 64
 ROWS_MAX = 200
 """Rows of a table; the JSON has all."""
 
-SCOPES = {
-    "project": "in this project",
-    "explicit": "from roots given by hand",
-    "user": "yours, in every project",
-    "plugin": "from installed plugins",
-    "remote": "from other servers",
-    "builtin": "come with skillhouse",
-}
 
 WORDS = frozenset(
     "allow ask deny error warning info ok denied timeout pending stopped unknown escalated "
@@ -89,7 +81,6 @@ def _environment(language: str) -> Environment:
     made.globals.update(
         version=skillhouse.__version__,
         languages=LANGUAGES,
-        scopes=SCOPES,
         rows_max=ROWS_MAX,
         address=address,
         files_path=files_path,

@@ -87,7 +87,6 @@ class SkillPages:
             is_first_visit=all(row.scope in ("", "builtin") for row in rows),
             deleted=deleted[:DELETED_MAX],
             stopped=self._stopping.reason(),
-            csrf_token=self._stopping.csrf_token,
         )
 
     def api_status(self, _: Request) -> Response:
