@@ -80,6 +80,9 @@ SKILLS = {
     "home/.claude/skills/spreadsheet/SKILL.md": (
         "---\nname: spreadsheet\ndescription: Reads tables: sums, filters, charts.\n---\nBody.\n"
     ),
+    "home/.agents/skills/mail/SKILL.md": (
+        "---\nname: mail\ndescription: > Drafts answers. Use when: mail waits.\n---\nBe brief.\n"
+    ),
     "home/.codex/config.toml": "",
     "project/.agents/skills/release/SKILL.md": (
         "---\nname: release\ndescription: Prepares a release: changelog, version, tag.\n---\n"

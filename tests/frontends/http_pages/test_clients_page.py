@@ -18,7 +18,7 @@ from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 
-BROKEN = "---\nname: broken\ndescription: Use when: asked\n---\nBody <script>alert(1)</script>\n"
+BROKEN = "---\nname: broken\ndescription: > Use when: asked\n---\n<script>alert(1)</script>\n"
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_mend_is_shown_and_made_once_and_not_when_its_file_changed(
 ):
     file = tmp_path / "home/.agents/skills/broken/SKILL.md"
     (text,) = [one for one in fixes_on(client) if "broken" in one and "Use when" in one]
-    assert "-description: Use when: asked" in text
+    assert "-description: > Use when: asked" in text
     path, proof, digest = fixes_on(client)[text]
     file.write_text(BROKEN.replace("asked", "wanted"))
     body, headers = {"digest": digest}, {**OURS, "skillhouse-proof": proof}
