@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
-
 from scripts.page_pictures import PAGES, SCHEMES, WIDTHS
+
 from tests.frontends.http_pages import test_every_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -21,11 +22,11 @@ GRAVE = ("serious", "critical")
 @pytest.fixture(scope="module")
 def axe(need: Any) -> str:
     """The source of axe-core, which the package has in itself: nothing is fetched."""
-    try:
-        import axe_playwright_python  # noqa: PLC0415 - may be missing.
-    except ModuleNotFoundError:
-        need(None, "the package axe-playwright-python")
-    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
+    found = importlib.util.find_spec("axe_playwright_python")
+    need(found, "the package axe-playwright-python")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).with_name("axe.min.js").read_text("utf-8")
 
 
 @pytest.mark.parametrize("width", WIDTHS.values())

@@ -42,7 +42,9 @@ def client(house: Skillhouse) -> TestClient:
 def fixes_on(client: TestClient) -> dict[str, tuple[str, str, str]]:
     """Return the mends of the page by the text of each: address, proof and digest."""
     found = {}
-    for text in re.findall(r'<article class="fix".*?</article>', client.get("/clients").text, re.S):
+    for text in re.findall(
+        r'<article class="fix".*?</article>', client.get("/clients").text, re.DOTALL
+    ):
         (path, proof) = re.findall(r'data-path="([^"]*)" data-proof="(\w+)"', text)[0]
         (digest,) = re.findall(r'name="digest" value="([^"]*)"', text)
         found[Page(text).text] = (path, proof, digest)

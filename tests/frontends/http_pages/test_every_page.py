@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
 from scripts.page_pictures import PAGES, demo, is_shown
+
 from skillhouse.frontends.http.pages.site import PLACES
 from tests.frontends import test_http_browser
 
@@ -25,8 +25,8 @@ REACHABLE = (
 @pytest.fixture(scope="module")
 def served(browser: Any) -> Iterator[tuple[str, str]]:
     """The address of a demo house with everything that pages show, and the one that opens it."""
-    with demo() as addresses:
-        yield addresses
+    with demo() as (root, opening, _):
+        yield root, opening
 
 
 @pytest.fixture

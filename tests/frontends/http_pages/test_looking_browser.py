@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from scripts.page_pictures import CONFIG, PDF
+
 from skillhouse.floor import Locations
 from tests.frontends import test_http_browser
 from tests.frontends.test_http_serve import started
