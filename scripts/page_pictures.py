@@ -1,9 +1,8 @@
 """Draws the pictures of the pages: `./x py scripts/page_pictures.py [--only NAME]`.
 
 A demo house in a temporary directory is served by the real `skillhouse up`, and Chromium takes each
-page in both schemes and two widths into docs/images/pages, with at most 256 colours each. Paths and the
-kernel of the machine that draws are shown as those of a home, so that the pictures are the same
-everywhere.
+page in both schemes and two widths into docs/images/pages, with at most 256 colours each. Paths and
+the kernel of the machine that draws are shown as those of a home.
 """
 
 from __future__ import annotations
@@ -136,7 +135,6 @@ with Skillhouse() as house:
     house.call_sync("write", {"path": "README.md", "content": changed})
     house.call_sync("exec", {"command": "git add README.md && git commit -m 'Add notes'"})
 """
-SOURCE = ROOT / "src"
 NEUTRAL = """pairs => {
   // A path may break after its slashes, so its text is in pieces.
   const slash = "/(?:<wbr>)?";
@@ -191,6 +189,7 @@ def demo() -> Iterator[tuple[str, str, Path]]:
 
 def take(browser: Browser, served: tuple[str, str, Path], names: list[str]) -> None:
     root, opening, base = served
+    neutral = ((base / "home", "/home/you"), (base, "/home/you"), (ROOT / "src", "/usr/lib"))
     for scheme in SCHEMES:
         for width_name, width in WIDTHS.items():
             context = browser.new_context(
@@ -209,7 +208,7 @@ def take(browser: Browser, served: tuple[str, str, Path], names: list[str]) -> N
                 page.wait_for_timeout(300)
                 height = page.evaluate("document.documentElement.scrollHeight")
                 page.set_viewport_size({"width": width, "height": min(height, HEIGHT_MAX)})
-                page.evaluate(NEUTRAL, [[str(base), "/home/you"], [str(SOURCE), "/usr/lib"]])
+                page.evaluate(NEUTRAL, [[str(old), new] for old, new in neutral])
                 file = PICTURES / f"{name}-{scheme}-{width_name}.png"
                 file.write_bytes(with_fewer_colours(page.screenshot()))
                 page.set_viewport_size({"width": width, "height": 900})
