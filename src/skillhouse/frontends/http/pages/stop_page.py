@@ -55,7 +55,7 @@ class StopPage:
         return RedirectResponse(STOP_PATH, 303)
 
     def _page(self, request: Request, notice: str = "", status: int = 200) -> Response:
-        """Show the page; `notice` is `old` for an old form, or why the stop is not written."""
+        """Show the page; `notice` is `old` for an earlier start's form, or why no file has it."""
         reason = self.reason()
         report = self._report if reason else None
         return self._show(
