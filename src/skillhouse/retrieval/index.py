@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,11 +12,12 @@ from typing import NamedTuple
 
 from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.confidence import confidence
-from skillhouse.retrieval.evidence import Evidence, Judge
-from skillhouse.retrieval.query import read_query
-from skillhouse.retrieval.rank import Concept, Part, Ranking
+from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
+from skillhouse.retrieval.query import MIX, Mix, read_query
+from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
+from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
 from skillhouse.retrieval.tokens import name_key, name_keys
 from skillhouse.skill import Skill, SkillIndex, load_body
 
@@ -47,6 +47,8 @@ class Hit:
     """The words of the query that each field answers, translated or corrected where needed."""
     alike: tuple[str, ...] = ()
     """Ids of skills of the same name or with the same texts, which are no hits of their own."""
+    learned: float = 0.0
+    """How often it was chosen for similar requests, 0 to 1, which is part of the score."""
 
 
 class _Head(NamedTuple):
@@ -81,6 +83,26 @@ class _IndexRows:
         for row, keys in enumerate(zip(ids, names, strict=True)):
             for key in {*keys} - {""}:
                 self.of_key.setdefault(key, []).append(row)
+
+    def begun(self, key: str, *, parts: bool) -> list[int]:
+        """Return the rows whose name or id begins with a key, if they are few.
+
+        Args:
+            parts: Whether the key has to end where a word of the name does.
+        """
+        if len(key) < PIN_LEAST:
+            return []
+        ends = "-" if parts else ""
+        keys = [each for each in self.of_key if each.startswith(key + ends)]
+        # The beginning of every id, such as `user:`, is none of a name.
+        rows = {row for each in keys if ":" not in each[len(key) :] for row in self.of_key[each]}
+        if len(rows) > PINS_MAX:
+            return []
+        return [row for row in sorted(rows) if not self.is_stub(row)]
+
+    def is_stub(self, row: int) -> bool:
+        head = self.heads[row]
+        return is_stub(head.name, head.description)
 
 
 class SearchIndex:
@@ -125,15 +147,17 @@ class SearchIndex:
         made = cls()
         source = _Source(index, progress, bodies=bodies)
         made._rows = source.rows(cache)
+        # Whoever it is from may hold the index, and reading again is no part of what it hears of.
+        source.progress = _quiet
         made._renewed = lambda: source.rows_again(cache)
         return made
 
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
 
-        A skill whose name or id is the query comes first, with the best score. `query` is any
-        text, without syntax; without a letter or digit nothing matches, nor if `limit` is not
-        positive.
+        A skill whose name or id is the query comes first, with the best score, and if there is
+        none, those whose name begins with it. `query` is any text, without syntax; without a letter
+        or digit nothing matches, nor if `limit` is not positive.
 
         Args:
             collapse: Whether skills of one name or with one description are one hit, the best one.
@@ -147,16 +171,21 @@ class SearchIndex:
                 self._rows = self._renewed()
                 return self._hits(query, limit, collapse=collapse)
 
-    def judged(self, query: str) -> list[tuple[str, Evidence]]:
+    def judged(self, query: str, mix: Mix = MIX) -> list[tuple[str, Evidence]]:
         """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
-        return [(rows.heads[each.row].id, each) for each in _judged(rows, query, CANDIDATES)[0]]
+        judged, _ = _judged(rows, query, CANDIDATES, mix)
+        return [(rows.heads[each.row].id, each) for each in judged]
 
     def _hits(self, query: str, limit: int, *, collapse: bool) -> list[Hit]:
         rows = self._rows
         judged, judge = _judged(rows, query, limit)
-        named = judge.evidence(rows.of_key.get(name_key(query), ()))
-        ranked = _best_first(judged, named)
+        key = name_key(query)
+        named = judge.evidence(rows.of_key.get(key, ()))
+        # A word that skills have is a word first, and what a name begins with second.
+        is_word = bool(judged) and all(concept.is_written for concept in judged[0].concepts)
+        begun = [] if named or " " in query else rows.begun(key, parts=is_word and "-" not in key)
+        ranked = _best_first(judged, named, judge.evidence(begun))
         groups = _collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
         return [_hit(rows.heads, group) for group in groups[:limit]]
 
@@ -164,24 +193,26 @@ class SearchIndex:
         return len(self._rows.heads)
 
 
-def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], Judge]:
+def _judged(
+    rows: _IndexRows, query: str, limit: int, mix: Mix = MIX
+) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
-    request = read_query(query[:QUERY_CHARS_MAX], ranking)
-    concepts = _heaviest(request.concepts)
+    request = read_query(query, ranking, mix)
     few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
     depth = min(max(few, limit), len(rows.heads))
-    found = ranking.candidates(concepts, request.found, limit=depth)
-    judge = Judge(ranking, concepts, request.found)
-    return judge.evidence(found[:few]) + judge.evidence(found[few:]), judge
+    found = ranking.candidates(request.concepts, request.found, limit=depth)
+    judge = Judge(ranking, request.concepts, request.found)
+    first = _without_stubs(rows, judge.evidence(found[:few]))
+    return first + judge.evidence(found[few:]), judge
 
 
-def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:
-    """Return the concepts that count, in the order of the query."""
-    if len(concepts) <= CONCEPTS_MAX:
-        return concepts
-    least = heapq.nlargest(CONCEPTS_MAX, (concept.weight for concept in concepts))[-1]
-    return [concept for concept in concepts if concept.weight >= least][:CONCEPTS_MAX]
+def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
+    """Return judged rows in their order, after stubs among the first lost part of their score."""
+    first = [
+        lessened(each, STUB_FACTOR) if rows.is_stub(each.row) else each for each in judged[:STUBS]
+    ]
+    return sorted([*first, *judged[STUBS:]], key=order)
 
 
 class _Ranked(NamedTuple):
@@ -190,13 +221,16 @@ class _Ranked(NamedTuple):
     is_exact: bool
 
 
-def _best_first(judged: Sequence[Evidence], named: Sequence[Evidence]) -> list[_Ranked]:
-    """Return judged rows with their final scores, after the `named` ones."""
-    exact = {each.row for each in named}
-    last = highest = max((each.score for each in (*named, *judged)), default=0.0)
+def _best_first(
+    judged: Sequence[Evidence], named: Sequence[Evidence], begun: Sequence[Evidence]
+) -> list[_Ranked]:
+    """Return judged rows with final scores, after those that the query names or begins to name."""
+    pinned = {each.row for each in (*named, *begun)}
+    last = highest = max((each.score for each in (*named, *begun, *judged)), default=0.0)
     ranked = [_Ranked(each, highest, is_exact=True) for each in named]
+    ranked += [_Ranked(each, highest, is_exact=False) for each in begun]
     for each in judged:
-        if each.row not in exact:
+        if each.row not in pinned:
             # What was not among the candidates is never better than what was.
             last = min(each.score, last)
             ranked.append(_Ranked(each, last, is_exact=False))
@@ -249,12 +283,16 @@ def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
     return segment, [_Head(*document[:3]) for document in documents]
 
 
+def _quiet(done: int, total: int) -> None:
+    """Hear of nothing."""
+
+
 class _Source:
     """Skills as documents, which are read when the cache does not have them."""
 
     def __init__(self, index: SkillIndex, progress: Progress, *, bodies: bool) -> None:
         self._bodies = bodies
-        self._progress = progress
+        self.progress = progress
         self._skills: dict[bytes, Skill] = {}
         self._unkept: list[Skill] = []
         policies: dict[int, bytes] = {}
@@ -317,7 +355,7 @@ class _Source:
 
     def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
         for number, skill in enumerate(skills):
-            self._progress(number, len(skills))
+            self.progress(number, len(skills))
             yield skill, _body(skill) if self._bodies else ""
 
 
@@ -333,27 +371,17 @@ def _body(skill: Skill) -> str:
         return ""
 
 
+PIN_LEAST = 3
+"""Letters of a query from which skills whose name begins with it come first."""
+PINS_MAX = 20
+"""Skills that come first so; the beginning of more names is a common word."""
+STUBS = 20
+"""Best rows that are looked through for stubs."""
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
-QUERY_CHARS_MAX = 16_384
-"""Characters of a query that are read."""
-CONCEPTS_MAX = 128
-"""Concepts of a query that count: a page of Chinese has hundreds of words."""
 CANDIDATES_LEAST = 40
 LOOK_UPS_MAX = 1_600
 """Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
-
-
-def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
-    """Return the skill of each hit, best first; `index` has the skills that were searched.
-
-    Several skills of one id are as many hits, equally good ones in the order of the index.
-    """
-    by_id: dict[str, list[Skill]] = {hit.id: [] for hit in hits}
-    for skill in index.skills:
-        if (of_id := by_id.get(skill.id)) is not None:
-            of_id.append(skill)
-    return [by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0] for hit in hits]
 
 
 def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from skillhouse.retrieval.glossary.translate import Meaning, meanings, translations
+from skillhouse.retrieval.glossary.translate import (
+    Meaning,
+    idle_words,
+    meanings,
+    translations,
+)
 from skillhouse.retrieval.rank import Alternative, Concept, Found, Ranking
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
 from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of
 
-CORRECTION_WEIGHT = 0.9
-"""Weight of a word that was meant, beside one that was written."""
-SENSE_WEIGHT = 0.9
-"""Weight of a translated word, beside one that was written."""
+CORRECTION_WEIGHTS = (1.0, 0.9, 0.75)
+"""Weight of a word that was meant, beside one that was written, by the number of edits."""
 REVERSE_WEIGHT = 0.3
 """Weight of a word of another language for an English one."""
 REVERSE_ROWS = 30
 """Rows from which an English word is not looked for in other languages: enough skills have it."""
-PAIR_WEIGHT = 0.15
-"""Weight of a pair of CJK signs beside the words that the glossary finds in the same text."""
 UNSURE_TIMES = 20
 """A word that could be of another language is, if so many times more skills have its meaning."""
+QUERY_CHARS_MAX = 16_384
+"""Characters of a query that are read."""
+CONCEPTS_MAX = 128
+"""Concepts of a query that count: a page of Chinese has hundreds of words."""
 _TRANSLATED_CHARS = 2_000
 """Characters of a query that are translated: each of their words looks up several others."""
 _SENSES_MAX = 4
@@ -33,6 +39,19 @@ _SAME_START = 0.3
 _FREQUENCY = 0.06
 """What a first letter in common, and each e-fold of frequency, count against one edit
 (reference/retrieval-resources.md, section 3)."""
+
+
+class Mix(NamedTuple):
+    """How much translations count."""
+
+    senses: float = 0.9
+    """Weight of a translated word, beside one that was written."""
+    pairs: float = 0.15
+    """Weight of a pair of CJK signs beside the words that the glossary finds in the same text."""
+
+
+MIX = Mix()
+"""Chosen on the development set, cross-validated by owner of the skill (decision record 0305)."""
 
 Stems = Mapping[str, tuple[str, ...]]
 
@@ -46,6 +65,16 @@ def looked_for(query: str) -> list[str]:
     return [*terms, *(token for word in words for token in _tokens(word))]
 
 
+def surely_meant(query: str) -> list[str]:
+    """Return the English words of what a query says in another language, the likely ones first.
+
+    >>> surely_meant("天气"), surely_meant("four routes")
+    (['weather'], [])
+    """
+    sure = (meaning.senses for meaning in meanings(query) if meaning.is_sure)
+    return list(dict.fromkeys(text for senses in sure for text, _ in senses))
+
+
 class Request(NamedTuple):
     """A query, ready to be ranked."""
 
@@ -56,14 +85,19 @@ class Request(NamedTuple):
     """Misspelt words of the query, and the stems that were looked for instead."""
 
 
-def read_query(query: str, ranking: Ranking) -> Request:
+def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
     """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
+    query = query[:QUERY_CHARS_MAX]
+    idle = idle_words(query)
     terms = query_terms(query)
+    terms = [term for term in terms if term not in idle] or terms
     translated = meanings(query[:_TRANSLATED_CHARS])
     senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
-    reading = _Reading(ranking, stems_of([*terms, *senses]))
-    meant = [concept for each in translated if (concept := reading.translated(each))]
-    texts = {concept.text for concept in meant}
+    # What is written in another language is no misspelt English.
+    reading = _Reading(ranking, stems_of([*terms, *senses]), mix, corrects=not idle)
+    read = [(each, concept) for each in translated if (concept := reading.translated(each))]
+    meant = [concept for _, concept in read]
+    texts = {word for each, _ in read for word in each.words}
     has_signs = any(is_pair(text) for text in texts)
     concepts = [
         concept
@@ -71,14 +105,24 @@ def read_query(query: str, ranking: Ranking) -> Request:
         if term not in texts or is_pair(term)
         for concept in reading.written(term, is_beside=has_signs)
     ]
-    return Request([*concepts, *meant], reading.found, reading.corrected)
+    return Request(_heaviest([*concepts, *meant]), reading.found, reading.corrected)
+
+
+def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:
+    """Return the concepts that count, in the order of the query."""
+    if len(concepts) <= CONCEPTS_MAX:
+        return concepts
+    least = heapq.nlargest(CONCEPTS_MAX, (concept.weight for concept in concepts))[-1]
+    return [concept for concept in concepts if concept.weight >= least][:CONCEPTS_MAX]
 
 
 class _Reading:
     """The postings that one query needed so far."""
 
-    def __init__(self, ranking: Ranking, stems: Stems) -> None:
+    def __init__(self, ranking: Ranking, stems: Stems, mix: Mix, *, corrects: bool) -> None:
         self._ranking = ranking
+        self._mix = mix
+        self._corrects = corrects
         self._stems = stems
         self.found: dict[str, Found] = {}
         self.corrected: dict[str, str] = {}
@@ -93,14 +137,16 @@ class _Reading:
         for stem in dict.fromkeys(self._stems[term]):
             own = Alternative((stem,))
             reverse = self._reverse(term) if self._count(stem) < REVERSE_ROWS else []
-            if not self._count(stem) and not reverse and is_correctable(stem):
+            is_unknown = self._corrects and not reverse and not self._count(stem)
+            if is_unknown and is_correctable(term):
                 own = self._corrected(term, stem)
             weight = self._found(own.stems[0]).idf
             if is_beside and is_pair(term):
-                weight *= PAIR_WEIGHT
+                weight *= self._mix.pairs
             elif reverse and not self._count(stem):
                 weight = self._ranking.idf(max(self._rows(each.stems) for each in reverse))
-            concepts.append(Concept(term, (own, *reverse), weight))
+            is_known = bool(reverse) or self._count(own.stems[0]) > 0
+            concepts.append(Concept(term, (own, *reverse), weight, is_known))
         return concepts
 
     def _reverse(self, term: str) -> list[Alternative]:
@@ -119,7 +165,7 @@ class _Reading:
         if not own.stems or (not meaning.is_sure and UNSURE_TIMES * rows >= known):
             return None
         if not senses:
-            return Concept(meaning.text, (own,), self._ranking.idf(rows))
+            return Concept(meaning.text, (own,), self._ranking.idf(rows), rows > 0)
         total = sum(each.weight**2 for each in senses)
         idfs = (each.weight**2 * self._ranking.idf(self._rows(each.stems)) for each in senses)
         # All alternatives count alike, so that skills in two languages compete.
@@ -135,28 +181,27 @@ class _Reading:
         best = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:_SENSES_MAX]
         total = sum(weight for _, weight in best)
         return [
-            Alternative(stems, SENSE_WEIGHT * math.sqrt(weight / total))
+            Alternative(stems, self._mix.senses * math.sqrt(weight / total))
             for stems, weight in best
             if weight > _SENSE_LEAST * total
         ]
 
     def _corrected(self, term: str, stem: str) -> Alternative:
         """Return the stem that was most likely meant, or `stem`."""
-        most = edits_max(stem)
-        best, least = stem, math.inf
-        for other in self._ranking.alike(stem):
-            edits = distance(stem, other, most)
+        most = edits_max(term)
+        best, weight, least = stem, 1.0, math.inf
+        for word, other in self._ranking.alike(term):
+            edits = distance(term, word, most)
             if edits > most:
                 continue
             # Words of hidden documents are no corrections.
             count = self._count(other)
-            cost = edits - _SAME_START * (other[0] == stem[0]) - _FREQUENCY * math.log1p(count)
+            cost = edits - _SAME_START * (word[0] == term[0]) - _FREQUENCY * math.log1p(count)
             if count and cost < least:
-                best, least = other, cost
-        if best == stem:
-            return Alternative((stem,))
-        self.corrected[term] = best
-        return Alternative((best,), CORRECTION_WEIGHT)
+                best, weight, least = other, CORRECTION_WEIGHTS[edits], cost
+        if best != stem:
+            self.corrected[term] = best
+        return Alternative((best,), weight)
 
     def _of(self, tokens: Iterable[str]) -> tuple[str, ...]:
         """Return the stems of tokens; of those that were not asked for, the tokens."""

@@ -45,6 +45,18 @@ class Concept(NamedTuple):
     weight: float
     """By how rare its words are; of all alternatives alike, so that skills in two languages
     compete."""
+    is_known: bool = True
+    """Whether any row can answer it."""
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether another word was meant than the one in the query."""
+        return self.alternatives[0].weight != 1.0
+
+    @property
+    def is_written(self) -> bool:
+        """Whether any row has it, as it is written or translated."""
+        return self.is_known and not self.is_corrected
 
 
 class Part(NamedTuple):
@@ -112,9 +124,9 @@ class Ranking:
                     count -= sum(1 for _ in _counts(segment.postings(number), self._hidden[part]))
         return Found(parts, count, self.idf(count))
 
-    def alike(self, stem: str) -> list[str]:
-        """Return stems that look like one, hidden documents' included."""
-        alike = (segment.alike(stem) for segment, _ in self._parts)
+    def alike(self, word: str) -> list[tuple[str, str]]:
+        """Return words that look like one, with their stems, hidden documents' included."""
+        alike = (segment.alike(word) for segment, _ in self._parts)
         return list(dict.fromkeys(other for others in alike for other in others))
 
     def candidates(

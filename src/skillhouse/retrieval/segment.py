@@ -1,8 +1,8 @@
 """A file of postings: which documents have a word, of which a query reads only its own words.
 
 A header, the postings of each word in turn, the head of each document, the table of documents, the
-table of words, the trigrams of the words. Both tables are read and checked when a segment is
-opened; postings, heads and trigrams when a query needs them.
+table of words, their spellings. Both tables are read and checked when a segment is opened;
+postings, heads and spellings when a query needs them.
 
 A word that many documents have is there twice: with all postings by document, and, as the word
 that follows, with its best ones by impact (decision record 0303).
@@ -22,9 +22,9 @@ from typing import BinaryIO, NamedTuple
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.retrieval.bm25f import FIELD_BITS, LENGTH_BITS, Impacts, length_classes
-from skillhouse.retrieval.spelling import Trigrams, is_correctable, write_trigrams
+from skillhouse.retrieval.spelling import Spellings, is_correctable, write_spellings
 
-MAGIC = b"skillwords 3 " + sys.byteorder[:3].encode("ascii")
+MAGIC = b"skillwords 4 " + sys.byteorder[:3].encode("ascii")
 KEY_BYTES = 16
 TIE_BYTES = 8
 
@@ -38,7 +38,7 @@ _COMMON_FROM = 1_000
 """Documents from which a word of a single one is no correction of another."""
 
 # Magic; id of this segment, and of the one that it adds to; documents, words, bytes of the words,
-# postings, bytes of the heads, bytes of the trigrams; CRC-32 of both tables, and of the trigrams.
+# postings, bytes of the heads and of the spellings; CRC-32 of both tables, and of the spellings.
 _HEADER = struct.Struct("<16s 16s 16s 6Q 2L")
 _CRC = struct.Struct("<L")
 _HEADER_BYTES = _HEADER.size + _CRC.size
@@ -78,6 +78,7 @@ class SegmentBuilder:
         self._heads: list[bytes] = []
         # Document and counts of each posting, one after the other: half the arrays.
         self._postings: dict[str, array[int]] = {}
+        self._spellings: dict[str, str] = {}
 
     def add(self, key: bytes, tie: bytes, fields: Sequence[Mapping[str, int]], head: bytes) -> None:
         """Add a document.
@@ -107,6 +108,12 @@ class SegmentBuilder:
             )
         )
 
+    def spell(self, spellings: Mapping[str, str]) -> None:
+        """Add words as they are written, each with its stem; others can be corrected to them."""
+        self._spellings.update(
+            (word, stem) for word, stem in spellings.items() if is_correctable(word)
+        )
+
     def take(self, segment: Segment, keep: Callable[[bytes], bool]) -> None:
         """Add those documents of another segment whose keys are to be kept."""
         numbers: list[int] = []
@@ -126,6 +133,7 @@ class SegmentBuilder:
             ]
             if kept:
                 self._postings.setdefault(stem, array("I")).extend(kept)
+        self.spell(dict(segment.spellings()))
 
     def write(self, file: BinaryIO, *, own: bytes = _NO_ID, base: bytes = _NO_ID) -> None:
         """Write the segment to an empty file; the builder is used up.
@@ -137,13 +145,13 @@ class SegmentBuilder:
         common = 2 if len(self._keys) >= _COMMON_FROM else 1
         classes, impacts = length_classes(self._lengths), Impacts()
         written: list[bytes] = []
-        correct: list[tuple[int, str]] = []
+        correct: dict[str, int] = {}
         starts, crcs = array("I", [0]), array("I")
         for word, stem in words:
             both = self._postings.pop(stem)
             documents, counts = both[::2], both[1::2]
-            if len(documents) >= common and is_correctable(stem):
-                correct.append((len(written), stem))
+            if len(documents) >= common:
+                correct[stem] = len(written)
             keys = map(or_, map(classes.__getitem__, documents), counts)
             lists = [(word, Postings(documents, counts, bytes(map(impacts.__getitem__, keys))))]
             if len(documents) > BEST_POSTINGS:
@@ -169,11 +177,13 @@ class SegmentBuilder:
                 *written,
             ]
         )
-        trigrams = write_trigrams(correct)
+        spellings = write_spellings(
+            {word: correct[stem] for word, stem in self._spellings.items() if stem in correct}
+        )
         file.write(tables)
-        file.write(trigrams)
-        sizes = (offsets[-1], starts[-1], head_ends[-1], len(trigrams))
-        sums = (zlib.crc32(tables), zlib.crc32(trigrams))
+        file.write(spellings)
+        sizes = (offsets[-1], starts[-1], head_ends[-1], len(spellings))
+        sums = (zlib.crc32(tables), zlib.crc32(spellings))
         header = _HEADER.pack(MAGIC, own, base, len(self._keys), len(written), *sizes, *sums)
         file.seek(0)
         file.write(header + _CRC.pack(zlib.crc32(header)))
@@ -218,16 +228,16 @@ class Segment:
         if header[-_CRC.size :] != _CRC.pack(zlib.crc32(header[: -_CRC.size])):
             raise DamagedError("not a file of postings")
         magic, self.own, self.base, *rest = _HEADER.unpack(header[: -_CRC.size])
-        documents, words, word_bytes, postings, head_bytes, trigram_bytes, crc, trigram_crc = rest
+        documents, words, word_bytes, postings, head_bytes, spelling_bytes, crc, spelling_crc = rest
         self._heads_at = _HEADER_BYTES + postings * _POSTING_BYTES
         tables_at = self._heads_at + head_bytes
         per_document = KEY_BYTES + TIE_BYTES + 8
-        trigrams_at = tables_at + documents * per_document + words * 12 + 12 + word_bytes
-        self._trigram_place = trigrams_at, trigram_bytes, trigram_crc
-        self._trigrams: Trigrams | None = None
-        if magic != MAGIC or size != trigrams_at + trigram_bytes:
+        spellings_at = tables_at + documents * per_document + words * 12 + 12 + word_bytes
+        self._spelling_place = spellings_at, spelling_bytes, spelling_crc
+        self._spellings: Spellings | None = None
+        if magic != MAGIC or size != spellings_at + spelling_bytes:
             raise DamagedError("not a file of postings, or of another version")
-        tables = self._read(tables_at, trigrams_at - tables_at)
+        tables = self._read(tables_at, spellings_at - tables_at)
         if zlib.crc32(tables) != crc:
             raise DamagedError("damaged tables")
         at = documents * KEY_BYTES
@@ -287,15 +297,25 @@ class Segment:
             raise DamagedError("a damaged head")
         return head
 
-    def alike(self, stem: str) -> list[str]:
-        """Return stems that share trigrams with a misspelt one, the most alike first."""
-        if self._trigrams is None:
-            at, size, crc = self._trigram_place
+    def alike(self, word: str) -> list[tuple[str, str]]:
+        """Return words that a misspelt one may be, the most alike first, each with its stem."""
+        return [(other, self._stem(number)) for other, number in self._spelled().alike(word)]
+
+    def spellings(self) -> Iterator[tuple[str, str]]:
+        """Yield the words that can be corrections, each with its stem."""
+        return ((word, self._stem(number)) for word, number in self._spelled().words())
+
+    def _spelled(self) -> Spellings:
+        if self._spellings is None:
+            at, size, crc = self._spelling_place
             data = self._read(at, size)
             if zlib.crc32(data) != crc:
-                raise DamagedError("damaged trigrams")
-            self._trigrams = Trigrams(data)
-        return [self._word(number).decode() for number in self._trigrams.alike(stem)]
+                raise DamagedError("damaged spellings")
+            self._spellings = Spellings(data)
+        return self._spellings
+
+    def _stem(self, number: int) -> str:
+        return self._word(number).decode()
 
     def everything(self) -> Iterator[tuple[str, Postings]]:
         """Yield each stem with all its postings."""

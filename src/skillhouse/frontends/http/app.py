@@ -31,22 +31,34 @@ from skillhouse.frontends.http.api.problems import problem_value
 from skillhouse.frontends.http.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.frontends.http.api.routes import ENDPOINTS, document
 from skillhouse.frontends.http.forms import json_response
-from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
+from skillhouse.frontends.http.guard import AccessKeys, RequestGuard, access_of
 from skillhouse.frontends.http.operations_api import (
     OPERATIONS_METHODS,
     OPERATIONS_PATH,
     OperationsApi,
 )
-from skillhouse.frontends.http.pages.approval_pages import (
+from skillhouse.frontends.http.pages.approval_pages import INBOX_PATH, ApprovalPages
+from skillhouse.frontends.http.pages.audit_page import AuditPage
+from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.clients_page import ClientsPage
+from skillhouse.frontends.http.pages.device_answers import (
     DEVICE_PATH,
     DEVICE_TOKEN_PATH,
-    INBOX_PATH,
-    ApprovalPages,
+    DeviceAnswers,
 )
-from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.edit_pages import (
+    PREVIEW_METHODS,
+    PREVIEW_PATH,
+    EditPages,
+)
+from skillhouse.frontends.http.pages.package_pages import PackagePages
+from skillhouse.frontends.http.pages.policy_pages import PolicyPages
+from skillhouse.frontends.http.pages.rehearse_page import RehearsePage
 from skillhouse.frontends.http.pages.site import Render, Site
+from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
+from skillhouse.frontends.http.pages.system_page import SystemPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.frontends.http.status import StatusReader, error_value
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
@@ -88,7 +100,12 @@ def make_app(
     reader = StatusReader(house, time.monotonic)
     # Pending calls name the page.
     house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
-    mcp = McpOverHttp(house, needs_key=not open_mcp)
+    mcp = McpOverHttp(
+        house,
+        access=access_of,
+        holds=enforcement.access_tokens.holds,
+        needs_key=not open_mcp,
+    )
     events = EventLog()
     watch = EventWatch(house, reader, events)
     services = ApiServices(
@@ -104,12 +121,23 @@ def make_app(
     site = Site(services)
     answers = _Answers(site, example=example)
     stopping = StopPage(enforcement, site.page)
-    inbox = ApprovalPages(house.approvals, enforcement, site.page, time.time, read_only=read_only)
+    inbox = ApprovalPages(
+        house.approvals, enforcement.tokens, site.page, time.time, read_only=read_only
+    )
     routes = [
         *SkillPages(site, stopping).routes(),
+        *SkillPage(site).routes(),
+        *EditPages(site).routes(),
+        *PackagePages(site).routes(),
         *stopping.routes(),
+        *ClientsPage(site).routes(),
+        *RehearsePage(site).routes(),
+        *SystemPage(site, stopping).routes(),
+        *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(house.audit_log, site.page).routes(),
+        *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
+        *PolicyPages(site).routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
         *OperationsApi(house, read_only=read_only).routes(),
@@ -143,6 +171,7 @@ def make_app(
             MCP_PATH: MCP_METHODS,
             OPERATIONS_PATH: OPERATIONS_METHODS,
             RPC_PATH: RPC_METHODS,
+            PREVIEW_PATH: PREVIEW_METHODS,
         },
         problems_below=API_PATH,
         needed=_needed_scope,
@@ -162,8 +191,8 @@ async def _running(mcp: McpOverHttp, watch: EventWatch, jobs: Jobs) -> AsyncIter
 
 
 def _needed_scope(method: str, path: str) -> AccessScope | None:
-    """Return what a named token needs beside /api/v1: pages and `/mcp` are the owner's."""
-    if path == RPC_PATH:
+    """Return what a named token needs beside /api/v1: pages are the owner's."""
+    if path in (RPC_PATH, MCP_PATH):
         return AccessScope.CALL
     if not path.startswith(API):
         return None

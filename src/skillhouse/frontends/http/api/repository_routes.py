@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+# Packages and not their names: what asks repositories is loaded with the first such request.
+from skillhouse import registry, runtime
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.package_schemas import (
     PACKAGE,
@@ -17,9 +19,7 @@ from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Para
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
 from skillhouse.frontends.presentation.install_report import offered_value, release_value
 from skillhouse.frontends.presentation.publisher_values import trusted_value
-from skillhouse.registry import TRUSTED_DIRECTORY, AnchorStore, split_name
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.skill_sources import SkillSources
+from skillhouse.runtime.repository_search import judged_listing
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""
@@ -41,24 +41,42 @@ def _repositories(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.query
-    with Skillhouse(api.house.config) as house:
-        repositories = SkillSources(house.config, house.services.network).repositories
-        listed = repositories.listed(
-            asked.get("q", ""),
-            only=asked.get("repository", ""),
-            limit=asked.get("limit", BROWSED_MAX),
-        )
+    found, weak = offered_packages(
+        api,
+        asked.get("q", ""),
+        repository=asked.get("repository", ""),
+        limit=asked.get("limit", BROWSED_MAX),
+    )
+    return {"list": "skills", "total": len(found), "skills": found, "weak": weak}
+
+
+def offered_packages(
+    api: ApiServices, query: str, *, repository: str = "", limit: int = BROWSED_MAX
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return what the repositories list, or one of them, and whether nothing of it fits well.
+
+    Errors are as of `listed`.
+    """
+    with runtime.Skillhouse(api.house.config) as house, runtime.Installer(house) as installer:
+        repositories = installer.sources.repositories
         # Without a repository there is nothing to browse, which is no mistake of the reader.
-        is_any = bool(repositories.all) or "repository" in asked
-        found = [offered_value(*one) for one in listed] if is_any else []
-    return {"list": "skills", "total": len(found), "skills": found}
+        if not repositories.all and not repository:
+            return [], False
+        listed = list(repositories.listed(query, only=repository, limit=limit))
+        offered, weak = judged_listing(listed, query)
+    return list(map(offered_value, offered)), weak
 
 
 def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    namespace, skill = split_name(request.path["package"])
-    with Skillhouse(api.house.config) as house:
-        repositories = SkillSources(house.config, house.services.network).repositories
-        found = repositories.find(namespace, skill, only=request.path["repository"])
+    return package_value(api, request.path["repository"], request.path["package"])
+
+
+def package_value(api: ApiServices, repository: str, package: str) -> dict[str, Any]:
+    """Return a package with its versions, newest first; errors as of `find`."""
+    namespace, skill = registry.split_name(package)
+    with runtime.Skillhouse(api.house.config) as house, runtime.Installer(house) as installer:
+        repositories = installer.sources.repositories
+        found = repositories.find(namespace, skill, only=repository)
     releases = found.skill
     versions = [release_value(one) for one in releases.versions]
     return {
@@ -76,7 +94,7 @@ def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 
 def _publishers(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
-    anchors = AnchorStore(api.house.config.state_directory / TRUSTED_DIRECTORY)
+    anchors = registry.AnchorStore(api.house.config.state_directory / registry.TRUSTED_DIRECTORY)
     return trusted_value(anchors.read(datetime.fromtimestamp(api.clock(), UTC)))
 
 
@@ -146,7 +164,7 @@ ROUTES = (
             ),
         ),
         answer=listing("skills", PACKAGE),
-        example={"list": "skills", "total": 1, "skills": [PACKAGE_EXAMPLE]},
+        example={"list": "skills", "total": 1, "skills": [PACKAGE_EXAMPLE], "weak": False},
         problems=_REMOTE,
     ),
     Endpoint(
