@@ -198,7 +198,9 @@ class AgentSearch:
         if self._made is not None:
             return self._made, False
         self._made = Future()
-        self._made.add_done_callback(lambda _: self._is_known.set())
+        # Without `self`, which holds the future: a circle would keep the index of every scan.
+        is_known = self._is_known
+        self._made.add_done_callback(lambda _: is_known.set())
         return self._made, True
 
     def _make(self, made: Future[Searcher], progress: Progress) -> None:
