@@ -44,7 +44,7 @@ OTHER_WEIGHT = 0.5
 CORRECTIONS = 3
 """Words that are looked for in place of a misspelt one."""
 FILLER = "x"
-"""Stands for a word of a body that the query does not ask for."""
+"""Takes the place of a word in a body that the query does not ask for."""
 CONNECT_SECONDS = 5
 STATEMENT_MS = 10_000
 _STEM_CHARS_MAX = 100
@@ -254,17 +254,13 @@ class PostgresIndex:
             ) from error
 
     def _make_tables(self) -> None:
-        exists = "SELECT to_regclass('skillhouse_search.stem_1_grams') IS NOT NULL"
-        if self._value(exists):
+        exists = "SELECT 1 WHERE to_regclass('skillhouse_search.stem_1_grams') IS NOT NULL"
+        if self._connection.execute(exists).fetchone():
             return
         with self._connection.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             for statement in _TABLES:
                 self._connection.execute(statement)
-
-    def _value(self, query: str) -> object:
-        row = self._connection.execute(query).fetchone()
-        return None if row is None else row[0]
 
     def _open(self, skills: Sequence[Skill], progress: Progress) -> None:
         """Find the number of each skill's texts, and add those that are not there."""
