@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -250,7 +251,8 @@ class ApprovalPages:
         )
 
     def _minutes(self, approval: Approval) -> int:
-        return round(max(0, approval.request.expires_ms - self._clock() * 1000) / 60_000)
+        left_ms = approval.request.expires_ms - self._clock() * 1000
+        return max(1, math.ceil(left_ms / 60_000))
 
     def _proof(self, approval: Approval, *more: str) -> str:
         """Return what only a form of ours for this question, and for `more`, has."""
