@@ -8,6 +8,7 @@ the kernel of the machine that draws are shown as those of a home.
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import os
 import re
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +47,7 @@ PAGES = {
 }
 """Paths by name; the empty ones are found by a link of the page before."""
 LINKS = {
-    "approval": ("/approvals", "main a[href^='/approvals/']"),
+    "approval": ("/approvals", "a[data-question]"),
     "call": ("/audit", "a.record >> nth=1"),
 }
 
@@ -69,10 +69,6 @@ Ask before you overwrite a file. Tables are in [forms](references/forms.md).
 SKILLS = {
     "home/.agents/skills/pdf/SKILL.md": PDF,
     "home/.agents/skills/pdf/references/forms.md": "# Forms\n\nFields have names.\n",
-    "home/.agents/skills/发票整理/SKILL.md": (
-        "---\nname: 发票整理\n"
-        "description: 整理发票和收据，生成一张可以报销的表格。\n---\n读取每张发票。\n"
-    ),
     "home/.agents/skills/meeting-notes/SKILL.md": (
         "---\nname: meeting-notes\n"
         "description: Turns a transcript into notes with decisions and owners.\n---\nRead it.\n"
@@ -144,6 +140,8 @@ NEUTRAL = """pairs => {
       if (path.test(part.innerHTML)) part.innerHTML = part.innerHTML.replaceAll(path, to);
     }
   }
+  // There need not be a font for it where the pictures are drawn.
+  document.querySelector("footer [lang=zh]")?.remove();
   for (const part of document.querySelectorAll(".lead.path")) {
     part.textContent = part.textContent.replace(/Linux \\S+/, "Linux 6.12");
   }
@@ -197,7 +195,7 @@ def take(browser: Browser, served: tuple[str, str, Path], names: list[str]) -> N
                 color_scheme=scheme,  # type: ignore[arg-type] # One of Playwright's two words.
                 locale="en-GB",
             )
-            page = context.new_page()
+            page, empty = context.new_page(), context.new_page()
             page.goto(opening)
             for name in names:
                 if not is_shown(page, root, name):
@@ -210,7 +208,7 @@ def take(browser: Browser, served: tuple[str, str, Path], names: list[str]) -> N
                 page.set_viewport_size({"width": width, "height": min(height, HEIGHT_MAX)})
                 page.evaluate(NEUTRAL, [[str(old), new] for old, new in neutral])
                 file = PICTURES / f"{name}-{scheme}-{width_name}.png"
-                file.write_bytes(with_fewer_colours(page.screenshot()))
+                file.write_bytes(with_fewer_colours(empty, page.screenshot()))
                 page.set_viewport_size({"width": width, "height": 900})
             context.close()
 
@@ -227,61 +225,60 @@ def is_shown(page: Page, root: str, name: str) -> bool:
     return answer is not None and answer.ok
 
 
-def with_fewer_colours(png: bytes) -> bytes:
-    """Return a PNG of 8-bit RGB as one with a palette: its 256 commonest colours.
+FEWER = """async base64 => {
+  const bytes = Uint8Array.from(atob(base64), (one) => one.charCodeAt(0));
+  const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+  const { width, height } = image;
+  const drawing = new OffscreenCanvas(width, height).getContext("2d");
+  drawing.drawImage(image, 0, 0);
+  const { data } = drawing.getImageData(0, 0, width, height);
+  const counts = new Map();
+  for (let at = 0; at < data.length; at += 4) {
+    const colour = (data[at] << 16) | (data[at + 1] << 8) | data[at + 2];
+    counts.set(colour, (counts.get(colour) ?? 0) + 1);
+  }
+  const parts = (colour) => [colour >> 16, (colour >> 8) & 255, colour & 255];
+  const far = (a, b) => {
+    const other = parts(b);
+    return parts(a).reduce((sum, part, at) => sum + (part - other[at]) ** 2, 0);
+  };
+  const colours = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a));
+  let palette;
+  // Colours that are alike share one, so that a rare red stays red.
+  for (let least = 0; !palette || palette.length > 256; least = least * 2 || 8) {
+    palette = [];
+    for (const colour of colours) {
+      if (palette.length > 256) break;
+      if (palette.every((one) => far(one, colour) > least)) palette.push(colour);
+    }
+  }
+  const nearest = (colour) => {
+    const distances = palette.map((one) => far(one, colour));
+    return distances.indexOf(Math.min(...distances));
+  };
+  const index = new Map(colours.map((colour) => [colour, nearest(colour)]));
+  let text = "";
+  for (let at = 0; at < data.length; at += 4) {
+    text += String.fromCharCode(index.get((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]));
+  }
+  return { width, height, palette, pixels: btoa(text) };
+}"""
 
-    Any other colour, of the edges of letters, becomes the nearest of them.
-    """
-    chunks = dict[bytes, bytes]()
-    at = 8
-    while at < len(png):
-        size, kind = struct.unpack_from(">I4s", png, at)
-        chunks[kind] = chunks.get(kind, b"") + png[at + 8 : at + 8 + size]
-        at += size + 12
-    width, height, depth, form = struct.unpack_from(">IIBB", chunks[b"IHDR"])
-    assert (depth, form) == (8, 2), "expected a PNG of 8-bit RGB"
-    rows = list(unfiltered(zlib.decompress(chunks[b"IDAT"]), 3 * width))
-    counts = Counter(row[x : x + 3] for row in rows for x in range(0, 3 * width, 3))
-    palette = [colour for colour, _ in counts.most_common(256)]
-    index = {colour: palette.index(nearest(colour, palette)) for colour in counts}
-    data = b"".join(
-        b"\0" + bytes(index[row[x : x + 3]] for x in range(0, 3 * width, 3)) for row in rows
-    )
+
+def with_fewer_colours(page: Page, png: bytes) -> bytes:
+    """Return a PNG with a palette of 256 colours; `page` is an empty one that counts them."""
+    found = page.evaluate(FEWER, base64.b64encode(png).decode())
+    width, height = found["width"], found["height"]
+    pixels = base64.b64decode(found["pixels"])
+    rows = (b"\0" + pixels[at : at + width] for at in range(0, width * height, width))
+    palette = b"".join(colour.to_bytes(3, "big") for colour in found["palette"])
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"PLTE", b"".join(palette)), (b"IDAT", zlib.compress(data, 9)))
+    data = zlib.compress(b"".join(rows), 9)
+    parts = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", data), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part))
-        for kind, part in (*parts, (b"IEND", b""))
+        for kind, part in parts
     )
-
-
-def nearest(colour: bytes, palette: list[bytes]) -> bytes:
-    return min(palette, key=lambda one: sum((a - b) ** 2 for a, b in zip(one, colour, strict=True)))
-
-
-def unfiltered(data: bytes, stride: int) -> Iterator[bytes]:
-    """Yield the rows of an image of three bytes a pixel (PNG, 9.2, filter types of method 0)."""
-    above = bytes(stride)
-    for start in range(0, len(data), stride + 1):
-        kind, row = data[start], bytearray(data[start + 1 : start + 1 + stride])
-        if kind == 2:
-            row = bytearray((one + two) & 255 for one, two in zip(row, above, strict=True))
-        elif kind:
-            for at in range(stride):
-                left, corner = (row[at - 3], above[at - 3]) if at > 2 else (0, 0)
-                row[at] = (row[at] + guessed(kind, left, above[at], corner)) & 255
-        above = bytes(row)
-        yield above
-
-
-def guessed(kind: int, left: int, above: int, corner: int) -> int:
-    """Return what a filter of a row takes a byte for, from those beside and above it."""
-    if kind == 1:
-        return left
-    if kind == 3:
-        return (left + above) // 2
-    guess = left + above - corner
-    return min((left, above, corner), key=lambda one: abs(guess - one))
 
 
 def main() -> None:
