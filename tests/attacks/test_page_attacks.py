@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -183,7 +183,11 @@ def test_a_million_files_cost_no_more_than_the_bound(
     assert page.count("/files/user:large") < 1_000
     assert "and at least" in page
     # Listing the files, reading the skill, and its digest, which ends at its own bound.
-    assert content.RESOURCES_SCANNED_MAX <= len(looked) < MANY_FILES + 3 * content.RESOURCES_SCANNED_MAX
+    assert (
+        content.RESOURCES_SCANNED_MAX
+        <= len(looked)
+        < MANY_FILES + 3 * content.RESOURCES_SCANNED_MAX
+    )
 
 
 def test_a_line_of_ten_megabytes_is_not_shown(client: TestClient):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import skillhouse
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+from skillhouse.frontends.http.pages.skill_rows import skill_rows
 from skillhouse.frontends.http.status import StatusReader
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured, explain_loading, rehearse
@@ -204,10 +205,9 @@ def test_a_page_and_a_rehearsal_show_what_loading_a_skill_would_meet(tmp_path: P
         rehearsal = rehearse(house, "plain")
         assert rehearsal.decision is not None
         assert rehearsal.decision.decision == found.decision
-        [line] = [
-            s for s in StatusReader(house, time.monotonic).status().skills if s.skill == skill
-        ]
-        assert (line.effect, line.reason) == (Effect.ASK, found.reason)
+        scan = StatusReader(house, time.monotonic).scan()
+        [row] = [row for row in skill_rows(house, scan, {}) if row.name == "plain"]
+        assert row.effect == Effect.ASK
         assert house.call_sync("skill", {"name": "plain"}).status == "pending"
         house.services.enforcement.stop("local", "a test")
         assert explain_loading(house, skill).decision.effect is Effect.DENY

@@ -14,7 +14,7 @@ from skillhouse.frontends.http.status import SkillScan
 from skillhouse.frontends.presentation.library import LibraryLine, file_tokens, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.permission import Effect, decide
-from skillhouse.runtime import STATES, Skillhouse
+from skillhouse.runtime import STATES, Skillhouse, explain_loading
 from skillhouse.skill import tokens_of
 
 DIGESTS_MAX = 40
@@ -155,10 +155,15 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
 
 
 def _effects(house: Skillhouse, scan: SkillScan) -> dict[str, str]:
-    """Return what loading each visible skill does, as far as `DIGESTS_MAX` goes."""
+    """Return what loading each visible skill does, as far as `DIGESTS_MAX` goes.
+
+    Skills about which the rules say the same fare alike at the gate, whose forecast takes longer
+    than all of their rules; one of them is forecast.
+    """
     policy = house.policy
     layers = policy.layers("default")
     found: dict[str, str] = {}
+    alike: dict[object, str] = {}
     digests = 0
     for skill in scan.view.visible.skills:
         if skill.scope == "project":
@@ -167,10 +172,13 @@ def _effects(house: Skillhouse, scan: SkillScan) -> dict[str, str]:
                 continue
         need = policy.loading_need(skill, None)
         if need.skill_digest:
-            found[skill.file] = policy.explain_skill(skill).decision.effect.value
-        else:
-            decided = decide(layers, need.permission, default=need.default)
-            found[skill.file] = decided.effect.value
+            found[skill.file] = explain_loading(house, skill).decision.effect.value
+            continue
+        decided = decide(layers, need.permission, default=need.default)
+        key = (decided.effect, decided.layer, need.default, need.level)
+        if key not in alike:
+            alike[key] = explain_loading(house, skill).decision.effect.value
+        found[skill.file] = alike[key]
     return found
 
 
