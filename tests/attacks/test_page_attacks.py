@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,8 +35,17 @@ def watched(browser, tmp_path: Path) -> Iterator[tuple[object, str, list[str]]]:
         context = browser.new_context()
         page = context.new_page()
         done: list[str] = []
-        context.on("request", lambda one: done.append(one.url) if _foreign(one.url, port) else None)
-        page.on("dialog", lambda one: (done.append(one.message), one.dismiss()))
+
+        def asked(request) -> None:
+            if _foreign(request.url, port):
+                done.append(request.url)
+
+        def spoke(dialog) -> None:
+            done.append(dialog.message)
+            dialog.dismiss()
+
+        context.on("request", asked)
+        page.on("dialog", spoke)
         page.on("popup", lambda one: done.append(f"popup {one.url}"))
         page.on("pageerror", lambda one: done.append(str(one)))
         page.goto(f"{base}/?token={token}")
@@ -157,7 +167,7 @@ def test_a_million_files_cost_no_more_than_the_bound(
 ):
     """Twenty thousand stand for them: what is looked at is counted."""
     looked: list[int] = []
-    scandir = content.os.scandir
+    scandir = os.scandir
 
     class Counted:
         def __init__(self, path: object) -> None:
@@ -177,7 +187,7 @@ def test_a_million_files_cost_no_more_than_the_bound(
             looked.append(1)
             return found
 
-    monkeypatch.setattr(content.os, "scandir", Counted)
+    monkeypatch.setattr("skillhouse.skill.content.os.scandir", Counted)
     page = client.get("/skills/user:large").text
     monkeypatch.undo()
     assert page.count("/files/user:large") < 1_000
