@@ -170,7 +170,7 @@ def test_a_million_files_cost_no_more_than_the_bound(
     scandir = os.scandir
 
     class Counted:
-        def __init__(self, path: object) -> None:
+        def __init__(self, path: str) -> None:
             self._entries = scandir(path)
 
         def __enter__(self) -> Counted:
