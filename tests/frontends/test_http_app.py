@@ -173,7 +173,8 @@ def test_a_search_shows_the_skills_that_fit_best_first(client: TestClient):
     links = [link for link in page.links if link.startswith("/skills/")]
     assert links[0] == "/skills/builtin:weather"
     assert "1 skill for “weather in Tokyo”" in page.text
-    assert "fits by" in page.text
+    assert "fits by name: weather; description: weather; body: weather" in page.text
+    assert "Nothing fits well" not in page.text
     assert "No skill fits “zzzz”" in Page(client.get("/?q=zzzz").text).text
     assert "/skills/user:secret-notes" not in Page(client.get("/?q=secret+notes").text).links
     assert "All skills" in client.get("/?q=%20").text
@@ -351,7 +352,8 @@ def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_pat
     assert len(reader.scan().view.visible) == before
     now += 1.0
     assert len(reader.scan().view.visible) == before + 1
-    assert [hit.name for hit in reader.hits(reader.scan(), "quite fresh")][:1] == ["fresh"]
+    found = reader.found(reader.scan(), "quite fresh")
+    assert [hit.name for hit in found.hits][:1] == ["fresh"]
 
 
 def test_a_root_that_cannot_be_a_path_costs_nothing(tmp_path: Path):

@@ -49,6 +49,8 @@ class Hit:
     """The words of the query that each field answers, translated or corrected where needed."""
     alike: tuple[str, ...] = ()
     """Ids of skills of the same name or with the same texts, which are no hits of their own."""
+    learned: float = 0.0
+    """How often it was chosen for similar requests, 0 to 1, which is part of the score."""
 
 
 class _Head(NamedTuple):

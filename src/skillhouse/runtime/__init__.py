@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import McpServerSettings as McpServerSettings
     from skillhouse.runtime.config import MemorySettings as MemorySettings
     from skillhouse.runtime.config import NetSettings as NetSettings
+    from skillhouse.runtime.config import SearchSettings as SearchSettings
     from skillhouse.runtime.config import SecretSettings as SecretSettings
     from skillhouse.runtime.config import Settings as Settings
     from skillhouse.runtime.config import SkillCodeSettings as SkillCodeSettings
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.rehearsal import explain_loading as explain_loading
     from skillhouse.runtime.rehearsal import export_source as export_source
     from skillhouse.runtime.rehearsal import judged_line as judged_line
+    from skillhouse.runtime.rehearsal import loading_effects as loading_effects
     from skillhouse.runtime.rehearsal import read_skill_file as read_skill_file
     from skillhouse.runtime.rehearsal import rehearse as rehearse
     from skillhouse.runtime.remotes import Remotes as Remotes

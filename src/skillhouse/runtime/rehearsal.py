@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
@@ -23,6 +23,7 @@ from skillhouse.permission import (
     Redirect,
     Rule,
     command_resource,
+    decide,
     judge_line,
     matches,
     reading_of,
@@ -302,6 +303,36 @@ def explain_loading(
     decisions = (evaluated.decision for evaluated in forecast.judged)
     same = next((one for one in decisions if one.effect is forecast.effect), decision)
     return dataclasses.replace(by_rules, decision=same, reason=forecast.reasons[0])
+
+
+def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int) -> dict[str, str]:
+    """Return what the gate would answer to a call that loads each skill, by its file.
+
+    Of project skills, whose default depends on the bytes of their files, the first `digests` are
+    read; the others are left out.
+    """
+    policy = house.policy
+    # Without a digest all skills share the layers, which are built once.
+    layers = policy.layers("default")
+    found: dict[str, str] = {}
+    alike: dict[object, str] = {}
+    for skill in skills:
+        if skill.scope == "project":
+            digests -= 1
+            if digests < 0:
+                continue
+        need = policy.loading_need(skill, None)
+        if need.skill_digest:
+            found[skill.file] = explain_loading(house, skill).decision.effect.value
+            continue
+        # Skills about which the rules say the same fare alike at the gate, whose forecast takes
+        # longer than all of their rules: one of them is forecast.
+        decided = decide(layers, need.permission, default=need.default)
+        key = (decided.effect, decided.layer, need.default, need.level)
+        if key not in alike:
+            alike[key] = explain_loading(house, skill).decision.effect.value
+        found[skill.file] = alike[key]
+    return found
 
 
 async def read_skill_file(

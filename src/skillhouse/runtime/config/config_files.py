@@ -69,6 +69,7 @@ from skillhouse.runtime.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
+from skillhouse.runtime.config.search_settings import SearchSettings
 from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
@@ -141,6 +142,7 @@ def load_config(
         extensions=merged.extensions or ExtensionSettings(),
         skill_code=merged.skill_code or SkillCodeSettings(),
         memory=merged.memory or MemorySettings(),
+        search=merged.search or SearchSettings(),
         protection=merged.protection or ProtectionSettings(),
         mcp_servers=merged.mcp_servers or (),
         agents={
@@ -348,6 +350,7 @@ _TABLES = {
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
     "memory": frozenset(field.name for field in fields(MemorySettings)),
+    "search": frozenset(field.name for field in fields(SearchSettings)),
     "protection": frozenset(field.name for field in fields(ProtectionSettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }

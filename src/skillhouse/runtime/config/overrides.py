@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SkillCodeSettings,
     )
     from skillhouse.runtime.config.repositories import RepositorySettings
+    from skillhouse.runtime.config.search_settings import SearchSettings
     from skillhouse.skill import Profile
     from skillhouse.tools import WriteGate
 
@@ -49,6 +50,7 @@ class _PlainFields(TypedDict, total=False):
     skill_code: SkillCodeSettings
     protection: ProtectionSettings
     memory: MemorySettings
+    search: SearchSettings
     mcp_servers: tuple[McpServerSettings, ...]
     agents: Mapping[str, Layer]
     skill_rules: Mapping[str, tuple[Rule, ...]]

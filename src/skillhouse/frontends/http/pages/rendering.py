@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 import skillhouse
 from skillhouse.frontends.http.api.route_table import API_PATH
 from skillhouse.frontends.http.pages.languages import LANGUAGES, translations
+from skillhouse.frontends.presentation.skill_lists import why
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
@@ -75,6 +76,7 @@ def _environment(language: str) -> Environment:
         command=command,
         day=day,
         when=when,
+        why=why,
         flat=flat,
         utc=utc,
     )

@@ -19,8 +19,7 @@ from skillhouse.frontends.http.pages.skill_rows import (
 )
 from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.status import detail_value, skills_value, status_value
-from skillhouse.retrieval import Hit
-from skillhouse.retrieval.confidence import is_weak
+from skillhouse.retrieval import Hit, SearchResult
 
 PAGE_ROWS = 200
 """Rows of one page; a script asks for the others once the page is there."""
@@ -67,8 +66,8 @@ class SkillPages:
             return self._site.page(
                 request, "rows.html", rows=listed, choices=choices_of(rows), total=len(rows)
             )
-        hits: Sequence[Hit] = self._reader.hits(scan, query) if query else ()
-        found = _found(rows, hits) if query else [FoundRow(row) for row in rows]
+        answer = self._reader.found(scan, query) if query else SearchResult()
+        found = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(page, pages)
         return self._site.page(
@@ -78,7 +77,7 @@ class SkillPages:
             scan=scan,
             rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
             query=query,
-            is_weak=is_weak(hits),
+            is_weak=answer.is_weak,
             total=len(found),
             page_number=page,
             pages=pages,

@@ -13,8 +13,8 @@ from skillhouse.floor import dataclass
 from skillhouse.frontends.http.status import SkillScan
 from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
-from skillhouse.permission import Effect, decide
-from skillhouse.runtime import STATES, Skillhouse, explain_loading
+from skillhouse.permission import Effect
+from skillhouse.runtime import STATES, Skillhouse, loading_effects
 from skillhouse.skill import Skill, tokens_of
 
 DIGESTS_MAX = 40
@@ -124,7 +124,7 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
     """
     start, home = house.config.places.start, house.config.places.home
     findings = Counter(str(one.path) for one in scan.index.diagnostics if one.path is not None)
-    effects = _effects(house, scan)
+    effects = loading_effects(house, scan.view.visible.skills, digests=DIGESTS_MAX)
     roots: dict[str, tuple[str, ...]] = {}
     rows = []
     for line in library_lines(house):
@@ -157,34 +157,6 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
 def _tokens(skill: Skill | None) -> int:
     """Return the tokens of a SKILL.md by the size that it had when it was found; 0: not known."""
     return -(-skill.signature[2] // 4) if skill and skill.signature else 0
-
-
-def _effects(house: Skillhouse, scan: SkillScan) -> dict[str, str]:
-    """Return what loading each visible skill does, as far as `DIGESTS_MAX` goes.
-
-    Skills about which the rules say the same fare alike at the gate, whose forecast takes longer
-    than all of their rules; one of them is forecast.
-    """
-    policy = house.policy
-    layers = policy.layers("default")
-    found: dict[str, str] = {}
-    alike: dict[object, str] = {}
-    digests = 0
-    for skill in scan.view.visible.skills:
-        if skill.scope == "project":
-            digests += 1
-            if digests > DIGESTS_MAX:
-                continue
-        need = policy.loading_need(skill, None)
-        if need.skill_digest:
-            found[skill.file] = explain_loading(house, skill).decision.effect.value
-            continue
-        decided = decide(layers, need.permission, default=need.default)
-        key = (decided.effect, decided.layer, need.default, need.level)
-        if key not in alike:
-            alike[key] = explain_loading(house, skill).decision.effect.value
-        found[skill.file] = alike[key]
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
