@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import heapq
 import threading
@@ -15,11 +14,12 @@ from typing import NamedTuple
 
 from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.confidence import confidence
-from skillhouse.retrieval.evidence import Evidence, Judge
-from skillhouse.retrieval.query import looked_for, read_query
+from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
+from skillhouse.retrieval.query import MIX, Mix, looked_for, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
+from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
 from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
 from skillhouse.skill import Skill, SkillIndex, load_body
 
@@ -86,9 +86,25 @@ class _IndexRows:
             for key in {*keys} - {""}:
                 self.of_key.setdefault(key, []).append(row)
 
-    def head(self, row: int) -> tuple[str, str]:
-        """Return name and description."""
-        return self.heads[row].name, self.heads[row].description
+    def begun(self, key: str, *, parts: bool) -> list[int]:
+        """Return the rows whose name or id begins with a key, if they are few.
+
+        Args:
+            parts: Whether the key has to end where a word of the name does.
+        """
+        if len(key) < PIN_LEAST:
+            return []
+        ends = "-" if parts else ""
+        keys = [each for each in self.of_key if each.startswith(key + ends)]
+        # The beginning of every id, such as `user:`, is none of a name.
+        rows = {row for each in keys if ":" not in each[len(key) :] for row in self.of_key[each]}
+        if len(rows) > PINS_MAX:
+            return []
+        return [row for row in sorted(rows) if not self.is_stub(row)]
+
+    def is_stub(self, row: int) -> bool:
+        head = self.heads[row]
+        return is_stub(head.name, head.description)
 
 
 class SearchIndex:
@@ -133,15 +149,17 @@ class SearchIndex:
         made = cls()
         source = _Source(index, progress, bodies=bodies)
         made._rows = source.rows(cache)
+        # Whoever it is from may hold the index, and reading again is no part of what it hears of.
+        source.progress = _quiet
         made._renewed = lambda: source.rows_again(cache)
         return made
 
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
 
-        A skill whose name or id is the query comes first, with the best score. `query` is any
-        text, without syntax; without a letter or digit nothing matches, nor if `limit` is not
-        positive.
+        A skill whose name or id is the query comes first, with the best score, and if there is
+        none, those whose name begins with it. `query` is any text, without syntax; without a letter
+        or digit nothing matches, nor if `limit` is not positive.
 
         Args:
             collapse: Whether skills of one name or with one description are one hit, the best one.
@@ -155,67 +173,99 @@ class SearchIndex:
                 self._rows = self._renewed()
                 return self._hits(query, limit, collapse=collapse)
 
-    def judged(self, query: str) -> list[tuple[str, Evidence]]:
+    def judged(self, query: str, mix: Mix = MIX) -> list[tuple[str, Evidence]]:
         """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
-        return [(rows.heads[each.row].id, each) for each in _judged(rows, query, CANDIDATES)[0]]
+        judged, _ = _judged(rows, query, CANDIDATES, mix)
+        return [(rows.heads[each.row].id, each) for each in judged]
 
     def _hits(self, query: str, limit: int, *, collapse: bool) -> list[Hit]:
         rows = self._rows
         judged, judge = _judged(rows, query, limit)
-        named = judge.evidence(rows.of_key.get(name_key(query), ()))
-        hits = _best_first(rows, judged, named)
-        return (_collapsed(hits) if collapse else [hit for _, hit in hits])[:limit]
+        key = name_key(query)
+        named = judge.evidence(rows.of_key.get(key, ()))
+        # A word that skills have is a word first, and what a name begins with second.
+        is_word = bool(judged) and all(concept.is_written for concept in judged[0].concepts)
+        begun = [] if named or " " in query else rows.begun(key, parts=is_word and "-" not in key)
+        ranked = _best_first(judged, named, judge.evidence(begun))
+        groups = _collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
+        return [_hit(rows.heads, group) for group in groups[:limit]]
 
     def __len__(self) -> int:
         return len(self._rows.heads)
 
 
-def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], Judge]:
+def _judged(
+    rows: _IndexRows, query: str, limit: int, mix: Mix = MIX
+) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
-    request = read_query(query, ranking)
-    depth = min(max(CANDIDATES, limit), len(rows.heads))
+    request = read_query(query, ranking, mix)
+    few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
+    depth = min(max(few, limit), len(rows.heads))
     found = ranking.candidates(request.concepts, request.found, limit=depth)
-    judge = Judge(ranking, request.concepts, request.found, rows.head)
-    return judge.evidence(found[:CANDIDATES]) + judge.evidence(found[CANDIDATES:]), judge
+    judge = Judge(ranking, request.concepts, request.found)
+    first = _without_stubs(rows, judge.evidence(found[:few]))
+    return first + judge.evidence(found[few:]), judge
+
+
+def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
+    """Return judged rows in their order, after stubs among the first lost part of their score."""
+    first = [
+        lessened(each, STUB_FACTOR) if rows.is_stub(each.row) else each for each in judged[:STUBS]
+    ]
+    return sorted([*first, *judged[STUBS:]], key=order)
+
+
+class _Ranked(NamedTuple):
+    evidence: Evidence
+    score: float
+    is_exact: bool
 
 
 def _best_first(
-    rows: _IndexRows, judged: Sequence[Evidence], named: Sequence[Evidence]
-) -> list[tuple[_Head, Hit]]:
-    """Return the hits of judged rows, after the `named` ones."""
-    exact = {each.row for each in named}
-    last = highest = max((each.score for each in (*named, *judged)), default=0.0)
-    hits: list[tuple[_Head, Hit]] = []
-    for each in (*named, *(one for one in judged if one.row not in exact)):
-        is_exact = each.row in exact
-        # What was not among the candidates is never better than what was.
-        last = highest if is_exact else min(each.score, last)
-        head = rows.heads[each.row]
-        matches = each.matched()
-        hit = Hit(
-            id=head.id,
-            name=head.name,
-            score=last,
-            fields=tuple(matches),
-            exact=is_exact,
-            confidence=1.0 if is_exact else confidence(each),
-            matches=matches,
-        )
-        hits.append((head, hit))
-    return hits
+    judged: Sequence[Evidence], named: Sequence[Evidence], begun: Sequence[Evidence]
+) -> list[_Ranked]:
+    """Return judged rows with final scores, after those that the query names or begins to name."""
+    pinned = {each.row for each in (*named, *begun)}
+    last = highest = max((each.score for each in (*named, *begun, *judged)), default=0.0)
+    ranked = [_Ranked(each, highest, is_exact=True) for each in named]
+    ranked += [_Ranked(each, highest, is_exact=False) for each in begun]
+    for each in judged:
+        if each.row not in pinned:
+            # What was not among the candidates is never better than what was.
+            last = min(each.score, last)
+            ranked.append(_Ranked(each, last, is_exact=False))
+    return ranked
+
+
+def _hit(heads: Sequence[_Head], group: Sequence[_Ranked]) -> Hit:
+    """Return the hit of the first of a group, with the ids of the rest."""
+    (evidence, score, is_exact), *others = group
+    head = heads[evidence.row]
+    matches = evidence.matched()
+    return Hit(
+        id=head.id,
+        name=head.name,
+        score=score,
+        fields=tuple(matches),
+        exact=is_exact,
+        confidence=1.0 if is_exact else confidence(evidence),
+        matches=matches,
+        alike=tuple(heads[each.evidence.row].id for each in others),
+    )
 
 
 CLONE_CHARS = 60
 """Characters from which skills with one description are copies."""
 
 
-def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
-    """Return the first hit of each name and of each long description, with the ids of the rest."""
-    groups: list[list[Hit]] = []
-    of_key: dict[tuple[str, str], list[Hit]] = {}
-    for head, hit in hits:
+def _collapsed(heads: Sequence[_Head], ranked: Sequence[_Ranked]) -> list[list[_Ranked]]:
+    """Return those of one name or of one long description together, the best one first."""
+    groups: list[list[_Ranked]] = []
+    of_key: dict[tuple[str, str], list[_Ranked]] = {}
+    for each in ranked:
+        head = heads[each.evidence.row]
         keys = [("name", name_key(head.name) or head.id)]
         if len(head.description) >= CLONE_CHARS:
             keys.append(("text", head.description))
@@ -225,11 +275,8 @@ def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
             groups.append(group)
         for key in keys:
             of_key.setdefault(key, group)
-        group.append(hit)
-    return [
-        dataclasses.replace(first, alike=tuple(hit.id for hit in others)) if others else first
-        for first, *others in groups
-    ]
+        group.append(each)
+    return groups
 
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
@@ -238,12 +285,16 @@ def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
     return segment, [_Head(*document[:3]) for document in documents]
 
 
+def _quiet(done: int, total: int) -> None:
+    """Hear of nothing."""
+
+
 class _Source:
     """Skills as documents, which are read when the cache does not have them."""
 
     def __init__(self, index: SkillIndex, progress: Progress, *, bodies: bool) -> None:
         self._bodies = bodies
-        self._progress = progress
+        self.progress = progress
         self._skills: dict[bytes, Skill] = {}
         self._unkept: list[Skill] = []
         policies: dict[int, bytes] = {}
@@ -306,7 +357,7 @@ class _Source:
 
     def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
         for number, skill in enumerate(skills):
-            self._progress(number, len(skills))
+            self.progress(number, len(skills))
             yield skill, _body(skill) if self._bodies else ""
 
 
@@ -322,8 +373,17 @@ def _body(skill: Skill) -> str:
         return ""
 
 
+PIN_LEAST = 3
+"""Letters of a query from which skills whose name begins with it come first."""
+PINS_MAX = 20
+"""Skills that come first so; the beginning of more names is a common word."""
+STUBS = 20
+"""Best rows that are looked through for stubs."""
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
+CANDIDATES_LEAST = 40
+LOOK_UPS_MAX = 1_600
+"""Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
 CANDIDATES_MAX = 500
 """Skills that a `HeadIndex` ranks: those with the most words of the query."""
 

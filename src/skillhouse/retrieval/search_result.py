@@ -26,6 +26,8 @@ class SearchResult:
     hits: tuple[Hit, ...] = ()
     is_partial: bool = False
     """Whether names and descriptions alone were searched, because the index is being built."""
+    fault: str = ""
+    """Why the configured database was not asked; empty where all is well."""
 
     @property
     def is_weak(self) -> bool:
