@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import skillhouse
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+from skillhouse.frontends.http.pages.skill_rows import skill_rows
 from skillhouse.frontends.http.status import StatusReader
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured, explain_loading, rehearse
@@ -204,6 +205,9 @@ def test_a_page_and_a_rehearsal_show_what_loading_a_skill_would_meet(tmp_path: P
         rehearsal = rehearse(house, "plain")
         assert rehearsal.decision is not None
         assert rehearsal.decision.decision == found.decision
+        scan = StatusReader(house, time.monotonic).scan()
+        [row] = [row for row in skill_rows(house, scan, {}) if row.name == "plain"]
+        assert row.effect == Effect.ASK
         shown = StatusReader(house, time.monotonic).detail(skill.id).explanation
         assert (shown.decision.effect, shown.reason) == (Effect.ASK, found.reason)
         assert house.call_sync("skill", {"name": "plain"}).status == "pending"

@@ -306,14 +306,16 @@ def explain_loading(
 
 
 def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int) -> dict[str, str]:
-    """Return what the rules say about loading each skill, by its file.
+    """Return what the gate would answer to a call that loads each skill, by its file.
 
     Of project skills, whose default depends on the bytes of their files, the first `digests` are
     read; the others are left out.
     """
     policy = house.policy
+    # Without a digest all skills share the layers, which are built once.
     layers = policy.layers("default")
     found: dict[str, str] = {}
+    alike: dict[object, str] = {}
     for skill in skills:
         if skill.scope == "project":
             digests -= 1
@@ -321,11 +323,15 @@ def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int)
                 continue
         need = policy.loading_need(skill, None)
         if need.skill_digest:
-            found[skill.file] = policy.explain_skill(skill).decision.effect.value
-        else:
-            # Without a digest all skills share the layers, which are built once.
-            decided = decide(layers, need.permission, default=need.default)
-            found[skill.file] = decided.effect.value
+            found[skill.file] = explain_loading(house, skill).decision.effect.value
+            continue
+        # Skills about which the rules say the same fare alike at the gate, whose forecast takes
+        # longer than all of their rules: one of them is forecast.
+        decided = decide(layers, need.permission, default=need.default)
+        key = (decided.effect, decided.layer, need.default, need.level)
+        if key not in alike:
+            alike[key] = explain_loading(house, skill).decision.effect.value
+        found[skill.file] = alike[key]
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from skillhouse.skill import FOLDER_CLIENTS
@@ -17,8 +16,9 @@ def short_path(path: str, start: Path, home: Path) -> str:
     for base, sign in ((str(start), "."), (str(home), "~")):
         if path == base:
             return sign
-        if path.startswith(base.rstrip("/") + "/"):
-            return f"{sign}/{os.path.relpath(path, base)}"
+        inside = base.rstrip("/") + "/"
+        if path.startswith(inside):
+            return f"{sign}/{path[len(inside) :]}"
     return path
 
 

@@ -63,7 +63,9 @@ class SkillPages:
             deleted = house.management.trash.deleted()
         if "rows" in asked:
             listed = [FoundRow(row) for row in rows[_from(asked["rows"]) : FILTERED_MAX]]
-            return self._site.page(request, "rows.html", rows=listed)
+            return self._site.page(
+                request, "rows.html", rows=listed, choices=choices_of(rows), total=len(rows)
+            )
         answer = self._reader.found(scan, query) if query else SearchResult()
         found = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
         pages = max(1, -(-len(found) // PAGE_ROWS))

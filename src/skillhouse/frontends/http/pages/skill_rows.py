@@ -11,11 +11,11 @@ from pathlib import Path
 from skillhouse.audit import AuditError, AuditLog, Query, entries_of
 from skillhouse.floor import dataclass
 from skillhouse.frontends.http.status import SkillScan
-from skillhouse.frontends.presentation.library import LibraryLine, file_tokens, library_lines
+from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.permission import Effect
 from skillhouse.runtime import STATES, Skillhouse, loading_effects
-from skillhouse.skill import tokens_of
+from skillhouse.skill import Skill, tokens_of
 
 DIGESTS_MAX = 40
 """Project skills of one list whose files are read to know whether loading one asks a person."""
@@ -145,13 +145,18 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
                 clients=clients,
                 effect=effects.get(line.path, "") if line.state == "in-use" else "",
                 listed_tokens=tokens_of(f"{skill.name}{skill.description}") if skill else 0,
-                file_tokens=file_tokens(line.path),
+                file_tokens=_tokens(skill),
                 last_used=used.get(skill.name, "") if skill and is_used else "",
                 findings=findings.get(line.path, 0),
             )
         )
     order = {"in-use": 0} | {state: at for at, state in enumerate(STATES, 1)}
     return sorted(rows, key=lambda row: order.get(row.state, len(order)))
+
+
+def _tokens(skill: Skill | None) -> int:
+    """Return the tokens of a SKILL.md by the size that it had when it was found; 0: not known."""
+    return -(-skill.signature[2] // 4) if skill and skill.signature else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

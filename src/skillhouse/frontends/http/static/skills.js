@@ -38,13 +38,13 @@ const isFiltering = () => isTyped || scope?.value || client?.value || problem?.v
 async function fetched(address) {
   const answer = await fetch(address, { headers: { accept: "text/html" } });
   if (!answer.ok) return null;
-  return new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("rows");
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
 async function complete() {
   const rest = await fetched(rows.dataset.rest);
   if (!rest) return;
-  rows.append(...rest.children);
+  rows.append(...rest.getElementById("rows").children);
   document.getElementById("pages")?.remove();
   if (isFiltering()) filter();
 }
@@ -53,7 +53,16 @@ async function renew() {
   const all = await fetched(rows.dataset.all);
   if (!all) return;
   const path = document.activeElement?.dataset.path;
-  rows.replaceChildren(...all.children);
+  rows.replaceChildren(...all.getElementById("rows").children);
+  document.getElementById("total").textContent = all.getElementById("total").textContent;
+  for (const select of [scope, client, problem]) {
+    const options = select && all.getElementById(select.id)?.children;
+    if (!options) continue;
+    const { value } = select;
+    select.replaceChildren(...options);
+    select.value = value;
+    if (select.selectedIndex < 0) select.value = "";
+  }
   filter();
   if (path) rows.querySelector(`[data-path="${CSS.escape(path)}"]`)?.focus();
 }
