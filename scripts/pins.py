@@ -29,6 +29,8 @@ PINS = (
             *("--extra", "agent-framework"),
         ],
     ),
+    # The encoders of search by meaning; the tests have the first of them (requirements/dev.in).
+    ("semantic", ["pyproject.toml", "--extra", "semantic", "--constraint", "requirements/dev.txt"]),
     # Adapters that have an environment of their own: one wants older packages than we have, the
     # other carries a program of 240 MB. They agree with no other file.
     *(
