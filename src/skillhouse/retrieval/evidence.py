@@ -45,6 +45,15 @@ _STEM_TAIL = 6
 """Letters by which a word may be longer than its stem."""
 
 
+class Fused(NamedTuple):
+    """What vectors and words together say of a row."""
+
+    score: float
+    confidence: float
+    similarity: float
+    """The highest cosine of its vectors with the query's, from -1 to 1."""
+
+
 class Evidence(NamedTuple):
     """Why a row fits."""
 
@@ -55,11 +64,18 @@ class Evidence(NamedTuple):
     """The concepts that the row has, by number, with the packed counts of their stems."""
     concepts: Sequence[Concept]
     """What the row was judged for."""
+    fused: Fused | None = None
+    """With the votes of encoders, where there are any."""
+
+    @property
+    def words(self) -> float:
+        """The weighed sum of the features."""
+        weighed = zip(FEATURE_WEIGHTS, self.features, strict=True)
+        return sum(weight * value for weight, value in weighed)
 
     @property
     def score(self) -> float:
-        weighed = zip(FEATURE_WEIGHTS, self.features, strict=True)
-        return SCALE * sum(weight * value for weight, value in weighed)
+        return SCALE * self.words if self.fused is None else self.fused.score
 
     def matched(self) -> dict[str, tuple[str, ...]]:
         """Return the words of the query that the row has, by field."""

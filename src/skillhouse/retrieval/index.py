@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import heapq
 import threading
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, field
@@ -16,11 +14,12 @@ from typing import NamedTuple
 from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.confidence import confidence
 from skillhouse.retrieval.evidence import Evidence, Judge
-from skillhouse.retrieval.query import looked_for, read_query
+from skillhouse.retrieval.query import read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
-from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
+from skillhouse.retrieval.tokens import name_key, name_keys
+from skillhouse.retrieval.votes import MeaningMaker, Meanings, MeaningState, Votes
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
@@ -49,6 +48,8 @@ class Hit:
     """The words of the query that each field answers, translated or corrected where needed."""
     alike: tuple[str, ...] = ()
     """Ids of skills of the same name or with the same texts, which are no hits of their own."""
+    similarity: float = 0.0
+    """Cosine of the query's and the skill's vectors, from -1 to 1; 0 where no encoder voted."""
 
 
 class _Head(NamedTuple):
@@ -98,16 +99,27 @@ class SearchIndex:
         self._lock = threading.Lock()
         self._rows = _IndexRows([_loose(kept)])
         self._renewed: Callable[[], _IndexRows] = lambda: self._rows
+        self.meanings: Meanings | None = None
+        """The vectors of the documents, where there are encoders."""
 
     @classmethod
-    def from_documents(cls, documents: Iterable[Document]) -> SearchIndex:
+    def from_documents(
+        cls, documents: Iterable[Document], *, encoders: MeaningMaker | None = None
+    ) -> SearchIndex:
         """Return an index of documents.
 
         >>> index = SearchIndex.from_documents([("user:pdf", "pdf", "Merges PDF files", "")])
         >>> [hit.id for hit in index.search("merging two files")]
         ['user:pdf']
         """
-        return cls(documents)
+        made = cls(documents)
+        made._begin_meanings(encoders, None)
+        return made
+
+    def _begin_meanings(self, encoders: MeaningMaker | None, cache: Path | None) -> None:
+        if encoders is not None:
+            heads = self._rows.heads
+            self.meanings = encoders.over(len(heads), lambda row: _encoded(heads[row]), cache)
 
     @classmethod
     def from_skills(
@@ -117,6 +129,7 @@ class SearchIndex:
         bodies: bool = True,
         cache: Path | None = None,
         progress: Progress = lambda _, __: None,
+        encoders: MeaningMaker | None = None,
     ) -> SearchIndex:
         """Return an index of the skills that are not shadowed.
 
@@ -127,11 +140,13 @@ class SearchIndex:
             bodies: Whether bodies are searched too.
             cache: Directory of the persistent index, for skills that did not change since; None
                 reads every body.
+            encoders: Find skills by meaning too, as soon as they are ready.
         """
         made = cls()
         source = _Source(index, progress, bodies=bodies)
         made._rows = source.rows(cache)
         made._renewed = lambda: source.rows_again(cache)
+        made._begin_meanings(encoders, cache)
         return made
 
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
@@ -146,22 +161,41 @@ class SearchIndex:
         """
         if limit <= 0 or not len(self):
             return []
+        votes = self._votes(query)
         with self._lock:
             try:
-                return self._hits(query, limit, collapse=collapse)
+                return self._hits(query, limit, votes, collapse=collapse)
             except (DamagedError, OSError):
                 self._rows = self._renewed()
-                return self._hits(query, limit, collapse=collapse)
+                return self._hits(query, limit, votes, collapse=collapse)
+
+    def _votes(self, query: str) -> Votes | None:
+        return None if self.meanings is None else self.meanings.votes(query)
+
+    def close(self) -> None:
+        """Make no more vectors in the background; the index can still be searched."""
+        if self.meanings is not None:
+            self.meanings.close()
+
+    @property
+    def meaning_state(self) -> MeaningState | None:
+        """How far search by meaning is; None where there are no encoders."""
+        return None if self.meanings is None else self.meanings.state
 
     def judged(self, query: str) -> list[tuple[str, Evidence]]:
         """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
-        return [(rows.heads[each.row].id, each) for each in _judged(rows, query, CANDIDATES)[0]]
+        return [
+            (rows.heads[each.row].id, each)
+            for each in _judged(rows, query, CANDIDATES, self._votes(query))[0]
+        ]
 
-    def _hits(self, query: str, limit: int, *, collapse: bool) -> list[Hit]:
+    def _hits(self, query: str, limit: int, votes: Votes | None, *, collapse: bool) -> list[Hit]:
         rows = self._rows
-        judged, judge = _judged(rows, query, limit)
+        judged, judge = _judged(rows, query, limit, votes)
         named = judge.evidence(rows.of_key.get(name_key(query), ()))
+        if votes is not None:
+            named = votes.fused(named)
         hits = _best_first(rows, judged, named)
         return (_collapsed(hits) if collapse else [hit for _, hit in hits])[:limit]
 
@@ -169,14 +203,21 @@ class SearchIndex:
         return len(self._rows.heads)
 
 
-def _judged(rows: _IndexRows, query: str, limit: int) -> tuple[list[Evidence], Judge]:
+def _judged(
+    rows: _IndexRows, query: str, limit: int, votes: Votes | None
+) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
     request = read_query(query, ranking)
     depth = min(max(CANDIDATES, limit), len(rows.heads))
     found = ranking.candidates(request.concepts, request.found, limit=depth)
     judge = Judge(ranking, request.concepts, request.found, rows.head)
-    return judge.evidence(found[:CANDIDATES]) + judge.evidence(found[CANDIDATES:]), judge
+    first, others = found[:CANDIDATES], found[CANDIDATES:]
+    if votes is None:
+        return judge.evidence(first) + judge.evidence(others), judge
+    known = set(found)
+    first += [row for row in votes.nearest() if row not in known]
+    return votes.fused(judge.evidence(first)) + votes.fused(judge.evidence(others)), judge
 
 
 def _best_first(
@@ -200,6 +241,7 @@ def _best_first(
             exact=is_exact,
             confidence=1.0 if is_exact else confidence(each),
             matches=matches,
+            similarity=0.0 if each.fused is None else each.fused.similarity,
         )
         hits.append((head, hit))
     return hits
@@ -228,6 +270,14 @@ def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
         dataclasses.replace(first, alike=tuple(hit.id for hit in others)) if others else first
         for first, *others in groups
     ]
+
+
+ENCODED_CHARS = 600
+"""Characters of a description that are encoded with the name."""
+
+
+def _encoded(head: _Head) -> str:
+    return f"{head.name.replace('-', ' ')}. {head.description[:ENCODED_CHARS]}"
 
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
@@ -322,43 +372,6 @@ def _body(skill: Skill) -> str:
 
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
-CANDIDATES_MAX = 500
-"""Skills that a `HeadIndex` ranks: those with the most words of the query."""
-
-
-class HeadIndex:
-    """Searches names and descriptions without an index, while one is being built.
-
-    It scans thousands of skills in a few hundredths of a second, and ranks almost like a
-    `SearchIndex` of the same texts.
-    """
-
-    def __init__(self, index: SkillIndex) -> None:
-        self._skills = index.skills
-
-    def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
-        """Return skills with a word of `query` in name or description, best first."""
-        stems = {stem for parts in stems_of(looked_for(query)).values() for stem in parts}
-        # The stem of `happy` is `happi`; every other stem is the beginning of its word.
-        beginnings = {_folded(stem if len(stem) < 4 else stem[:-1]) for stem in stems}
-        counted = (
-            (sum(beginning in text for beginning in beginnings), -number)
-            for number, text in enumerate(
-                _folded(f"{skill.name} {skill.description}") for skill in self._skills
-            )
-        )
-        best = heapq.nlargest(CANDIDATES_MAX, (pair for pair in counted if pair[0]))
-        skills = [self._skills[-number] for _, number in best]
-        return SearchIndex.from_documents(
-            (skill.id, skill.name, skill.description, "") for skill in skills
-        ).search(query, limit=limit, collapse=collapse)
-
-
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    letters = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +15,15 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import HeadIndex, Progress, SearchIndex
+    from skillhouse.retrieval import Encoders, HeadIndex, MeaningState, Progress, SearchIndex
     from skillhouse.skill import Skill
 
 PATIENCE_SECONDS = 0.5
 """A model's search waits so long for a complete index; one that is kept is open by then."""
 RANKED_MAX = 500
 """Skills of an agent that are ranked for a list: more than fit into any usual budget."""
+MEANING_PAUSE_SECONDS = 0.1
+"""Between two looks at vectors that are being made."""
 BODIES_SOON = 100
 """Where more bodies are to be read, it does not wait."""
 
@@ -31,10 +33,18 @@ Signature = tuple[int, int, int, int] | None
 class AgentSearch:
     """One agent's skills, ready to be searched; any thread may ask."""
 
-    def __init__(self, visible: SkillIndex, *, bodies: bool, cache: Path | None) -> None:
+    def __init__(
+        self,
+        visible: SkillIndex,
+        *,
+        bodies: bool,
+        cache: Path | None,
+        encoders: Callable[[], Encoders | None] = lambda: None,
+    ) -> None:
         self._visible = visible
         self._bodies = bodies
         self._cache = cache
+        self._encoders = encoders
         self._lock = threading.Lock()
         self._made: Future[SearchIndex] | None = None
         self._is_closed = False
@@ -52,6 +62,21 @@ class AgentSearch:
         if is_ours:
             self._make(made, progress)
         return made.result()
+
+    def wait_for_meaning(self, seconds: float, progress: Progress) -> MeaningState | None:
+        """Return how far search by meaning is, after waiting for it so long; None without it.
+
+        `progress` hears how many vectors there are.
+        """
+        index = self.index()
+        end = time.monotonic() + seconds
+        while (meanings := index.meanings) is not None:
+            state = meanings.state
+            progress(state.done, state.total)
+            left = end - time.monotonic()
+            if left <= 0 or meanings.wait(min(MEANING_PAUSE_SECONDS, left)):
+                break
+        return index.meaning_state
 
     def at_hand(self) -> tuple[SearchIndex | HeadIndex, bool]:
         """Return an index at once, and whether it is complete.
@@ -93,12 +118,19 @@ class AgentSearch:
                 (_with_signature(skill, signatures) for skill in self._visible.skills),
                 name_match=self._visible.name_match,
             )
+            self._stop_encoding()
             self._made = None
             self._is_known.clear()
 
     def close(self) -> None:
-        """Stop reading in the background."""
+        """Stop reading and encoding in the background."""
         self._is_closed = True
+        self._stop_encoding()
+
+    def _stop_encoding(self) -> None:
+        made = self._made
+        if made is not None and made.done() and made.exception() is None:
+            made.result().close()
 
     def _begun(self) -> tuple[Future[SearchIndex], bool]:
         """Return the index that is or will be made, and whether the caller has to make it."""
@@ -111,7 +143,11 @@ class AgentSearch:
     def _make(self, made: Future[SearchIndex], progress: Progress) -> None:
         try:
             index = retrieval.SearchIndex.from_skills(
-                self._visible, bodies=self._bodies, cache=self._cache, progress=progress
+                self._visible,
+                bodies=self._bodies,
+                cache=self._cache,
+                progress=progress,
+                encoders=self._encoders(),
             )
         except BaseException as error:  # noqa: BLE001 - whoever waits hears it, Ctrl-C included.
             with self._lock:

@@ -24,6 +24,7 @@ from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
+    from skillhouse.retrieval import Encoders
     from skillhouse.runtime.config import Config
     from skillhouse.skill import Profile, ToolRule
 
@@ -43,6 +44,7 @@ class AgentView:
         recent: Mapping[str, int] | None = None,
         why_absent: Callable[[str], str] = lambda _: "",
         fault: Callable[[Skill], str] = lambda _: "",
+        encoders: Callable[[], Encoders | None] = lambda: None,
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
@@ -97,7 +99,10 @@ class AgentView:
             name_match=index.name_match,
         )
         self.search = AgentSearch(
-            self.visible, bodies=self.profile.search_bodies, cache=config.cache_directory
+            self.visible,
+            bodies=self.profile.search_bodies,
+            cache=config.cache_directory,
+            encoders=encoders,
         )
         """Finds among what the agent sees."""
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)

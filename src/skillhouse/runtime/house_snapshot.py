@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import threading
 
     from skillhouse import tools as toolbox
+    from skillhouse.retrieval import Encoders
     from skillhouse.runtime.agent_search import Signature
     from skillhouse.runtime.code_manifests import Found
     from skillhouse.runtime.composition import Composition
@@ -63,13 +64,14 @@ class HouseSnapshot:
         worked: TouchedFiles,
         recent: RecentSkills,
         fault: Callable[[Skill], str],
+        encoders: Callable[[], Encoders | None],
     ) -> None:
         """Store the dependencies; everything is read when it is first asked for.
 
         `open_gate` makes the gate of a view with the tools that skills bring, which `find_code`
         finds below the roots, knowing whether the project is trusted. `worked` and `recent` outlive
         a snapshot, which keeps its first order: a client takes another list for a change. `fault`
-        says why a skill may not be loaded as it is now.
+        says why a skill may not be loaded as it is now, `encoders` what finds skills by meaning.
         """
         self._config = config
         self._profile = policy.profile
@@ -81,6 +83,7 @@ class HouseSnapshot:
         self._worked = worked
         self._recent = recent
         self._fault = fault
+        self._encoders = encoders
         self._views: dict[str, AgentView] = {}
         self._gates: dict[str, toolbox.Gate] = {}
         self._signatures: dict[str, Signature] | None = None
@@ -179,6 +182,7 @@ class HouseSnapshot:
                 recent=self.recent,
                 why_absent=lambda name: why_absent(self.place, name),
                 fault=self._fault,
+                encoders=self._encoders,
             )
             if self._signatures is not None:
                 self._views[agent].search.renew(self._signatures)
@@ -257,6 +261,7 @@ def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
         services.touched,
         services.recent,
         lambda skill: services.installed_check.fault(skill.directory, skill.scope),
+        lambda: composition.encoders,
     )
 
 

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError, dataclass
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import HeadIndex, SearchIndex, is_weak, skills_of
+from skillhouse.retrieval import HeadIndex, MeaningState, SearchIndex, is_weak, skills_of
 from skillhouse.skill import (
     Profile,
     Skill,
@@ -282,13 +282,14 @@ class SearchTool(Tool):
         async def run() -> Output:
             limit = arguments.get(self._limit, SEARCH_LIMIT)
 
-            def search() -> tuple[list[dict[str, str]], bool, bool]:
+            def search() -> tuple[list[dict[str, str]], bool, bool, MeaningState | None]:
                 index, is_complete = self._index(session)
                 found = search_skills(session.visible, index, query, limit, collapse=self._collapse)
-                return *found, is_complete
+                state = index.meaning_state if isinstance(index, SearchIndex) else None
+                return *found, is_complete, state
 
             # The index may have to be opened or made, which must not hold up other calls.
-            skills, weak, is_complete = await anyio.to_thread.run_sync(search)
+            skills, weak, is_complete, state = await anyio.to_thread.run_sync(search)
             lines = [f"{skill['name']}: {skill['description']}" for skill in skills]
             text = "\n".join(lines) or render(self._messages, "search_empty")
             data: dict[str, Any] = {"skills": skills}
@@ -298,6 +299,9 @@ class SearchTool(Tool):
             if not is_complete:
                 text += "\n\n" + render(self._messages, "search_partial")
                 data["partial"] = True
+            if state is not None:
+                # Until an encoder is ready, words alone are searched.
+                data["encoders"] = {"ready": state.ready, "all": state.encoders}
             return Output(text=text, data=data)
 
         need = PermissionRequest(

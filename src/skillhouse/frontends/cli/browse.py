@@ -19,6 +19,7 @@ from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,
+    meaning_value,
 )
 from skillhouse.frontends.presentation.skill_lists import search_answer
 from skillhouse.frontends.presentation.text import counted, one_line, shown
@@ -53,14 +54,22 @@ def _configure_catalog(parser: argparse.ArgumentParser) -> None:
 def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         view = house.view(options.agent)
+        state = None
         if options.request.strip():
-            prepare_search(house, terminal, agent=options.agent)
+            state = prepare_search(house, terminal, agent=options.agent)
         catalog = view.catalog(options.budget, style=options.style, request=options.request)
     if options.json:
         budget = view.budget_tokens if options.budget is None else options.budget
         style = options.style or view.profile.catalog.style
         value = {"agent": options.agent, "request": options.request, "style": style}
-        terminal.json({**value, "budget_tokens": budget, **catalog_value(catalog)})
+        terminal.json(
+            {
+                **value,
+                "budget_tokens": budget,
+                **catalog_value(catalog),
+                "meaning": meaning_value(state),
+            }
+        )
         return 0
     if catalog.text:
         terminal.document(catalog.text)
@@ -87,11 +96,11 @@ def _configure_search(parser: argparse.ArgumentParser) -> None:
 def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the best skills, best first; 1 when none fits."""
     house = house_of(options)
-    prepare_search(house, terminal)
+    state = prepare_search(house, terminal)
     found = search_answer(house, " ".join(options.query), options.limit)
     hits, skills, others = found.hits, found.skills, found.shadowed
     if options.json:
-        terminal.json_list("hits", found.values())
+        terminal.json_list("hits", found.values(), {"meaning": meaning_value(state)})
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:

@@ -39,7 +39,14 @@ class SearchAnswer:
             {**skill_value(skill), **hit_value(hit)}
             for hit, skill in zip(self.hits, self.skills, strict=True)
         ]
-        nothing = {"score": 0.0, "fields": [], "confidence": 0.0, "matches": {}, "alike": []}
+        nothing = {
+            "score": 0.0,
+            "fields": [],
+            "confidence": 0.0,
+            "matches": {},
+            "alike": [],
+            "similarity": 0.0,
+        }
         more = [{**skill_value(one), **nothing, "shadowed_by": by} for one, by in self.shadowed]
         return [*found, *more]
 

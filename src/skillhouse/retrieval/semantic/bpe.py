@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 _WORDS_KNOWN_MAX = 50_000
@@ -30,7 +31,7 @@ class BytePairs:
     def _merged(self, word: str) -> tuple[int, ...]:
         pieces = [self._letters[byte] for byte in word.encode("utf-8", "replace")]
         while len(pieces) > 1:
-            ranks = [self._ranks.get(pair, -1) for pair in zip(pieces, pieces[1:], strict=False)]
+            ranks = [self._ranks.get(pair, -1) for pair in pairwise(pieces)]
             known = [rank for rank in ranks if rank >= 0]
             if not known:
                 break

@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from skillhouse.retrieval.semantic.bpe import BytePairs
+from skillhouse.retrieval.semantic.embedder import is_in_scripts
+from skillhouse.retrieval.semantic.weights import checked_bytes
 
 TOKENS_MAX = 128
 """Tokens of a text that are read; names with descriptions are rarely longer."""
@@ -25,14 +29,18 @@ _START, _END = 0, 2
 Floats = npt.NDArray[np.float32]
 
 
+WEIGHTS = "granite-embedding-30m-english-int8.hmsemb"
+
+
 class Granite:
     """The encoder, from the bytes of its file; ValueError or KeyError if they are no such file."""
 
     name = "granite"
     dimensions = 384
-    languages = frozenset({"en"})
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, version: str) -> None:
+        """`version` is what changes with the file."""
+        self.version = version
         if data[:8] != _MAGIC:
             raise ValueError("expected a file that begins with HMSEMB01")
         (size,) = struct.unpack_from("<Q", data, 8)
@@ -55,6 +63,9 @@ class Granite:
             for name, value in tensors.items()
         }
         self._weights: dict[str, Floats] = {k: np.ascontiguousarray(v) for k, v in weights.items()}
+
+    def reads(self, text: str) -> bool:
+        return is_in_scripts(text, frozenset({"LATIN"}))
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return a row of length 1 for each text."""
@@ -93,21 +104,23 @@ class Granite:
             state = self._norm(mixed + state, f"{at}.aln")
             inner = _gelu(self._linear(state, f"{at}.f1"))
             state = self._norm(self._linear(inner, f"{at}.f2") + state, f"{at}.fln")
-        return state / np.linalg.norm(state, axis=1, keepdims=True)
+        state /= np.linalg.norm(state, axis=1, keepdims=True)
+        return state
 
     def _attention(self, state: Floats, starts: npt.NDArray[Any], at: str) -> Floats:
         width = state.shape[1]
         each = width // self._heads
         qkv = self._linear(state, f"{at}.qkv").reshape(-1, 3, self._heads, each)
         mixed = np.empty((len(state), self._heads, each), np.float32)
-        for start, end in zip(starts, starts[1:], strict=False):
+        for start, end in pairwise(starts):
             query, key, value = qkv[start:end].transpose(1, 2, 0, 3)
             scores = query @ key.transpose(0, 2, 1) * np.float32(each**-0.5)
             scores -= scores.max(axis=-1, keepdims=True)
             np.exp(scores, out=scores)
             scores /= scores.sum(axis=-1, keepdims=True)
             mixed[start:end] = (scores @ value).transpose(1, 0, 2)
-        return mixed.reshape(-1, width)
+        rows: Floats = mixed.reshape(-1, width)
+        return rows
 
     def _linear(self, state: Floats, name: str) -> Floats:
         result = state @ self._weights[f"{name}.w"]
@@ -121,6 +134,11 @@ class Granite:
         state *= self._weights[f"{name}.w"]
         state += self._weights[f"{name}.b"]
         return state
+
+
+def load_granite(directory: Path) -> Granite:
+    """Return the encoder of a directory; EncoderError if its file is none that we know."""
+    return Granite(*checked_bytes(directory / WEIGHTS))
 
 
 def _tensor(data: bytes, at: int, each: dict[str, Any]) -> Any:

@@ -1,7 +1,8 @@
-"""Finds the vectors nearest to another: by all dot products, or by those of the nearest clusters."""
+"""Finds the vectors nearest to another: by all dot products, or those of the nearest clusters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,13 +51,14 @@ class Nearest:
         self._starts = np.searchsorted(cluster[self._order], np.arange(len(self._centres) + 1))
         self._sorted = vectors[self._order]
 
-    def similarities(self, vector: Floats, rows: Numbers) -> Floats:
+    def similarities(self, vector: Floats, rows: Sequence[int]) -> Floats:
         """Return the cosine of each row with a vector of length 1; exact, but for the int8."""
+        wanted = np.asarray(rows, np.int64)
         if self._floats is not None:
-            found: Floats = self._floats[rows] @ vector
+            found: Floats = self._floats[wanted] @ vector
             return found
-        found = self._packed[rows].astype(np.float32) @ vector
-        found /= self._lengths[rows]
+        found = self._packed[wanted].astype(np.float32) @ vector
+        found /= self._lengths[wanted]
         return found
 
     def top(self, vector: Floats, limit: int) -> Numbers:

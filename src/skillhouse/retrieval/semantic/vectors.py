@@ -20,6 +20,7 @@ import numpy as np
 
 from skillhouse.floor import encode, make_private, write_atomically
 from skillhouse.floor.lock import lock
+from skillhouse.retrieval.semantic.embedder import EncoderError
 
 if TYPE_CHECKING:
     from skillhouse.retrieval.semantic.embedder import Bytes, Embedder, Floats
@@ -37,7 +38,10 @@ _READ_RECORDS = 4_096
 _MAGIC = b"skillvectors 1\n\0"
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW if os.name != "nt" else getattr(os, "O_BINARY", 0)
 
-Rows = Mapping[bytes, Sequence[int]]
+Rows = Mapping[bytes, list[int]]
+"""The rows of each text, by its key."""
+Make = Callable[[Sequence[int]], "Bytes"]
+"""Returns the int8 vectors of some rows."""
 
 
 def key_of(text: str) -> bytes:
@@ -45,8 +49,15 @@ def key_of(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_KEY_BYTES).digest()
 
 
+def zeros(count: int, dimensions: int) -> Bytes:
+    """Return rows that no vector is near to."""
+    return np.zeros((count, dimensions), np.int8)
+
+
 def packed(vectors: Floats) -> Bytes:
-    """Return vectors as int8, each in its own scale."""
+    """Return vectors as int8, each in its own scale; EncoderError for numbers that are none."""
+    if not np.isfinite(vectors).all():
+        raise EncoderError("an encoder gave numbers that are not finite")
     most = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-9)
     found: Bytes = np.rint(vectors * (SCALE / most)).astype(np.int8)
     return found
@@ -57,6 +68,17 @@ def unpacked(vectors: Bytes) -> Floats:
     floats = vectors.astype(np.float32)
     floats /= np.maximum(np.sqrt(np.einsum("ij,ij->i", floats, floats)), 1e-9)[:, None]
     return floats
+
+
+def fill(vectors: Bytes, rows: Rows, make: Make, done: Callable[[int], None]) -> None:
+    """Fill `vectors` without a file; see `VectorFile.fill`."""
+    of_keys = list(rows.values())
+    for begin in range(0, len(of_keys), BATCH):
+        done(begin)
+        batch = of_keys[begin : begin + BATCH]
+        for each, vector in zip(batch, make([each[0] for each in batch]), strict=True):
+            vectors[each] = vector
+    done(len(rows))
 
 
 class VectorFile:
@@ -75,7 +97,7 @@ class VectorFile:
         self,
         vectors: Bytes,
         rows: Rows,
-        make: Callable[[Sequence[int]], Bytes],
+        make: Make,
         done: Callable[[int], None],
     ) -> None:
         """Fill `vectors`, from the file where it has them; others are made and appended.
@@ -117,7 +139,7 @@ class VectorFile:
             self._rewrite(vectors, rows)
 
     def _take(
-        self, file: BinaryIO, at: int, missing: dict[bytes, Sequence[int]], vectors: Bytes
+        self, file: BinaryIO, at: int, missing: dict[bytes, list[int]], vectors: Bytes
     ) -> tuple[int, int]:
         """Take wanted vectors from records after `at`; return where they end, and their number."""
         if not at:
@@ -156,12 +178,13 @@ class VectorFile:
             yield record + zlib.crc32(record).to_bytes(4, "little")
 
     def _rewrite(self, vectors: Bytes, rows: Rows) -> None:
-        with _locked(self._directory / f"{self._own.hex()}.lock"):
-            with write_atomically(self._path) as file:
-                file.write(self._header)
-                file.writelines(
-                    self._records(list(rows), vectors[[of_key[0] for of_key in rows.values()]])
-                )
+        found = vectors[[of_key[0] for of_key in rows.values()]]
+        with (
+            _locked(self._directory / f"{self._own.hex()}.lock"),
+            write_atomically(self._path) as file,
+        ):
+            file.write(self._header)
+            file.writelines(self._records(list(rows), found))
 
 
 @contextlib.contextmanager

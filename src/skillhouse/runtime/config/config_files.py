@@ -69,6 +69,7 @@ from skillhouse.runtime.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
+from skillhouse.runtime.config.search import SearchSettings
 from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
@@ -159,6 +160,7 @@ def load_config(
         signer=merged.signer or SignerSettings(),
         registry=merged.registry or RegistrySettings(),
         repositories=skills.repositories,
+        search=merged.search or SearchSettings(),
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
         problems=problems,
@@ -347,6 +349,7 @@ _TABLES = {
     "skills": SKILLS_KEYS,
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
+    "search": frozenset(field.name for field in fields(SearchSettings)),
     "memory": frozenset(field.name for field in fields(MemorySettings)),
     "protection": frozenset(field.name for field in fields(ProtectionSettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),

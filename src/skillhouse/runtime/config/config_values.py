@@ -15,6 +15,7 @@ from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.repositories import RepositorySettings, SkillsSettings
+from skillhouse.runtime.config.search import SearchSettings
 from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
 
@@ -266,6 +267,7 @@ class Settings:
     """Whether skills must be signed; no project says so."""
     skills: SkillsSettings | None = None
     """Repositories of packages; likewise."""
+    search: SearchSettings | None = None
     assignees: tuple[str, ...] | None = None
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
@@ -345,6 +347,7 @@ class Config:
     """Whether skills must be signed."""
     repositories: tuple[RepositorySettings, ...] = ()
     """Where packages are looked for by name, in this order."""
+    search: SearchSettings = field(default_factory=SearchSettings)
     assignees: frozenset[str] = frozenset({OWNER})
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None

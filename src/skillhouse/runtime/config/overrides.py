@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SkillCodeSettings,
     )
     from skillhouse.runtime.config.repositories import RepositorySettings
+    from skillhouse.runtime.config.search import SearchSettings
     from skillhouse.skill import Profile
     from skillhouse.tools import WriteGate
 
@@ -62,6 +63,7 @@ class _PlainFields(TypedDict, total=False):
     signer: SignerSettings
     registry: RegistrySettings
     repositories: tuple[RepositorySettings, ...]
+    search: SearchSettings
     assignees: frozenset[str]
     audit_checkpoints: Path | None
     problems: tuple[Diagnostic, ...]
