@@ -11,7 +11,7 @@ names, the installed command, MCP, HTTP and files only. What other tests hold is
 - the chain of the log and what `verify` finds: tests/audit
 - RPC between core and executor: tests/sandbox
 - the exit code after Ctrl-C: tests/frontends/test_cli.py
-- forms of the pages and of devices' answers: tests/frontends/test_http_inbox.py
+- forms of the pages and of devices' answers: tests/frontends/http_pages/test_approval_pages.py
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import skillhouse.frontends.http as http_room
 
 CSS = (Path(http_room.__file__).parent / "static/style.css").read_text(encoding="utf-8")
 TEMPLATES = sorted((Path(http_room.__file__).parent / "templates").iterdir())
+SCRIPTS = sorted((Path(http_room.__file__).parent / "static").glob("*.js"))
 TEXT_ON_GROUND = [
     ("ink", "ground"),
     ("ink", "card"),
@@ -50,8 +51,12 @@ def test_text_has_the_contrast_of_wcag_aa(palette: dict[str, str], text: str, gr
 
 
 def test_nothing_is_fetched_from_elsewhere():
-    for text in (CSS, *(path.read_text(encoding="utf-8") for path in TEMPLATES)):
-        assert not re.search(r"https?://|url\(|@import|<script|\son\w+=|style=", text)
+    for text in (CSS, *(path.read_text(encoding="utf-8") for path in (*TEMPLATES, *SCRIPTS))):
+        assert not re.search(r"https?://|url\(|@import|\son\w+=|style=", text)
+        # A script is a file of ours, never text in a page.
+        assert re.findall(r"<script.*", text) == re.findall(
+            r'<script type="module" src="/[a-z_]+\.js"></script>', text
+        )
 
 
 def test_no_template_switches_the_escaping_off():

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from skillhouse.audit.redaction import redacted as redacted
     from skillhouse.audit.redaction import without_secrets as without_secrets
     from skillhouse.audit.retention import Retention as Retention
+    from skillhouse.audit.series import Series as Series
+    from skillhouse.audit.series import first_moment as first_moment
+    from skillhouse.audit.series import last_moment as last_moment
+    from skillhouse.audit.series import series_of as series_of
     from skillhouse.audit.verify import LogProblem as LogProblem
     from skillhouse.audit.verify import Verification as Verification
     from skillhouse.audit.verify import archive_problem as archive_problem

@@ -17,7 +17,7 @@ from skillhouse.floor import (
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.management import SkillDefinition
 from skillhouse.runtime.trash import check_deletable
-from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Skill, parse
+from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, ParseResult, Skill, parse
 
 EDITABLE = ("user", "project")
 """Scopes whose skills are a person's own; the others are changed where they come from."""
@@ -33,9 +33,9 @@ class FrontmatterError(SkillhouseError):
         self.findings = findings
 
 
-def checked_text(text: str, *, directory: str) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with the text of a SKILL.md in a directory of that name."""
-    return parse(text.encode(), directory=directory).diagnostics
+def read_draft(text: str, *, directory: str) -> ParseResult:
+    """Return what the text of a SKILL.md would be in a directory of that name, and its findings."""
+    return parse(text.encode(), directory=directory)
 
 
 def skill_source(house: Skillhouse, reference: str) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def update_skill(house: Skillhouse, reference: str, text: str, *, expected: str)
     """
     skill = house.load(reference).skill
     _check_own(skill, house.services.project)
-    findings = checked_text(text, directory=skill.directory.name)
+    findings = read_draft(text, directory=skill.directory.name).diagnostics
     if any(found.severity is Severity.ERROR for found in findings):
         raise FrontmatterError(findings)
     arguments = {"id": skill.id, "path": skill.file, "digest": digest(text.encode())}

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from skillhouse.frontends.api_client.api_connection import ApiClientError as ApiClientError
     from skillhouse.frontends.api_client.api_connection import ApiConnection as ApiConnection
     from skillhouse.frontends.api_client.api_connection import ApiEvent as ApiEvent
+    from skillhouse.frontends.api_client.api_values import AgreedJson as AgreedJson
     from skillhouse.frontends.api_client.api_values import AuditEntryJson as AuditEntryJson
     from skillhouse.frontends.api_client.api_values import CallResultJson as CallResultJson
     from skillhouse.frontends.api_client.api_values import DefinitionJson as DefinitionJson
+    from skillhouse.frontends.api_client.api_values import JobJson as JobJson
     from skillhouse.frontends.api_client.api_values import PageJson as PageJson
+    from skillhouse.frontends.api_client.api_values import PlannedJson as PlannedJson
     from skillhouse.frontends.api_client.api_values import QuestionJson as QuestionJson
     from skillhouse.frontends.api_client.api_values import SkillJson as SkillJson
     from skillhouse.frontends.api_client.client import ApiClient as ApiClient

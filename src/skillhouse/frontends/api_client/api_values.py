@@ -90,6 +90,39 @@ class AuditEntryJson(TypedDict):
     status: str
 
 
+class JobJson(TypedDict):
+    """Work that takes long; `result` or `problem` is there once it has ended."""
+
+    id: str
+    kind: str
+    state: str
+    """waiting, running, done, failed or cancelled."""
+    message: str
+    progress: int
+    total: int | None
+    result: Any
+    problem: dict[str, Any] | None
+
+
+class PlannedJson(TypedDict):
+    """What a change would do with one skill, or what came of it."""
+
+    name: str
+    status: str
+    """planned, unchanged, pinned or refused; afterwards installed or declined."""
+    plan_digest: NotRequired[str]
+    questions: NotRequired[list[str]]
+    """What `answers` must name: unsigned, untrusted, edited."""
+    files: NotRequired[list[dict[str, Any]]]
+    changes: NotRequired[list[str]]
+    error: NotRequired[dict[str, str]]
+
+
+class AgreedJson(TypedDict):
+    plan_digest: str
+    answers: list[str]
+
+
 class PageJson(TypedDict, Generic[T]):
     """One page of a list; `next` is the cursor of the following one."""
 

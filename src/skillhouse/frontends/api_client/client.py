@@ -6,19 +6,25 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
+import anyio
+
 from skillhouse.frontends.api_client.api_connection import (
     ANSWER_SECONDS,
     Answer,
+    ApiClientError,
     ApiConnection,
     ApiEvent,
 )
 from skillhouse.frontends.api_client.api_values import (
+    AgreedJson,
     AuditEntryJson,
     CallResultJson,
     ContentJson,
     DecisionJson,
     DefinitionJson,
+    JobJson,
     PageJson,
+    PlannedJson,
     QuestionJson,
     SkillJson,
     SourceJson,
@@ -26,6 +32,8 @@ from skillhouse.frontends.api_client.api_values import (
 )
 
 API = "/api/v1"
+JOB_SECONDS = 0.1
+"""Time between two looks at a job."""
 
 
 class ApiClient:
@@ -158,6 +166,46 @@ class ApiClient:
     async def verify(self) -> bool:
         """Return whether no byte of the audit log was changed."""
         return bool((await self.get("/audit/verify"))["ok"])
+
+    async def library(
+        self, *, words: str = "", state: str | None = None, limit: int = 50, cursor: str = ""
+    ) -> PageJson[dict[str, Any]]:
+        """Return one page of every skill here, also those that agents do not see."""
+        found = await self.get(
+            "/library", q=words or None, state=state, limit=limit, cursor=cursor or None
+        )
+        return _page(found)
+
+    async def plan(self, action: str, **request: Any) -> list[PlannedJson]:
+        """Return what an install, update, rollback or restore would do; it waits for the job.
+
+        `request` has the members of `POST /changes/plan`, such as `source` or `skills`.
+        """
+        job = await self._ended("/changes/plan", {"action": action, **request})
+        return cast("list[PlannedJson]", job["result"]["skills"])
+
+    async def apply(
+        self, action: str, agreed: Mapping[str, AgreedJson], **request: Any
+    ) -> list[PlannedJson]:
+        """Make what a plan of the same request showed, and a person agreed to, by skill."""
+        body = {"action": action, **request, "agreed": dict(agreed)}
+        job = await self._ended("/changes", body)
+        return cast("list[PlannedJson]", job["result"]["skills"])
+
+    async def job(self, job_id: str) -> JobJson:
+        return cast("JobJson", await self.get(f"/jobs/{_part(job_id)}"))
+
+    async def _ended(self, path: str, body: Mapping[str, Any]) -> JobJson:
+        job = cast("JobJson", (await self.send("POST", path, dict(body))).json())
+        while job["state"] in ("waiting", "running"):
+            await anyio.sleep(JOB_SECONDS)
+            job = await self.job(job["id"])
+        problem = job["problem"]
+        if problem is not None:
+            raise ApiClientError(problem["status"], problem["code"], problem["detail"], problem)
+        if job["result"] is None:
+            raise ApiClientError(0, job["state"], f"the job was {job['state']}", {})
+        return job
 
     def events(self, last_id: str = "") -> AsyncIterator[ApiEvent]:
         """Yield events as they come; `last_id` is that of the last one that was read."""

@@ -10,6 +10,7 @@ from skillhouse.clients import apply_fix, proposed_fixes
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.presentation.fix_values import fix_value
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool
     fixes = proposed_fixes(lens)
     if as_json:
         # To look only: a program cannot confirm.
-        terminal.json_list("fixes", [_value(lens, fix) for fix in fixes])
+        terminal.json_list("fixes", [fix_value(lens, fix) for fix in fixes])
         return 0
     if not fixes:
         terminal.note("nothing that can be mended without you; `skillhouse doctor` has the rest")
@@ -58,11 +59,3 @@ def _applied(lens: Lens, fix: Fix, discard: Discard, terminal: Terminal) -> bool
             f"to put it back{', after the link is removed' if fix.target else ''}: {undo}"
         )
     return True
-
-
-def _value(lens: Lens, fix: Fix) -> dict[str, object]:
-    return {
-        "path": lens.short(fix.path),
-        "codes": list(fix.codes),
-        "difference": list(fix.difference),
-    }

@@ -26,17 +26,15 @@ from skillhouse.frontends.presentation.doctor_values import (
     profiles_of,
     seen_by,
 )
+from skillhouse.frontends.presentation.fix_values import discarding
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.runtime import (
     Locations,
-    Skillhouse,
     usable_config,
 )
 from skillhouse.skill import DEFAULT_PROFILE, load_profile
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from skillhouse.clients import Lens, LensSkill
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.skill import Profile
@@ -81,12 +79,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     chosen = examined_profiles(places, options.clients or ())
     lens = seen_by(places, chosen)
     if options.fix:
-
-        def discard(path: Path, skill: str) -> None:
-            with Skillhouse(config) as house:
-                house.management.discard(path, skill)
-
-        return fix_files(lens, terminal, discard=discard, as_json=options.json)
+        return fix_files(lens, terminal, discard=discarding(config), as_json=options.json)
     found = examine(places, lens)
     if options.json:
         value = found.value()

@@ -20,10 +20,16 @@ from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.tick_list import Row
 from skillhouse.frontends.cli.ticking import tick
-from skillhouse.frontends.presentation.install_report import installed_value
+from skillhouse.frontends.presentation.install_report import (
+    candidate_value,
+    installed_value,
+    offered_value,
+)
 from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.registry import SourceError
 from skillhouse.registry.repository import LISTED_MAX
 from skillhouse.runtime import Installer, UnsignedError, UntrustedError
+from skillhouse.runtime.change_plan import chosen_candidates
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -129,17 +135,6 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     repositories = installer.sources.repositories
     found = list(repositories.listed(options.search or "", only=options.repository, limit=limit))
 
-    def value(one: tuple[RepositorySettings, ListedSkill]) -> dict[str, Any]:
-        settings, skill = one
-        return {
-            "name": skill.typed,
-            "repository": settings.name,
-            "version": skill.latest,
-            "description": skill.description,
-            "license": skill.license,
-            "publisher": skill.publisher or None,
-        }
-
     def line(one: tuple[RepositorySettings, ListedSkill]) -> str:
         settings, skill = one
         latest = f" {shown(skill.latest)}" if skill.latest else ""
@@ -147,21 +142,28 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
 
     nothing = "no skill of the repositories fits"
     return terminal.listing(
-        found, value, line, name="skills", as_json=options.json, nothing=nothing
+        found,
+        lambda one: offered_value(*one),
+        line,
+        name="skills",
+        as_json=options.json,
+        nothing=nothing,
     )
 
 
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:
-    def value(one: Candidate) -> dict[str, Any]:
-        return {"name": one.folder, "path": one.path, "fault": one.fault}
-
     def line(one: Candidate) -> str:
         said = f"  refused: {shown(one.fault)}" if one.fault else ""
         return f"{shown(one.path or one.folder)}{said}"
 
     nothing = "no skill is there"
     return terminal.listing(
-        found.candidates, value, line, name="skills", as_json=options.json, nothing=nothing
+        found.candidates,
+        candidate_value,
+        line,
+        name="skills",
+        as_json=options.json,
+        nothing=nothing,
     )
 
 
@@ -169,29 +171,18 @@ def _chosen(
     found: OpenSource, options: argparse.Namespace, terminal: Terminal
 ) -> Sequence[Candidate]:
     """Return the skills that a person wants; `UsageError` where that is not known."""
+    try:
+        chosen = chosen_candidates(found, options.skill, everything=options.all)
+    except SourceError as error:
+        raise UsageError(str(error)) from error
+    if chosen:
+        return chosen
     every = found.candidates
-    if not every:
-        raise UsageError(f"no skill is in `{found.resolved}`")
-    if options.all:
-        return every
-    if options.skill:
-        return [_named(every, name) for name in options.skill]
-    if len(every) == 1:
-        return every
     if sys.stdin.isatty() and sys.stderr.isatty():
         return _ticked(every, terminal)
     names = ", ".join(one.path or one.folder for one in every[:20])
     more = f" and {len(every) - 20} more" if len(every) > 20 else ""
     raise UsageError(f"{len(every)} skills are there, name one with --skill: {names}{more}")
-
-
-def _named(every: Sequence[Candidate], name: str) -> Candidate:
-    fitting = [one for one in every if name in (one.folder, one.path)]
-    exact = [one for one in fitting if one.path == name] or fitting
-    if len(exact) != 1:
-        said = ", ".join(one.path for one in exact) or "see --list"
-        raise UsageError(f"expected one skill `{name}` in the source, got {len(exact)}: {said}")
-    return exact[0]
 
 
 def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:

@@ -18,6 +18,7 @@ from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Installer, Skillhouse, export_source
+from skillhouse.runtime.change_plan import UNSIGNED, UNTRUSTED, agreements, is_in_force
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -75,19 +76,9 @@ def installing(
             terminal.clear_status()
 
 
-def scope_and_name(text: str) -> tuple[str, str]:
-    """Return the scope of an id, empty for a name alone, and the name.
-
-    >>> scope_and_name("user:pdf"), scope_and_name("pdf")
-    (('user', 'pdf'), ('', 'pdf'))
-    """
-    scope, _, name = text.rpartition(":")
-    return scope, name
-
-
 _FLAGS = {
-    "unsigned": ("--allow-unsigned", "it is unsigned"),
-    "untrusted": ("--accept-untrusted", "its repository is not trusted"),
+    UNSIGNED: ("--allow-unsigned", "it is unsigned"),
+    UNTRUSTED: ("--accept-untrusted", "its repository is not trusted"),
 }
 """What a person types about a skill, with the flag and the reason of each word."""
 
@@ -129,7 +120,7 @@ class InstallAnswers:
         options, terminal, report = self._options, self._terminal, staged.report
         value = {**report_value(report), **(also or {})}
         self._values.append(value)
-        if _is_there(installer, staged):
+        if is_in_force(installer, staged):
             value["status"] = "unchanged"
             self._ids.append(f"{report.place.scope}:{staged.name}")
             terminal.note(f"{shown(staged.name)}: just these files are installed already")
@@ -140,8 +131,7 @@ class InstallAnswers:
         if options.dry_run:
             return False
         installer.check(staged, force=options.force)
-        is_unsigned = report.publisher is None
-        words = (*["unsigned"] * is_unsigned, *["untrusted"] * report.is_untrusted)
+        words = agreements(report)
         if not self._is_agreed(words):
             value["status"] = "declined"
             terminal.note(f"{shown(staged.name)}: nothing was installed")
@@ -150,8 +140,8 @@ class InstallAnswers:
         # What was agreed to is this very report.
         installer.install(
             staged,
-            allow_unsigned=is_unsigned,
-            accept_untrusted=report.is_untrusted,
+            allow_unsigned=UNSIGNED in words,
+            accept_untrusted=UNTRUSTED in words,
             force=options.force,
         )
         value["status"] = "installed"
@@ -166,7 +156,7 @@ class InstallAnswers:
     def _is_agreed(self, words: Sequence[str]) -> bool:
         """Whether a person agrees to each of the words, which flags say elsewhere."""
         options = self._options
-        said = {"unsigned": options.allow_unsigned, "untrusted": options.accept_untrusted}
+        said = {UNSIGNED: options.allow_unsigned, UNTRUSTED: options.accept_untrusted}
         if options.yes and all(said[word] for word in words):
             return True
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -195,12 +185,3 @@ class InstallAnswers:
             word = done if item.is_well else item.reason
             self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
             self._failed = self._failed or not item.is_well
-
-
-def _is_there(installer: Installer, staged: StagedSkill) -> bool:
-    """Whether the staged files are in force already, from the same repository and as installed."""
-    report = staged.report
-    before = report.installed
-    if before is None or not report.is_same or before.repository != report.entry.repository:
-        return False
-    return installer.installed.state(staged.name, before, report.place).state == "ok"

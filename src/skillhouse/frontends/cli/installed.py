@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillhouseError, write_atomically
-from skillhouse.frontends.cli.install_answers import installing, scope_and_name
+from skillhouse.floor import write_atomically
+from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
 from skillhouse.frontends.cli.person import refuse_agents
@@ -17,6 +16,7 @@ from skillhouse.frontends.cli.skill_signatures import verify_directory
 from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.registry import pack
+from skillhouse.runtime.change_plan import asked_state, restorable, split_id
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -37,7 +37,7 @@ def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
 
 
 def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
-    scope, name = scope_and_name(options.skill)
+    scope, name = split_id(options.skill)
     with installing(options, terminal) as (_, installer):
         place = installer.installed.uninstall(name, scope=scope, force=options.force)
     path = str(place.target(name))
@@ -74,7 +74,7 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
                 as_json=options.json,
                 nothing="nothing was installed here",
             )
-        scope, name = scope_and_name(options.skill)
+        scope, name = split_id(options.skill)
         place, entry = installer.installed.find(name, scope=scope)
         state = installer.installed.state(name, entry, place)
     if options.json:
@@ -137,7 +137,7 @@ def _pin(options: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--reason is for a pin, and --off ends one")
     with installing(options, terminal) as (_, installer):
         installed = installer.installed
-        scope, name = scope_and_name(options.skill)
+        scope, name = split_id(options.skill)
         entry = installed.pin(name, scope=scope, pinned=not options.off, reason=options.reason)
         place, _ = installed.find(name, scope=scope)
     text = "may be updated again" if options.off else f"stays at {entry.tree_digest}"
@@ -192,7 +192,7 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
                 raise UsageError(f"--{flag} is about one skill, and --accept is no --restore")
     states: list[InstalledState] = []
     with installing(options, terminal) as (_, installer):
-        ids = [scope_and_name(text) for text in options.skills]
+        ids = [split_id(text) for text in options.skills]
         found = [(*installer.installed.find(name, scope=scope), name) for scope, name in ids]
         every = [(place, entry, name) for place, name, entry in installer.installed.entries()]
         for place, entry, name in found or every:
@@ -215,14 +215,10 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0 if all(state.is_well for state in states) else 1
 
 
-RESTORED = ("edited", "accepted", "missing", "unreadable")
-
-
 def _restored(installer: Installer, state: InstalledState, terminal: Terminal) -> InstalledState:
     """Put back what was installed, where something else is there by now."""
     name, entry, place = state.name, state.entry, state.place
-    if state.state not in RESTORED:
-        # What a repository took back, or whose signature is refused, comes back by no flag.
+    if not restorable(state):
         return state
     with installer.locked(name, entry, place) as staged:
         installer.restore(staged, entry, force=True)
@@ -243,13 +239,10 @@ def _asked(
     """Compare a skill with the lock, and ask its repository about it."""
     if options.offline:
         return installer.installed.state(name, entry, place)
-    try:
-        return installer.released_state(name, entry, place)
-    except SkillhouseError as error:
-        # What could not be asked is no finding about the files, and not passed over either.
+    state, error = asked_state(installer, name, entry, place)
+    if error is not None:
         terminal.error(f"{name}: {error}; `--offline` compares the files alone")
-        state = installer.installed.state(name, entry, place)
-        return dataclasses.replace(state, state="unasked" if state.is_well else state.state)
+    return state
 
 
 _PACK_EXAMPLES = """examples:

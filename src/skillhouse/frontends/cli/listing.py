@@ -21,10 +21,11 @@ from skillhouse.frontends.presentation.json_values import (
     index_value,
     skill_value,
 )
+from skillhouse.frontends.presentation.library import client_roots
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.frontends.presentation.skill_lists import listed_value
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
-from skillhouse.skill import load_profile, profile_names
+from skillhouse.skill import profile_names
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -118,11 +119,7 @@ def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
         close = nearest(client, known)
         said = f"did you mean `{close[0]}`" if close else "`skillhouse profiles list` has them"
         raise UsageError(f"unknown client `{one_line(client)}`; {said}")
-    profile = load_profile(client, places.profiles)
-    roots = discovery.default_roots(
-        start=places.start, home=places.home, environment=places.environment, profile=profile
-    )
-    return tuple(f"{root.path.resolve()}/" for root in roots if "\0" not in str(root.path))
+    return client_roots(places, client)
 
 
 def _list(options: argparse.Namespace, terminal: Terminal) -> int:

@@ -10,6 +10,7 @@ from skillhouse import registry, signer
 from skillhouse.floor import SkillhouseError, needs_extra
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import typed
+from skillhouse.frontends.presentation.publisher_values import certificate_value
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ ROLES = {"skills": "developer", "root": "root", "intermediate": "intermediate"}
 """What `keys new --for` makes, and the kind of its certificate."""
 WARN_BEFORE = timedelta(days=30)
 """How long before the end of a certificate `keys list` warns of it."""
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def publisher_store(house: Skillhouse) -> registry.PublisherKeys:
@@ -57,16 +57,6 @@ def _value(
         "registry": key.registry,
         "certificates": [certificate_value(one) for one in chain[:1]],
         "warning": _warning(key, chain, now),
-    }
-
-
-def certificate_value(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "certificate": registry.fingerprint(certificate),
-        "serial": f"{certificate.serial_number:x}",
-        "names": registry.named_uri(certificate),
-        "valid_from": f"{certificate.not_valid_before_utc:{_TIME}}",
-        "valid_until": f"{certificate.not_valid_after_utc:{_TIME}}",
     }
 
 

@@ -16,11 +16,11 @@ from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import (
     ROLES,
-    certificate_value,
     publisher_store,
     remove_publisher_key,
 )
 from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
+from skillhouse.frontends.presentation.publisher_values import certificate_value, trusted_value
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
@@ -280,24 +280,7 @@ def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
-    found = _anchors(house).read(_now())
-    value = {
-        "roots": [certificate_value(one) for one in found.roots],
-        "timestamps": [
-            {"certificate": registry.fingerprint(one), "subject": one.subject.rfc4514_string()}
-            for one in found.timestamp_roots
-        ],
-        "revocations": [
-            {
-                "issuer": one.issuer,
-                "number": one.content.number,
-                "issued_at": one.content.issued_at,
-                "expires_at": one.content.expires_at,
-                "entries": len(one.content.entries),
-            }
-            for one in found.revocations
-        ],
-    }
+    value = trusted_value(_anchors(house).read(_now()))
     if options.json:
         terminal.json(value)
         return 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import Verb, add_common, house_of, natural
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.presentation.service_values import access_value
 from skillhouse.frontends.presentation.text import one_line
 from skillhouse.runtime.access_tokens import Access, AccessScope
 
@@ -64,7 +65,7 @@ def _tokens(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.action == "list":
             return terminal.listing(
                 tokens.all(),
-                _value,
+                access_value,
                 _line,
                 name="tokens",
                 as_json=options.json,
@@ -73,7 +74,7 @@ def _tokens(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.action == "revoke":
             ended = tokens.revoke(options.name)
             terminal.answer(
-                {**_value(ended), "revoked": True},
+                {**access_value(ended), "revoked": True},
                 f"revoked: {one_line(ended.name)} ({ended.id})",
                 as_json=options.json,
             )
@@ -85,24 +86,11 @@ def _tokens(options: argparse.Namespace, terminal: Terminal) -> int:
             options.name, scopes, agent=options.agent, user=options.user, days=options.days
         )
     if options.json:
-        terminal.json({**_value(access), "token": token})
+        terminal.json({**access_value(access), "token": token})
     else:
         terminal.line(token)
         terminal.note(f"{_line(access)}; the token is not shown again")
     return 0
-
-
-def _value(access: Access) -> dict[str, Any]:
-    return {
-        "id": access.id,
-        "name": access.name,
-        "kind": access.kind,
-        "user": access.user,
-        "agent": access.agent,
-        "scopes": sorted(access.scopes),
-        "created_ms": access.created_ms,
-        "expires_ms": access.expires_ms or None,
-    }
 
 
 def _line(access: Access) -> str:

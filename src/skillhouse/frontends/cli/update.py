@@ -6,18 +6,17 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
     installing,
-    scope_and_name,
 )
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.install_report import installed_value
+from skillhouse.frontends.presentation.install_report import newest_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import Installer
+from skillhouse.runtime.change_plan import PinnedError, split_id, updatable
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -60,20 +59,14 @@ def _update(options: argparse.Namespace, terminal: Terminal) -> int:
 def _updatable(
     installer: Installer, names: Sequence[str], terminal: Terminal
 ) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
-    for text in names:
-        scope, name = scope_and_name(text)
-        place, entry = installer.installed.find(name, scope=scope)
-        if entry.pinned:
-            reason = f": {one_line(entry.pin_reason)}" if entry.pin_reason else ""
-            raise UsageError(f"`{name}` is pinned{reason}; `skillhouse pin {name} --off` first")
-        yield place, name, entry
-    if names:
-        return
-    for place, name, entry in installer.installed.entries():
-        if entry.pinned:
-            terminal.note(f"{shown(name)}: pinned {one_line(entry.pin_reason)}".rstrip())
-        else:
-            yield place, name, entry
+    try:
+        for place, name, entry in updatable(installer.installed, names):
+            if entry.pinned:
+                terminal.note(f"{shown(name)}: pinned {one_line(entry.pin_reason)}".rstrip())
+            else:
+                yield place, name, entry
+    except PinnedError as error:
+        raise UsageError(str(error)) from error
 
 
 def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -82,18 +75,10 @@ def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
     failed = False
     with installing(options, terminal) as (_, installer):
         for place, name, entry in installer.installed.entries():
-            value = installed_value(name, place.scope, entry)
-            try:
-                with installer.newest(name, entry, place) as staged:
-                    report = staged.report
-                    value["newest"] = report.entry.tree_digest
-                    value["newest_version"] = report.entry.version
-                    value["outdated"] = not report.is_same
-                    value["signed_again"] = report.is_signed_again
-            except SkillhouseError as error:
+            value = newest_value(installer, name, entry, place)
+            if "error" in value:
                 failed = True
-                value["error"] = str(error)
-                terminal.error(f"{name}: {error}")
+                terminal.error(f"{name}: {value['error']}")
             values.append(value)
     found = [value for value in values if value.get("outdated")]
     if options.json:
@@ -124,7 +109,7 @@ def _rollback(options: argparse.Namespace, terminal: Terminal) -> int:
         refuse_agents("rollback")
     with installing(options, terminal) as (house, installer):
         done = InstallAnswers(options, terminal, house)
-        scope, name = scope_and_name(options.skill)
+        scope, name = split_id(options.skill)
         with installer.earlier(name, scope=scope) as staged:
             done.take(installer, staged)
         return done.end()

@@ -35,10 +35,10 @@ NAMES = ("127.0.0.1", "localhost")
 READ_METHODS = ("GET", "HEAD")
 
 CONTENT_POLICY = (
-    b"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
-    b"form-action 'self'; frame-ancestors 'none'"
+    b"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "
+    b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""No script at all; styles and the icon from here only (Content Security Policy 3)."""
+"""Files of ours alone: no script, style or image in a page or from elsewhere (CSP 3)."""
 
 HEADERS = (
     (b"content-security-policy", CONTENT_POLICY),

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.http.inbox import body_of, json_response
+from skillhouse.frontends.http.forms import body_of, json_response
 from skillhouse.frontends.http.status import error_value
 from skillhouse.frontends.presentation.operations import READS, answer, listed
 from skillhouse.skill import SKILL_FILE_MAX

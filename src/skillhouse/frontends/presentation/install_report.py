@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.floor import SkillhouseError
+
 if TYPE_CHECKING:
-    from skillhouse.registry import LockEntry
-    from skillhouse.runtime import InstalledState, InstallReport
+    from skillhouse.registry import Candidate, InstallPlace, ListedSkill, LockEntry, Release
+    from skillhouse.runtime import InstalledState, Installer, InstallReport
+    from skillhouse.runtime.config import RepositorySettings
 
 
 def report_value(report: InstallReport) -> dict[str, Any]:
@@ -94,3 +97,54 @@ def state_value(state: InstalledState) -> dict[str, Any]:
         "found": state.digest,
         "changes": list(state.difference),
     }
+
+
+def newest_value(
+    installer: Installer, name: str, entry: LockEntry, place: InstallPlace
+) -> dict[str, Any]:
+    """Return an entry of the lock with what its source has now, or why that is not known."""
+    value = installed_value(name, place.scope, entry)
+    try:
+        with installer.newest(name, entry, place) as staged:
+            report = staged.report
+            value["newest"] = report.entry.tree_digest
+            value["newest_version"] = report.entry.version
+            value["outdated"] = not report.is_same
+            value["signed_again"] = report.is_signed_again
+    except SkillhouseError as error:
+        value["error"] = str(error)
+    return value
+
+
+def offered_value(settings: RepositorySettings, skill: ListedSkill) -> dict[str, Any]:
+    """Return a line of a repository's list; all of it is the repository's word."""
+    return {
+        "name": skill.typed,
+        "repository": settings.name,
+        "version": skill.latest,
+        "description": skill.description,
+        "license": skill.license,
+        "publisher": skill.publisher or None,
+    }
+
+
+def release_value(release: Release) -> dict[str, Any]:
+    """Return a version as its repository describes it; the signature is its word, unchecked."""
+    signature = release.signature
+    return {
+        "version": release.version,
+        "state": release.state,
+        "reason": release.reason,
+        "digest": release.digest,
+        "tree_digest": release.tree_digest,
+        "size": release.size,
+        "files": release.files,
+        "published_at": release.published_at,
+        "publisher": None if signature is None else signature.publisher,
+        "registry": None if signature is None else signature.registry,
+        "certificate": None if signature is None else signature.cert_sha256,
+    }
+
+
+def candidate_value(one: Candidate) -> dict[str, Any]:
+    return {"name": one.folder, "path": one.path, "fault": one.fault}

@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.floor import Diagnostic, Severity
 
 if TYPE_CHECKING:
+    from skillhouse.runtime.access_tokens import Access
     from skillhouse.runtime.code_reload import Loaded, Reloaded
     from skillhouse.tiers import StopReport
+
+
+def access_value(access: Access) -> dict[str, Any]:
+    """Return a token or browser; what it opens with is kept nowhere."""
+    return {
+        "id": access.id,
+        "name": access.name,
+        "kind": access.kind,
+        "user": access.user,
+        "agent": access.agent,
+        "scopes": sorted(access.scopes),
+        "created_ms": access.created_ms,
+        "expires_ms": access.expires_ms or None,
+    }
 
 
 def stop_value(report: StopReport) -> dict[str, Any]:

@@ -7,11 +7,13 @@ import binascii
 import hmac
 import json
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillhouse.floor.lock import once
+from skillhouse.frontends.http.api.jobs import Jobs
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.runtime.call_keys import CallKeys
 
@@ -66,6 +68,7 @@ class ApiServices:
         self.reader = reader
         self.tokens = tokens
         self.events = events
+        self.jobs = Jobs(events, clock=clock, moment=time.monotonic)
         self.proofs = Proofs()
         self.call_keys = CallKeys(house.config.state_directory, clock=clock)
         self.read_only = read_only

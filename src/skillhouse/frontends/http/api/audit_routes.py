@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from skillhouse.approval import OWNER
@@ -14,11 +15,15 @@ from skillhouse.audit import (
     csv_lines,
     entries_of,
     find_record,
+    first_moment,
     json_lines,
+    last_moment,
+    series_of,
     stats_of,
     troubles,
     write_gate_lines,
 )
+from skillhouse.audit.series import BUCKETS_MAX
 from skillhouse.frontends.http.api.api_services import (
     PAGE_DEFAULT,
     ApiServices,
@@ -36,6 +41,7 @@ from skillhouse.frontends.http.api.route_table import (
 )
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
+    FLAG,
     TEXT,
     array,
     maybe,
@@ -47,6 +53,7 @@ from skillhouse.frontends.presentation.json_values import entry_value, verificat
 
 EXPORT_MAX = 10_000
 """Records of one export; older ones are asked for with `until`."""
+DEFAULT_SPAN = timedelta(days=1)
 _TIME = r"^\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?)?)?)?$"
 
 
@@ -67,7 +74,7 @@ _FILTERS = (
 
 
 def _entries(
-    api: ApiServices, request: ApiRequest, *, judged: bool = False
+    api: ApiServices, request: ApiRequest, *, judged: bool = False, since: str | None = None
 ) -> Iterator[AuditEntry]:
     asked, log = request.query, api.house.audit_log
     user = asked.get("user")
@@ -80,7 +87,7 @@ def _entries(
         agent=asked.get("agent"),
         user=user,
         tier=asked.get("tier"),
-        since=asked.get("since"),
+        since=since or asked.get("since"),
         until=asked.get("until"),
         judged=judged,
     )
@@ -120,6 +127,19 @@ def _stats(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     found = stats_of(_entries(api, request))
     wrong = [dataclasses.asdict(one) for one in troubles(api.house.audit_log)]
     return {**dataclasses.asdict(found), "troubles": wrong}
+
+
+def _series(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked, now = request.query, datetime.fromtimestamp(api.clock(), UTC)
+    try:
+        until = last_moment(asked["until"]) if "until" in asked else now
+        since = first_moment(asked["since"]) if "since" in asked else until - DEFAULT_SPAN
+        buckets = asked.get("buckets", 60)
+        entries = _entries(api, request, since=since.isoformat()[: len("2026-01-31T12:00:00")])
+        found = dataclasses.asdict(series_of(entries, since, until, buckets=buckets))
+    except (ValueError, OverflowError) as error:
+        raise ApiProblem(400, "wrong-parameter", "expected `since` before `until`") from error
+    return {**found, "list": "buckets", "buckets": list(found["buckets"])}
 
 
 def _verify(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
@@ -216,6 +236,65 @@ ROUTES = (
             }
         ),
         example={"total": 0, "by_status": {}, "by_tool": {}, "by_day": {}, "troubles": []},
+    ),
+    Endpoint(
+        name="showSeries",
+        method="GET",
+        path="/audit/series",
+        tag="audit",
+        what="The calls by time: what they were, what was decided, how long they took.",
+        run=_series,
+        query=(
+            *_FILTERS,
+            Parameter(
+                name="buckets",
+                schema={"type": "integer", "minimum": 1, "maximum": BUCKETS_MAX},
+                what="Most spans of time; 60 if left out. Without `since` it is the last day.",
+                example=24,
+            ),
+        ),
+        answer=record(
+            {
+                "list": {"const": "buckets"},
+                "since": TEXT,
+                "until": TEXT,
+                "width_seconds": COUNT,
+                "total": COUNT,
+                "is_cut": FLAG,
+                "buckets": array(
+                    record(
+                        {
+                            "start": TEXT,
+                            "calls": COUNT,
+                            "by_status": {"type": "object"},
+                            "by_verdict": {"type": "object"},
+                            "p50_ms": maybe(COUNT),
+                            "p95_ms": maybe(COUNT),
+                            "max_ms": COUNT,
+                        }
+                    )
+                ),
+            }
+        ),
+        example={
+            "list": "buckets",
+            "since": "2026-01-31T00:00:00Z",
+            "until": "2026-02-01T00:00:00Z",
+            "width_seconds": 86_400,
+            "total": 1,
+            "is_cut": False,
+            "buckets": [
+                {
+                    "start": "2026-01-31T00:00:00Z",
+                    "calls": 1,
+                    "by_status": {"ok": 1},
+                    "by_verdict": {"allow": 1},
+                    "p50_ms": 12,
+                    "p95_ms": 12,
+                    "max_ms": 12,
+                }
+            ],
+        },
     ),
     Endpoint(
         name="verifyLog",

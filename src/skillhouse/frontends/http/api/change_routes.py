@@ -15,13 +15,23 @@ from skillhouse.frontends.http.api.route_table import (
     Parameter,
     Reply,
 )
-from skillhouse.frontends.http.api.schemas import FLAG, TEXT, listing, record, ref
+from skillhouse.frontends.http.api.schemas import (
+    COUNT,
+    FLAG,
+    TEXT,
+    array,
+    listing,
+    maybe,
+    record,
+    ref,
+)
 from skillhouse.frontends.presentation.json_values import diagnostic_values
+from skillhouse.frontends.presentation.library import draft_value
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.runtime.access_tokens import AccessScope
 from skillhouse.runtime.skill_editing import (
     FrontmatterError,
-    checked_text,
+    read_draft,
     skill_source,
     update_skill,
 )
@@ -81,9 +91,10 @@ def _update(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 
 def _validate(_: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    found = checked_text(request.body["text"], directory=request.body["name"])
-    values = diagnostic_values(found)
-    return {"list": "diagnostics", "total": len(values), "diagnostics": values}
+    draft = read_draft(request.body["text"], directory=request.body["name"])
+    values = diagnostic_values(draft.diagnostics)
+    found = {"list": "diagnostics", "total": len(values), "diagnostics": values}
+    return {**found, "preview": draft_value(draft)}
 
 
 def _switch(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -145,6 +156,18 @@ _DEFINITION_EXAMPLE = {
     "allowedTools": [],
     "files": [],
 }
+_PREVIEW = record(
+    {
+        "name": TEXT,
+        "description": TEXT,
+        "allowed_tools": array(TEXT),
+        "fields": {"type": "object"},
+        "body": TEXT,
+        "hidden_text": maybe(TEXT),
+        "catalog_tokens": COUNT,
+        "body_tokens": COUNT,
+    }
+)
 _SWITCHED = record({"id": TEXT, "enabled": FLAG})
 _ON = Body(schema=record({"enabled": FLAG}, closed=True), example={"enabled": False})
 _NAME = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -211,7 +234,7 @@ ROUTES = (
         method="POST",
         path="/validate",
         tag="skills",
-        what="The findings about the text of a SKILL.md, which is not written anywhere.",
+        what="What the text of a SKILL.md would be, and its findings; nothing is written.",
         run=_validate,
         is_change=False,
         body=Body(
@@ -219,8 +242,22 @@ ROUTES = (
             example={"name": "notes", "text": "---\nname: notes\n---\n"},
             max_bytes=TEXT_BODY_MAX,
         ),
-        answer=listing("diagnostics", ref("Diagnostic")),
-        example={"list": "diagnostics", "total": 0, "diagnostics": []},
+        answer=listing("diagnostics", ref("Diagnostic"), preview=maybe(_PREVIEW)),
+        example={
+            "list": "diagnostics",
+            "total": 0,
+            "diagnostics": [],
+            "preview": {
+                "name": "notes",
+                "description": "Takes notes.",
+                "allowed_tools": [],
+                "fields": {"name": "notes", "description": "Takes notes."},
+                "body": "Write.\n",
+                "hidden_text": None,
+                "catalog_tokens": 4,
+                "body_tokens": 2,
+            },
+        },
     ),
     Endpoint(
         name="switchSkill",

@@ -126,6 +126,10 @@ _PATH_WORDS = {
     "layer": ("The layer of a rule.", "user"),
     "index": ("The place of a rule in its layer, from 0.", "0"),
     "operation": ("A published channel of the management operations.", "SKILLS_GET_ALL"),
+    "job": ("The id of a job.", "3fa9c1d25e6f7a8b"),
+    "repository": ("The name of a configured repository.", "official"),
+    "package": ("The name of a package; a slash is written %2F.", "@acme%2Fpdf"),
+    "fix": ("The id of a fix.", "0a1b2c3d4e5f6071"),
     "token": ("The id or name of a token.", "ci"),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import cells
 from skillhouse.approval import OWNER
@@ -43,19 +43,33 @@ from skillhouse.sandbox import PythonPlaces
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tiers.tier_values import PAGE
 
+if TYPE_CHECKING:
+    from skillhouse.clients import Lens
+
 RESUME_WORD = "resume"
+CLIENT = Parameter(
+    name="client",
+    schema={"type": "string", "minLength": 1, "maxLength": 500},
+    what="Names with commas between them, or `all`; those installed if left out.",
+    example="codex",
+)
 
 
 def _clients(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    # What it opens is a `Skillhouse` of its own.
+    value = examine(api.house.config.places, lens_of(api, request)).value()
+    found = value.pop("problems")
+    return {"list": "problems", "total": len(found), "problems": found, **value}
+
+
+def lens_of(api: ApiServices, request: ApiRequest) -> Lens:
+    """Return what the clients of a request see here; ApiProblem for one that is not known."""
     named = [name for name in request.query.get("client", "").split(",") if name]
     places = api.house.config.places
     for name in named:
         if name != "all":
-            _check_profile(places, name)
-    # What it opens is a `Skillhouse` of its own.
-    value = examine(places, seen_by(places, examined_profiles(places, named))).value()
-    found = value.pop("problems")
-    return {"list": "problems", "total": len(found), "problems": found, **value}
+            check_profile(places, name)
+    return seen_by(places, examined_profiles(places, named))
 
 
 def _profiles(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
@@ -65,11 +79,11 @@ def _profiles(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 def _profile(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     name, places = request.path["profile"], api.house.config.places
-    _check_profile(places, name)
+    check_profile(places, name)
     return profile_value(load_profile(name, places.profiles))
 
 
-def _check_profile(places: Locations, name: str) -> None:
+def check_profile(places: Locations, name: str) -> None:
     """Take a profile by its name only: a path would read any file of this machine."""
     if name not in profile_names(places.profiles):
         raise ApiProblem(404, "unknown-profile", f"there is no profile `{name[:80]}`")
@@ -144,14 +158,7 @@ ROUTES = (
         tag="place",
         what="Which client sees which skill and why others do not, as `doctor` says it.",
         run=_clients,
-        query=(
-            Parameter(
-                name="client",
-                schema={"type": "string", "minLength": 1, "maxLength": 500},
-                what="Names with commas between them, or `all`; those installed if left out.",
-                example="codex",
-            ),
-        ),
+        query=(CLIENT,),
         answer=listing(
             "problems",
             {"type": "object"},

@@ -19,6 +19,7 @@ from skillhouse.floor import (
     UnknownSkillError,
 )
 from skillhouse.frontends.presentation.error_values import error_code, split_advice
+from skillhouse.registry import RepositoryError
 from skillhouse.tools import UnknownToolError
 
 TYPE = "urn:skillhouse:problem:"
@@ -38,6 +39,10 @@ _STATUS_OF_CODE: Mapping[str, int] = {
     "record-ambiguous": 409,
     "not-installed": 404,
     "key-reused": 422,
+    "unknown-skill": 404,
+    "unknown-version": 404,
+    "not-configured": 404,
+    "unknown-fix": 404,
 }
 _STATUS_OF_CLASS: tuple[tuple[type[BaseException], int], ...] = (
     (UnknownSkillError, 404),
@@ -49,6 +54,8 @@ _STATUS_OF_CLASS: tuple[tuple[type[BaseException], int], ...] = (
     (StateError, 503),
     (AuditError, 503),
     (MissingExtraError, 503),
+    # What a repository answers is not of our making.
+    (RepositoryError, 502),
 )
 
 

@@ -11,10 +11,16 @@ from skillhouse.frontends.http.api import (
     call_routes,
     change_routes,
     event_routes,
+    fix_routes,
+    job_routes,
+    library_routes,
+    package_routes,
     place_routes,
     policy_routes,
+    repository_routes,
     skill_routes,
     system_routes,
+    token_routes,
 )
 from skillhouse.frontends.http.api.openapi import openapi_document
 from skillhouse.frontends.http.api.route_table import Endpoint
@@ -22,12 +28,18 @@ from skillhouse.frontends.http.api.route_table import Endpoint
 ENDPOINTS: tuple[Endpoint, ...] = (
     *system_routes.ROUTES,
     *skill_routes.ROUTES,
+    *library_routes.ROUTES,
     *change_routes.ROUTES,
     *call_routes.ROUTES,
     *policy_routes.ROUTES,
     *approval_routes.ROUTES,
     *audit_routes.ROUTES,
     *place_routes.ROUTES,
+    *fix_routes.ROUTES,
+    *repository_routes.ROUTES,
+    *package_routes.ROUTES,
+    *job_routes.ROUTES,
+    *token_routes.ROUTES,
     *event_routes.ROUTES,
 )
 

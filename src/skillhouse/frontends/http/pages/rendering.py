@@ -6,7 +6,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,10 +15,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import skillhouse
+from skillhouse.frontends.http.pages.languages import LANGUAGES, translations
 from skillhouse.frontends.http.status import PAGE_SKILLS, SkillVerdict
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 
 LINE_COLUMNS = 300
 """Columns of a description in a list, where the style shows two lines."""
@@ -37,44 +38,53 @@ SCOPES = {
 }
 
 
-class Pages:
-    """Renders the templates, which are compiled when first used."""
+class Renderer:
+    """Renders the templates, which are compiled when first used, in any of the languages."""
 
-    def __init__(self) -> None:
-        self._environment = Environment(
-            loader=FileSystemLoader(TEMPLATES),
-            # INVARIANT: no template turns this off, and none uses `safe`: a skill's texts are never
-            # markup.
-            autoescape=True,
-            finalize=_finalized,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters.update(
-            line=partial(start, columns=LINE_COLUMNS),
-            short=partial(start, columns=NAME_MAX),
-            path=path,
-            folded=one_line,
-            marked=marked,
-            coded=coded,
-            counted=counted,
-            number="{:,}".format,
-            by_scope=by_scope,
-            skill_path=skill_path,
-            command=command,
-            flat=flat,
-        )
-        self._environment.globals.update(
-            version=skillhouse.__version__,
-            scopes=SCOPES,
-            rows_max=ROWS_MAX,
-            page_skills=PAGE_SKILLS,
-            address=address,
-        )
+    def render(self, template: str, language: str, **values: Any) -> str:
+        return _environment(language).get_template(template).render(language=language, **values)
 
-    def render(self, template: str, **values: Any) -> str:
-        return self._environment.get_template(template).render(**values)
+
+@cache
+def _environment(language: str) -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        extensions=["jinja2.ext.i18n"],
+        # INVARIANT: no template turns this off, and none uses `safe`: a skill's texts are never
+        # markup.
+        autoescape=True,
+        finalize=_finalized,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["ext.i18n.trimmed"] = True
+    gettext, ngettext = translations(language)
+    # mypy: the extension adds the method.
+    made.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]
+    made.filters.update(
+        line=partial(start, columns=LINE_COLUMNS),
+        short=partial(start, columns=NAME_MAX),
+        path=path,
+        folded=one_line,
+        marked=marked,
+        coded=coded,
+        counted=counted,
+        number="{:,}".format,
+        by_scope=by_scope,
+        skill_path=skill_path,
+        command=command,
+        flat=flat,
+    )
+    made.globals.update(
+        version=skillhouse.__version__,
+        languages=LANGUAGES,
+        scopes=SCOPES,
+        rows_max=ROWS_MAX,
+        page_skills=PAGE_SKILLS,
+        address=address,
+    )
+    return made
 
 
 def start(text: str, *, columns: int) -> str:

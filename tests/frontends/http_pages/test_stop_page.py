@@ -1,4 +1,4 @@
-"""Tests of the stop page of frontends/http/inbox.py: the stop button, and who can press it."""
+"""Tests of frontends/http/pages/stop_page.py: the stop button, and who can press it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from skillhouse.approval import ApprovalState
 from skillhouse.frontends.http.app import make_app
 from skillhouse.runtime import Skillhouse, configured
-from tests.frontends.test_http_inbox import OURS, PORT
+from tests.frontends.http_pages.test_approval_pages import OURS, PORT
 from tests.runtime.places import make_places
 
 STOP = "/approvals/stop"

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, AuditLog, find_record
-from skillhouse.frontends.http.inbox import json_response
+from skillhouse.frontends.http.forms import json_response
 from skillhouse.frontends.presentation.call_values import code_calls, code_value
 from skillhouse.frontends.presentation.json_values import entry_value
 
@@ -36,12 +36,12 @@ class CallPage:
             Route("/api/calls/{id}", self.api_call),
         ]
 
-    def calls(self, _: Request) -> Response:
-        return self._page("calls.html", entries=code_calls(self._log, most=CALLS_SHOWN))
+    def calls(self, request: Request) -> Response:
+        return self._page(request, "calls.html", entries=code_calls(self._log, most=CALLS_SHOWN))
 
     def call(self, request: Request) -> Response:
         entry = self._entry(request)
-        return self._page("call.html", entry=entry, kept=code_value(entry))
+        return self._page(request, "call.html", entry=entry, kept=code_value(entry))
 
     def api_calls(self, _: Request) -> Response:
         return json_response([_value(one) for one in code_calls(self._log, most=CALLS_SHOWN)])

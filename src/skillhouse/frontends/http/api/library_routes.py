@@ -1,0 +1,130 @@
+"""The route about every skill here, also those that agents do not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillhouse.frontends.http.api.api_services import ApiServices, paged
+from skillhouse.frontends.http.api.place_routes import check_profile
+from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter
+from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, maybe, page, record
+from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS
+from skillhouse.frontends.presentation.library import (
+    client_roots,
+    library_lines,
+    library_value,
+)
+from skillhouse.runtime import STATES
+
+PROBLEM = "problem"
+"""As a state: all but those in use, and exported copies, with which nothing is wrong."""
+
+
+def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked, places = request.query, api.house.config.places
+    client = asked.get("client")
+    if client is not None:
+        check_profile(places, client)
+    with api.fresh() as house:
+        found = list(library_lines(house))
+        ranks = house.services.recent.ranks()
+    states = {one.state: 0 for one in found}
+    for one in found:
+        states[one.state] += 1
+    words, scope = asked.get("q", "").casefold().split(), asked.get("scope")
+    if words:
+        found = [one for one in found if all(word in one.text for word in words)]
+    if scope is not None:
+        found = [one for one in found if one.scope == scope]
+    if client is not None:
+        roots = client_roots(places, client)
+        found = [one for one in found if one.path.startswith(roots)]
+    state = asked.get("state")
+    if state == PROBLEM:
+        found = [one for one in found if one.state not in ("in-use", "exported")]
+    elif state is not None:
+        found = [one for one in found if one.state == state]
+    listed = paged(
+        found,
+        asked,
+        key=lambda one: one.path,
+        name="skills",
+        value=lambda one: library_value(one, ranks),
+    )
+    return {**listed, "states": states}
+
+
+_LINE = record(
+    {
+        "id": TEXT,
+        "name": TEXT,
+        "description": TEXT,
+        "scope": TEXT,
+        "path": TEXT,
+        "clients": array(TEXT),
+        "state": TEXT,
+        "reason": TEXT,
+        "mend": maybe(TEXT),
+        "code": maybe(TEXT),
+        "line": maybe(COUNT),
+        "catalog_tokens": COUNT,
+        "file_tokens": COUNT,
+        "recent": maybe(COUNT),
+    }
+)
+
+ROUTES = (
+    Endpoint(
+        name="listLibrary",
+        method="GET",
+        path="/library",
+        tag="skills",
+        what="Every skill here with its state, why agents do not see it, and what it costs.",
+        run=_list,
+        is_kept=True,
+        query=(
+            WORDS,
+            SCOPE,
+            Parameter(
+                name="client",
+                schema={"type": "string", "minLength": 1, "maxLength": 100},
+                what="Only skills in folders that this client reads.",
+                example="codex",
+            ),
+            Parameter(
+                name="state",
+                schema={"enum": ["in-use", PROBLEM, *STATES]},
+                what="Only skills of this state; `problem` are all that something is wrong with.",
+                example="broken",
+            ),
+            LIMIT,
+            CURSOR,
+        ),
+        answer=page("skills", _LINE, states={"type": "object"}),
+        example={
+            "list": "skills",
+            "total": 1,
+            "skills": [
+                {
+                    "id": "user:notes",
+                    "name": "notes",
+                    "description": "Takes notes.",
+                    "scope": "user",
+                    "path": "/home/you/.agents/skills/notes/SKILL.md",
+                    "clients": ["codex"],
+                    "state": "disabled",
+                    "reason": "switched off",
+                    "mend": "`skillhouse enable user:notes`",
+                    "code": None,
+                    "line": None,
+                    "catalog_tokens": 4,
+                    "file_tokens": 24,
+                    "recent": 0,
+                }
+            ],
+            "next": None,
+            "states": {"disabled": 1},
+        },
+        problems=(404, 409),
+    ),
+)

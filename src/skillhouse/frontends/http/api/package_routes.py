@@ -1,0 +1,321 @@
+"""The routes that change installed skills: plan, apply, verify, pin, uninstall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.job_routes import JOB_EXAMPLE, started
+from skillhouse.frontends.http.api.jobs import Job
+from skillhouse.frontends.http.api.package_schemas import (
+    AGREED,
+    CHANGE,
+    CHANGE_EXAMPLE,
+    SHORT,
+)
+from skillhouse.frontends.http.api.problems import ApiProblem
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter, Reply
+from skillhouse.frontends.http.api.schemas import (
+    FLAG,
+    TEXT,
+    array,
+    record,
+    ref,
+)
+from skillhouse.frontends.presentation.change_values import (
+    Agreement,
+    applied_values,
+    planned_values,
+)
+from skillhouse.frontends.presentation.install_report import (
+    candidate_value,
+    installed_value,
+    newest_value,
+    state_value,
+)
+from skillhouse.runtime import Installer, Skillhouse
+from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.runtime.change_plan import ChangeRequest, asked_state, split_id
+
+_INSTALL_ONLY = ("source", "repository", "digest", "all")
+
+
+@contextmanager
+def installing(api: ApiServices, job: Job) -> Iterator[Installer]:
+    """Give an installer with a `Skillhouse` of its own: others read the skills meanwhile."""
+    with (
+        Skillhouse(api.house.config) as house,
+        Installer(
+            house,
+            report=job.report,
+            progress=lambda done, total, unit: job.advance(
+                done, total, unit, now=api.jobs.moment()
+            ),
+        ) as installer,
+    ):
+        yield installer
+
+
+def _request_of(body: dict[str, Any]) -> ChangeRequest:
+    action = body["action"]
+    is_install = action == "install"
+    wrong = [name for name in (*_INSTALL_ONLY, "scope") if not is_install and name in body]
+    if wrong:
+        raise ApiProblem(400, "wrong-body", f"`{wrong[0]}` is for the action `install`")
+    wanted = "source" if is_install else "skills"
+    if not body.get(wanted) and action != "update":
+        raise ApiProblem(400, "wrong-body", f"expected `{wanted}` with the action `{action}`")
+    return ChangeRequest(
+        action=action,
+        source=body.get("source", ""),
+        repository=body.get("repository", ""),
+        digest=body.get("digest", ""),
+        skills=tuple(body.get("skills", ())),
+        everything=body.get("all", False),
+        scope=body.get("scope", "user"),
+    )
+
+
+def _plan(api: ApiServices, request: ApiRequest) -> Reply:
+    wanted = _request_of(request.body)
+    return started(api, request, "plan", lambda job: _change(api, job, wanted, planned_values))
+
+
+def _apply(api: ApiServices, request: ApiRequest) -> Reply:
+    wanted = _request_of(request.body)
+    agreed = {
+        name: Agreement(digest=one["plan_digest"], answers=tuple(one.get("answers", ())))
+        for name, one in request.body["agreed"].items()
+    }
+
+    def make(installer: Installer, wanted: ChangeRequest, found: Any) -> list[dict[str, Any]]:
+        return applied_values(installer, wanted, found, agreed)
+
+    return started(api, request, wanted.action, lambda job: _change(api, job, wanted, make))
+
+
+def _change(
+    api: ApiServices,
+    job: Job,
+    wanted: ChangeRequest,
+    make: Callable[[Installer, ChangeRequest, Any], list[dict[str, Any]]],
+) -> dict[str, Any]:
+    try:
+        with installing(api, job) as installer:
+            found = None
+            if wanted.action == "install":
+                found = installer.opened(
+                    wanted.source,
+                    expected=wanted.digest,
+                    repository=wanted.repository,
+                    place=installer.installed.place(wanted.scope),
+                )
+            values = make(installer, wanted, found)
+    finally:
+        api.reader.expire()
+    value = {"list": "skills", "total": len(values), "skills": values}
+    if found is None:
+        return {**value, "candidates": [], "problems": []}
+    candidates = [candidate_value(one) for one in found.candidates]
+    return {**value, "candidates": candidates, "problems": list(found.problems)}
+
+
+def _outdated(api: ApiServices, request: ApiRequest) -> Reply:
+    def work(job: Job) -> dict[str, Any]:
+        with installing(api, job) as installer:
+            entries = list(installer.installed.entries())
+            values = []
+            for place, name, entry in entries:
+                job.report(name)
+                values.append(newest_value(installer, name, entry, place))
+        return {"list": "skills", "total": len(values), "skills": values}
+
+    return started(api, request, "outdated", work)
+
+
+def _verify(api: ApiServices, request: ApiRequest) -> Reply:
+    wanted, offline = request.body.get("skills", []), request.body.get("offline", False)
+
+    def work(job: Job) -> dict[str, Any]:
+        with installing(api, job) as installer:
+            installed = installer.installed
+            ids = [split_id(text) for text in wanted]
+            entries = [(*installed.find(name, scope=scope), name) for scope, name in ids]
+            if not wanted:
+                entries = [(place, entry, name) for place, name, entry in installed.entries()]
+            values = []
+            for place, entry, name in entries:
+                job.report(name)
+                state, error = installed.state(name, entry, place), None
+                if not offline:
+                    state, error = asked_state(installer, name, entry, place)
+                more = {} if error is None else {"error": str(error)}
+                values.append({**state_value(state), "is_well": state.is_well, **more})
+        return {"list": "skills", "total": len(values), "skills": values}
+
+    return started(api, request, "verify", work)
+
+
+def _uninstall(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    scope, name = split_id(request.path["skill"])
+    with api.fresh() as house, Installer(house) as installer:
+        is_forced = request.query.get("force", False)
+        place = installer.installed.uninstall(name, scope=scope, force=is_forced)
+    api.reader.expire()
+    return {"name": name, "scope": place.scope, "path": str(place.target(name))}
+
+
+def _pin(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked, (scope, name) = request.body, split_id(request.path["skill"])
+    with api.fresh() as house, Installer(house) as installer:
+        pinned, reason = asked["pinned"], asked.get("reason", "")
+        entry = installer.installed.pin(name, scope=scope, pinned=pinned, reason=reason)
+        place, _ = installer.installed.find(name, scope=scope)
+    return installed_value(name, place.scope, entry)
+
+
+def _accept(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    scope, name = split_id(request.path["skill"])
+    with api.fresh() as house, Installer(house) as installer:
+        place, _ = installer.installed.find(name, scope=scope)
+        entry = installer.installed.accept(name, request.body["digest"], scope=place.scope)
+        state = installer.installed.state(name, entry, place)
+    api.reader.expire()
+    return state_value(state)
+
+
+_MANAGE = AccessScope.MANAGE
+_IDS = array(SHORT) | {"maxItems": 200}
+_JOB: Mapping[str, Any] = {
+    "status": 202,
+    "answer": ref("Job"),
+    "example": JOB_EXAMPLE,
+    "problems": (429,),
+}
+_PINNED = {
+    "name": "pdf",
+    "scope": "user",
+    "version": "1.2",
+    "repository": "official",
+    "digest": "sha256:00",
+    "tree_digest": "skilltree1:00",
+    "pinned": True,
+    "rollback": False,
+}
+
+ROUTES = (
+    Endpoint(
+        name="planChange",
+        method="POST",
+        path="/changes/plan",
+        tag="packages",
+        what="Shows what an install, update, rollback or restore would do; nothing is changed.",
+        run=_plan,
+        scope=_MANAGE,
+        is_change=False,
+        body=Body(
+            schema=record({"action": CHANGE["action"]}, optional=CHANGE, closed=True),
+            example=CHANGE_EXAMPLE,
+        ),
+        **_JOB,
+    ),
+    Endpoint(
+        name="applyChange",
+        method="POST",
+        path="/changes",
+        tag="packages",
+        what="Makes what a plan showed, for each skill that is agreed to by its `plan_digest`.",
+        run=_apply,
+        scope=_MANAGE,
+        body=Body(
+            schema=record(
+                {"action": CHANGE["action"], "agreed": AGREED}, optional=CHANGE, closed=True
+            ),
+            example={
+                **CHANGE_EXAMPLE,
+                "agreed": {"pdf": {"plan_digest": "sha256:00", "answers": ["unsigned"]}},
+            },
+        ),
+        **_JOB,
+    ),
+    Endpoint(
+        name="listOutdated",
+        method="POST",
+        path="/outdated",
+        tag="packages",
+        what="Asks the source of each installed skill what it has now.",
+        run=_outdated,
+        scope=_MANAGE,
+        is_change=False,
+        **_JOB,
+    ),
+    Endpoint(
+        name="verifyInstalled",
+        method="POST",
+        path="/verify",
+        tag="packages",
+        what="Compares installed skills with the lock, and asks their repositories about them.",
+        run=_verify,
+        scope=_MANAGE,
+        is_change=False,
+        body=Body(
+            schema=record({}, optional={"skills": _IDS, "offline": FLAG}, closed=True),
+            example={"skills": ["user:pdf"], "offline": False},
+        ),
+        **_JOB,
+    ),
+    Endpoint(
+        name="uninstall",
+        method="DELETE",
+        path="/installed/{skill}",
+        tag="packages",
+        what="Takes an installed skill out of the lock; its files go to the trash.",
+        run=_uninstall,
+        scope=_MANAGE,
+        query=(
+            Parameter(
+                name="force",
+                schema={"type": "boolean"},
+                what="Also when its files were edited, which are kept.",
+                example=False,
+            ),
+        ),
+        answer=record({"name": TEXT, "scope": TEXT, "path": TEXT}),
+        example={"name": "pdf", "scope": "user", "path": "/home/you/.agents/skills/pdf"},
+    ),
+    Endpoint(
+        name="pin",
+        method="PUT",
+        path="/installed/{skill}/pin",
+        tag="packages",
+        what="Keeps an installed skill at its version, or lets it be updated again.",
+        run=_pin,
+        scope=_MANAGE,
+        body=Body(
+            schema=record(
+                {"pinned": FLAG},
+                optional={"reason": {"type": "string", "maxLength": 500}},
+                closed=True,
+            ),
+            example={"pinned": True, "reason": "2.0 drops forms"},
+        ),
+        answer=ref("Installed"),
+        example=_PINNED,
+    ),
+    Endpoint(
+        name="acceptEdits",
+        method="POST",
+        path="/installed/{skill}/accept",
+        tag="packages",
+        what="Takes the edits of an installed skill for what is meant, as they were shown.",
+        run=_accept,
+        scope=_MANAGE,
+        body=Body(
+            schema=record({"digest": SHORT}, closed=True), example={"digest": "skilltree1:00"}
+        ),
+        answer=ref("Installed"),
+        example={**_PINNED, "state": "accepted"},
+    ),
+)

@@ -1,0 +1,198 @@
+"""The routes about the configured repositories: what they are, what they list, its versions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.package_schemas import (
+    PACKAGE,
+    PACKAGE_EXAMPLE,
+    RELEASE,
+    REPOSITORY,
+    SHORT,
+)
+from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter
+from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
+from skillhouse.frontends.presentation.install_report import offered_value, release_value
+from skillhouse.frontends.presentation.publisher_values import trusted_value
+from skillhouse.registry import TRUSTED_DIRECTORY, AnchorStore, split_name
+from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.skill_sources import SkillSources
+
+BROWSED_MAX = 200
+"""Skills of each repository that a search lists."""
+_REMOTE = (404, 409, 422, 502)
+
+
+def _repositories(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    found = [
+        {
+            "name": one.name,
+            "url": one.url,
+            "trusted": one.trusted,
+            "require_signature": one.require_signature,
+        }
+        for one in api.house.config.repositories
+    ]
+    return {"list": "repositories", "total": len(found), "repositories": found}
+
+
+def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked = request.query
+    with Skillhouse(api.house.config) as house:
+        repositories = SkillSources(house.config, house.services.network).repositories
+        listed = repositories.listed(
+            asked.get("q", ""),
+            only=asked.get("repository", ""),
+            limit=asked.get("limit", BROWSED_MAX),
+        )
+        # Without a repository there is nothing to browse, which is no mistake of the reader.
+        is_any = bool(repositories.all) or "repository" in asked
+        found = [offered_value(*one) for one in listed] if is_any else []
+    return {"list": "skills", "total": len(found), "skills": found}
+
+
+def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    namespace, skill = split_name(request.path["package"])
+    with Skillhouse(api.house.config) as house:
+        repositories = SkillSources(house.config, house.services.network).repositories
+        found = repositories.find(namespace, skill, only=request.path["repository"])
+    releases = found.skill
+    versions = [release_value(one) for one in releases.versions]
+    return {
+        "list": "versions",
+        "total": len(versions),
+        "name": releases.typed,
+        "repository": found.settings.name,
+        "trusted": found.settings.trusted,
+        "description": releases.description,
+        "license": releases.license,
+        "latest": releases.latest,
+        "channels": dict(releases.channels or {}),
+        "versions": versions,
+    }
+
+
+def _publishers(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    anchors = AnchorStore(api.house.config.state_directory / TRUSTED_DIRECTORY)
+    return trusted_value(anchors.read(datetime.fromtimestamp(api.clock(), UTC)))
+
+
+ROUTES = (
+    Endpoint(
+        name="listPublisherRoots",
+        method="GET",
+        path="/publishers",
+        tag="packages",
+        what="The roots of publishers that are trusted here, and the revocations that are known.",
+        run=_publishers,
+        answer=record(
+            {
+                "roots": array({"type": "object"}),
+                "timestamps": array({"type": "object"}),
+                "revocations": array({"type": "object"}),
+            }
+        ),
+        example={"roots": [], "timestamps": [], "revocations": []},
+    ),
+    Endpoint(
+        name="listRepositories",
+        method="GET",
+        path="/repositories",
+        tag="packages",
+        what="The configured repositories, in the order in which a name is looked for.",
+        run=_repositories,
+        answer=listing("repositories", REPOSITORY),
+        example={
+            "list": "repositories",
+            "total": 1,
+            "repositories": [
+                {
+                    "name": "official",
+                    "url": "https://skills.example.com",
+                    "trusted": True,
+                    "require_signature": False,
+                }
+            ],
+        },
+    ),
+    Endpoint(
+        name="searchPackages",
+        method="GET",
+        path="/packages",
+        tag="packages",
+        what="What the repositories list, each in turn; all of it is their word.",
+        run=_packages,
+        query=(
+            Parameter(
+                name="q",
+                schema={"type": "string", "maxLength": 200},
+                what="Only skills that fit these words.",
+                example="pdf",
+            ),
+            Parameter(
+                name="repository",
+                schema=SHORT,
+                what="Only of this one.",
+                example="official",
+            ),
+            Parameter(
+                name="limit",
+                schema={"type": "integer", "minimum": 1, "maximum": BROWSED_MAX},
+                what="Most skills of each repository; 200 if left out.",
+                example=50,
+            ),
+        ),
+        answer=listing("skills", PACKAGE),
+        example={"list": "skills", "total": 1, "skills": [PACKAGE_EXAMPLE]},
+        problems=_REMOTE,
+    ),
+    Endpoint(
+        name="showPackage",
+        method="GET",
+        path="/repositories/{repository}/packages/{package}",
+        tag="packages",
+        what="The versions of a package, newest first, with what is said of their signatures.",
+        run=_package,
+        answer=listing(
+            "versions",
+            RELEASE,
+            name=TEXT,
+            repository=TEXT,
+            trusted=FLAG,
+            description=TEXT,
+            license=TEXT,
+            latest=TEXT,
+            channels={"type": "object"},
+        ),
+        example={
+            "list": "versions",
+            "total": 1,
+            "name": "pdf",
+            "repository": "official",
+            "trusted": True,
+            "description": "Merges PDF files.",
+            "license": "MIT",
+            "latest": "1.2.0",
+            "channels": {},
+            "versions": [
+                {
+                    "version": "1.2.0",
+                    "state": "published",
+                    "reason": "",
+                    "digest": "sha256:00",
+                    "tree_digest": "skilltree1:00",
+                    "size": 1_024,
+                    "files": 2,
+                    "published_at": "2026-11-01T12:00:00Z",
+                    "publisher": "acme",
+                    "registry": "skills.example.com",
+                    "certificate": "00",
+                }
+            ],
+        },
+        problems=_REMOTE,
+    ),
+)

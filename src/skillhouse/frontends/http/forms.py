@@ -1,0 +1,43 @@
+"""Bodies and forms of requests, and JSON as an answer."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from urllib.parse import parse_qs
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from skillhouse.approval.devices import BODY_MAX
+
+
+async def body_of(request: Request, *, limit: int = BODY_MAX) -> bytes:
+    """Return the body; raises HTTPException beyond `limit` bytes."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > limit:
+            raise HTTPException(413)
+    return body
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """Return the last value of each field of a form; raises HTTPException."""
+    try:
+        body = (await body_of(request)).decode()
+        return {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
+    except ValueError as error:
+        raise HTTPException(400) from error
+
+
+def is_equal_secret(given: str, secret: str) -> bool:
+    """Whether a text from outside is our secret, compared in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+
+
+def json_response(value: object, status: int = 200, *, media: str = "application/json") -> Response:
+    """Return a value as JSON, in ASCII only, so that no invisible character can be in it."""
+    text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+    return Response(text, status, headers={"content-type": media})

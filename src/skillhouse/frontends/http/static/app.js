@@ -1,0 +1,188 @@
+// What pages do: make changes by the API, and show what changed meanwhile. All words are in the
+// pages; without this file each page can be read.
+
+/* Changes.
+
+A form or button with data-method, data-path and data-proof is sent to the API as JSON:
+  data-type="integer|number|boolean|lines|json" on a field: what its text becomes; empty fields with
+    data-optional are left out; fields of a name with a dot are inside an object
+  data-body='{"a": 1}'  what is sent besides the fields
+  data-match="ETAG"     sent as If-Match
+  data-key              sent with an Idempotency-Key of its own
+  data-done="/path"     where to go afterwards; "stay" renews the parts below; without it, reload
+  data-renews="id id"   ids of the parts that are renewed when it is done
+An element with data-problem inside (or #outcome) shows the problem. The event `answered` on the
+element has the answer, for scripts of single pages. */
+
+export async function send(element, body, headers = {}) {
+  const { method, path, proof } = element.dataset;
+  const all = { accept: "application/json", "skillhouse-proof": proof, ...headers };
+  if (body !== undefined) all["content-type"] = "application/json";
+  if (element.dataset.match) all["if-match"] = element.dataset.match;
+  if ("key" in element.dataset) all["idempotency-key"] = crypto.randomUUID();
+  try {
+    const answer = await fetch(path, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
+    const text = await answer.text();
+    const value = text ? JSON.parse(text) : null;
+    return { ok: answer.ok, status: answer.status, value, etag: answer.headers.get("etag") };
+  } catch {
+    return { ok: false, status: 0, value: { detail: document.getElementById("no-answer").innerHTML } };
+  }
+}
+
+export function fields(form) {
+  const found = form.dataset.body ? JSON.parse(form.dataset.body) : {};
+  for (const field of form.elements) {
+    if (!field.name || field.disabled || (field.type === "radio" && !field.checked)) continue;
+    if (field.value === "" && "optional" in field.dataset) continue;
+    const names = field.name.split(".");
+    const last = names.pop();
+    let into = found;
+    for (const name of names) into = into[name] ??= {};
+    into[last] = typed(field);
+  }
+  return found;
+}
+
+function typed(field) {
+  if (field.type === "checkbox") return field.checked;
+  const text = field.value;
+  switch (field.dataset.type) {
+    case "integer":
+    case "number": return Number(text);
+    case "boolean": return text === "true";
+    case "lines": return text.split("\n").map((line) => line.trim()).filter(Boolean);
+    case "json": return JSON.parse(text);
+    default: return text;
+  }
+}
+
+export function showProblem(element, problem) {
+  const place = element.querySelector?.("[data-problem]") ?? document.getElementById("outcome");
+  const { detail, mend } = problem ?? {};
+  place.textContent = [detail, mend].filter(Boolean).join(". ");
+  place.classList.toggle("is-problem", Boolean(detail));
+}
+
+async function act(element, body) {
+  const buttons = element.matches("form") ? [...element.querySelectorAll("button")] : [element];
+  buttons.forEach((one) => (one.disabled = true));
+  showProblem(element, null);
+  const answer = await send(element, body);
+  buttons.forEach((one) => (one.disabled = false));
+  element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: answer }));
+  if (!answer.ok) return showProblem(element, answer.value);
+  const { done, renews } = element.dataset;
+  element.closest("dialog")?.close();
+  if (renews || done === "stay") return renew(new Set(renews?.split(" ") ?? []));
+  if (done) location.assign(done);
+  else location.reload();
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.dataset.path) return;
+  event.preventDefault();
+  let body;
+  try {
+    body = fields(form);
+  } catch (error) {
+    return showProblem(form, { detail: error.message });
+  }
+  const pressed = event.submitter;
+  if (pressed?.name) body[pressed.name] = pressed.value;
+  act(form, form.dataset.method === "DELETE" && !Object.keys(body).length ? undefined : body);
+});
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  const { opens, closes } = button.dataset;
+  if (opens) document.getElementById(opens).showModal();
+  else if (closes !== undefined) button.closest("dialog").close();
+  else if (button.dataset.path) act(button, button.dataset.body ? JSON.parse(button.dataset.body) : undefined);
+});
+
+/* Filter: `data-filter="id"` on a field hides the children of #id whose data-text has not all its
+words, and writes their number into the element that `data-count` names. */
+
+document.addEventListener("input", (event) => {
+  const list = event.target.dataset?.filter;
+  if (list) filter(event.target, document.getElementById(list));
+});
+
+export function filter(field, list) {
+  const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+  let shown = 0;
+  for (const item of list.children) {
+    const text = item.dataset.text ?? "";
+    item.hidden = !words.every((word) => text.includes(word));
+    if (!item.hidden) shown += 1;
+  }
+  const count = document.getElementById(field.dataset.count);
+  if (count) count.textContent = shown.toLocaleString(document.documentElement.lang);
+}
+
+/* Live parts: an element with an id and data-live="KIND KIND" is replaced by what the server shows
+now when an event of these kinds comes. What a person types in is left alone. */
+
+const asked = new Set();
+let timer = 0;
+
+export function renewSoon(ids) {
+  ids.forEach((id) => asked.add(id));
+  clearTimeout(timer);
+  timer = setTimeout(() => { const now = new Set(asked); asked.clear(); renew(now); }, 120);
+}
+
+export async function renew(ids) {
+  let text;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!answer.ok) return;
+    text = await answer.text();
+  } catch {
+    return; // The service is away; the next event or load shows what is there then.
+  }
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  document.title = fresh.title;
+  for (const id of ids.size ? ids : [...document.querySelectorAll("[data-live]")].map((one) => one.id)) {
+    const [old, now] = [document.getElementById(id), fresh.getElementById(id)];
+    const busy = old?.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
+    if (old && now && !busy && !old.querySelector("dialog[open]")) {
+      const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+      old.replaceWith(now);
+      if (focused) document.getElementById(focused)?.focus();
+    }
+  }
+  document.dispatchEvent(new CustomEvent("renewed"));
+}
+
+function happened(kind, data) {
+  document.dispatchEvent(new CustomEvent(`house:${kind}`, { detail: data }));
+  const ids = [...document.querySelectorAll("[data-live]")]
+    .filter((one) => kind === "reset" || one.dataset.live.split(" ").includes(kind))
+    .map((one) => one.id);
+  if (ids.length) renewSoon(ids);
+}
+
+/* One page of this browser reads the events and passes them on: a browser opens few connections. */
+
+const KINDS = ["index", "question", "answer", "call", "progress", "reset"];
+const others = new BroadcastChannel("skillhouse-events");
+others.onmessage = ({ data }) => happened(data.kind, data.data);
+
+function listen() {
+  const source = new EventSource("/api/v1/events");
+  for (const kind of KINDS) {
+    source.addEventListener(kind, (event) => {
+      const data = event.data ? JSON.parse(event.data) : null;
+      others.postMessage({ kind, data });
+      happened(kind, data);
+    });
+  }
+  return new Promise(() => {}); // Holds the lock until this page is closed.
+}
+
+if (navigator.locks) navigator.locks.request("skillhouse-events", listen);
+else listen();

@@ -1,0 +1,64 @@
+"""The mends of `doctor` as values, each with a digest of what it would change."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.clients import proposed_fixes
+from skillhouse.floor import digest
+from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.change_plan import AgreementError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skillhouse.clients import Discard, Fix, Lens
+    from skillhouse.runtime import Config
+
+ID_CHARS = 16
+
+
+def fix_id(fix: Fix) -> str:
+    """Return what names a mend while its file stays what it is about."""
+    data = "\0".join((fix.path, *fix.codes)).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(data).hexdigest()[:ID_CHARS]
+
+
+def fix_value(lens: Lens, fix: Fix) -> dict[str, Any]:
+    """Return what a mend would change; its digest is of all of it, shown or not."""
+    everything = json.dumps(dataclasses.asdict(fix), sort_keys=True)
+    return {
+        "id": fix_id(fix),
+        "path": lens.short(fix.path),
+        "codes": list(fix.codes),
+        "difference": list(fix.difference),
+        "undo": fix.discarded or None,
+        "digest": digest(everything.encode()),
+    }
+
+
+def shown_fix(lens: Lens, wanted: str, shown: str) -> Fix:
+    """Return the proposed mend with an id and the digest under which it was shown.
+
+    Raises:
+        AgreementError: `unknown-fix`, there is none any more; `changed`, it would do another thing.
+    """
+    for fix in proposed_fixes(lens):
+        if fix_id(fix) == wanted:
+            if fix_value(lens, fix)["digest"] != shown:
+                raise AgreementError("changed", "it would do something else than was shown")
+            return fix
+    raise AgreementError("unknown-fix", f"no mend with the id `{wanted[:80]}` is proposed")
+
+
+def discarding(config: Config) -> Discard:
+    """Return what moves the directory of a skill to the trash of a configuration."""
+
+    def discard(path: Path, skill: str) -> None:
+        with Skillhouse(config) as house:
+            house.management.discard(path, skill)
+
+    return discard

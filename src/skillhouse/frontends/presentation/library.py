@@ -1,0 +1,117 @@
+"""Every skill here with its state, for people: those that agents see, and those they do not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.discovery import default_roots
+from skillhouse.floor import dataclass
+from skillhouse.frontends.presentation.short_paths import clients_of
+from skillhouse.runtime import absent_skills
+from skillhouse.skill import hidden_text, load_profile, revealed, tokens_of
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Locations
+    from skillhouse.runtime import AbsentSkill, Skillhouse
+    from skillhouse.skill import ParseResult, Skill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryLine:
+    """A skill of the index, or what is known of a file or place that is none."""
+
+    path: str
+    skill: Skill | None
+    absent: AbsentSkill | None
+    """Why agents do not see it; None for one that they do."""
+
+    @property
+    def state(self) -> str:
+        return "in-use" if self.absent is None else self.absent.state
+
+    @property
+    def text(self) -> str:
+        """What a filter looks at."""
+        skill, absent = self.skill, self.absent
+        parts = [self.path]
+        parts += [skill.name, skill.description] if skill else []
+        parts += [absent.name, absent.reason] if absent else []
+        return "\n".join(parts).casefold()
+
+    @property
+    def scope(self) -> str:
+        if self.skill is not None:
+            return self.skill.scope
+        return self.absent.scope if self.absent else ""
+
+
+def library_lines(house: Skillhouse) -> Iterator[LibraryLine]:
+    """Yield what agents see in catalog order, and then the rest by state; each file once."""
+    index = house.index
+    absent: dict[str, AbsentSkill] = {}
+    for one in absent_skills(house):
+        absent.setdefault(one.path, one)
+    for skill in house.view().visible.skills:
+        yield LibraryLine(path=skill.file, skill=skill, absent=absent.pop(skill.file, None))
+    known = {skill.file: skill for skill in (*index.shadowed, *index.skills)}
+    for path, rest in absent.items():
+        yield LibraryLine(path=path, skill=known.get(path), absent=rest)
+
+
+def client_roots(places: Locations, client: str) -> tuple[str, ...]:
+    """Return the real paths of a client's roots, each ending in a slash."""
+    profile = load_profile(client, places.profiles)
+    roots = default_roots(
+        start=places.start, home=places.home, environment=places.environment, profile=profile
+    )
+    return tuple(f"{root.path.resolve()}/" for root in roots if "\0" not in str(root.path))
+
+
+def library_value(line: LibraryLine, ranks: Mapping[str, int]) -> dict[str, Any]:
+    """Return a line for programs; `ranks` says how recently files were loaded, 0 the last one."""
+    skill, absent = line.skill, line.absent
+    return {
+        "id": skill.id if skill else (absent.id if absent else ""),
+        "name": skill.name if skill else (absent.name if absent else ""),
+        "description": skill.description if skill else "",
+        "scope": line.scope,
+        "path": line.path,
+        "clients": list(clients_of(Path(skill.root))) if skill else [],
+        "state": line.state,
+        "reason": absent.reason if absent else "",
+        "mend": (absent.mend or None) if absent else None,
+        "code": (absent.code or None) if absent else None,
+        "line": (absent.line or None) if absent else None,
+        "catalog_tokens": tokens_of(f"{skill.name}{skill.description}") if skill else 0,
+        "file_tokens": _file_tokens(line.path),
+        "recent": ranks.get(line.path),
+    }
+
+
+def _file_tokens(path: str) -> int:
+    """Return what loading the file costs, by its size; 0 for what cannot be read."""
+    try:
+        return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def draft_value(draft: ParseResult) -> dict[str, Any] | None:
+    """Return the skill that a text would be; None where it would be none."""
+    skill = draft.skill
+    if skill is None:
+        return None
+    hidden = hidden_text(draft.text)
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "allowed_tools": list(skill.frontmatter.allowed_tools),
+        "fields": dict(skill.frontmatter.fields),
+        "body": revealed(draft.body),
+        "hidden_text": None if hidden is None else hidden.summary,
+        "catalog_tokens": tokens_of(f"{skill.name}{skill.description}"),
+        "body_tokens": tokens_of(draft.body),
+    }
