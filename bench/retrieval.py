@@ -1,8 +1,10 @@
 """Measures how well and how fast search finds skills, on the development set.
 
-`./x bench retrieval [--folder FOLDER] [--fit]`. FOLDER holds corpus.jsonl, queries.jsonl and
-qrels.jsonl; without it the measurement is skipped. What does not depend on our sources is cached.
+`./x bench retrieval [--folder FOLDER] [--fit] [--semantic]`. FOLDER holds corpus.jsonl,
+queries.jsonl and qrels.jsonl; without it the measurement is skipped. What does not depend on our
+sources is cached.
 `--fit` fits the weights of the features without the fold that they are scored on (two minutes).
+`--semantic` adds search by meaning where the extra is installed; the first run takes minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from _meaning import by_meaning
 from _measure import ROOT, markdown_table
 from _relevance import (
     DEPTH,
@@ -44,6 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="retrieval quality and speed")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--fit", action="store_true", help="cross-validate the weights")
+    parser.add_argument("--semantic", action="store_true", help="with the encoders too")
     options = parser.parse_args()
     if not (options.folder / "corpus.jsonl").is_file():
         print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
@@ -70,6 +74,8 @@ def main() -> int:
         print(f"\n{part}")
     if options.fit:
         print("\n" + fitted(index, collection.queries))
+    if options.semantic:
+        print("\n" + by_meaning(collection, judged, CACHE))
     return 0
 
 

@@ -50,8 +50,13 @@ class Fused(NamedTuple):
 
     score: float
     confidence: float
-    similarity: float
-    """The highest cosine of its vectors with the query's, from -1 to 1."""
+    cosines: Mapping[str, float]
+    """Of its vectors with the query's, from -1 to 1, by the encoder that votes."""
+
+    @property
+    def similarity(self) -> float:
+        """The highest cosine."""
+        return max(self.cosines.values())
 
 
 class Evidence(NamedTuple):

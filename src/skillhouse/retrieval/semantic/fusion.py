@@ -38,5 +38,5 @@ def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
     if sure is not None:
         of_words, of_cosine, bias = CONFIDENCE[sure]
         value = of_words * value + of_cosine * cosines[sure] + bias
-    found = Fused(score, confidence_of(value), max(cosines.values()))
+    found = Fused(score, confidence_of(value), cosines)
     return evidence._replace(fused=found)
