@@ -15,23 +15,21 @@ from skillhouse.retrieval.glossary.translate import meanings
 
 EVERYDAY = Path(__file__).with_name("data") / "everyday.tsv"
 _LONG_WORD = re.compile(r"\b[a-z]{5,}\b")
-_SAMPLE = 300
 
 
 def misspelt(index: SearchIndex, queries: Sequence[Query]) -> str:
     """Return the quality of English requests with edits in one word of five or more letters."""
     chance = random.Random(11)
     english = [query for query in queries if query.lang == "en" and _LONG_WORD.search(query.text)]
-    sample = chance.sample(english, min(_SAMPLE, len(english)))
     rows = []
     for edits in (0, 1, 2):
         judged: list[Judged] = []
-        for query in sample:
+        for query in english:
             text = _edited(query.text, edits, chance)
             judged.append(judge([h.id for h in index.search(text, limit=DEPTH)], query.relevance))
         means = [100 * sum(column) / len(judged) for column in zip(*judged, strict=True)]
         rows.append((f"{edits} edits", *(f"{mean:.1f}" for mean in means[:3])))
-    header = (f"{len(sample)} English requests", "Hit@1", "Recall@5", "NDCG@10")
+    header = (f"{len(english)} English requests", "Hit@1", "Recall@5", "NDCG@10")
     return markdown_table(header, rows)
 
 

@@ -38,7 +38,10 @@ def test_the_page_shows_skills_with_code_and_what_their_calls_left(
     assert "Python: tool (read), pay (sign)" in Page(first.text).text
     assert "security.level" in first.text
     assert "one:pay (sign) Does pay." in Page(client.get("/skills/one").text).text
-    (link,) = [one for one in Page(client.get("/calls").text).links if one.startswith("/calls/")]
+    moved = client.get("/calls")
+    assert (moved.status_code, moved.headers["location"]) == (303, "/audit")
+    log = Page(client.get("/audit?text=one:tool").text)
+    (link,) = [one for one in log.links if one.startswith("/calls/")]
     answer = client.get(link)
     page = Page(answer.text)
     assert answer.status_code == 200

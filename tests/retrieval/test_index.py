@@ -298,6 +298,19 @@ def test_a_misspelt_word_finds_what_was_meant(library, query, first):
     assert library.search(query)[0].id == first
 
 
+@pytest.mark.parametrize("misspelt", ["implementaion", "implmenting", "impelemnted"])
+def test_a_misspelt_ending_does_not_matter(misspelt):
+    skill = ("user:plan", "plan", "Implementation of plans: implementing what is implemented", "")
+    index = SearchIndex.from_documents([skill, ("user:other", "other", "Paints walls", "")])
+    assert [hit.id for hit in index.search(misspelt)] == ["user:plan"]
+
+
+def test_words_of_another_language_are_not_corrected():
+    index = SearchIndex.from_documents([("user:kitchen", "kitchen", "Designs a kitchen", "")])
+    assert index.search("the kitchn")
+    assert index.search("die kitchn für mich") == []
+
+
 @pytest.mark.parametrize("query", ["pfd", "cty", "xwether7", "zzzzzzzz"])
 def test_short_words_numbers_and_words_like_no_other_are_not_corrected(library, query):
     assert library.search(query) == []

@@ -194,6 +194,15 @@ def test_roots_share_nothing_and_each_is_kept_once(root, tmp_path):
     assert Opened(found(root), cache).read == 0
 
 
+def test_words_of_merged_segments_are_still_corrections(root, tmp_path):
+    Opened(found(root), tmp_path / "cache")
+    for names, about in ((["n1", "n2"], "Implementing gliders."), (["n3"], "Paints walls.")):
+        for name in names:
+            write(root, name, about)
+        opened = Opened(found(root), tmp_path / "cache")
+    assert {hit.name for hit in opened.index.search("implmenting")} == {"n1", "n2"}
+
+
 def test_what_others_wanted_stays_until_it_is_too_much(root, tmp_path, monkeypatch):
     monkeypatch.setattr(segment_store, "CHANGES_LEAST", 0)
     monkeypatch.setattr(segment_store, "CHANGES_SHARE", 1_000)

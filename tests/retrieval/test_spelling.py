@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.retrieval.spelling import Trigrams, distance, is_correctable, write_trigrams
+from skillhouse.retrieval.spelling import Spellings, distance, is_correctable, write_spellings
 
 WORDS = st.text("abcd", min_size=1, max_size=8)
 
@@ -32,17 +32,30 @@ def test_a_distance_is_exact_up_to_the_most_that_is_asked_for(one, other, most):
 
 
 @given(st.lists(WORDS, unique=True, max_size=20), WORDS)
-def test_a_word_of_the_table_is_most_like_itself(words, wanted):
-    table = Trigrams(write_trigrams(enumerate(words)))
-    alike = [words[number] for number in table.alike(wanted)]
-    if wanted in words:
-        assert wanted in alike
+def test_all_words_of_one_edit_are_alike_and_no_others_beside_them(words, wanted):
+    table = Spellings(write_spellings({word: at for at, word in enumerate(words)}))
+    near = {word for word in words if distance(wanted, word, 1) <= 1}
+    alike = table.alike(wanted)
+    assert all(words[number] == word for word, number in alike)
+    if near:
+        assert {word for word, _ in alike} == near
     assert len(set(alike)) == len(alike)
 
 
+def test_words_of_two_edits_are_alike_and_much_longer_ones_are_not():
+    words = {"forecast": 0, "forecastingtool": 1, "podcast": 2}
+    assert ("forecast", 0) in Spellings(write_spellings(words)).alike("frecats")
+    assert ("forecastingtool", 1) not in Spellings(write_spellings(words)).alike("frecats")
+
+
+@given(st.dictionaries(WORDS, st.integers(0, 2**32 - 1), max_size=20))
+def test_a_table_gives_its_words_back(words):
+    assert dict(Spellings(write_spellings(words)).words()) == words
+
+
 def test_an_empty_table_has_nothing_alike():
-    assert Trigrams(write_trigrams([])).alike("word") == []
-    assert Trigrams(b"").alike("word") == []
+    assert Spellings(write_spellings({})).alike("word") == []
+    assert Spellings(b"").alike("word") == []
 
 
 @pytest.mark.parametrize("word", ["pdf", "s3bucket", "数据", "café", "x" * 25, ""])

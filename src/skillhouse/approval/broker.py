@@ -76,7 +76,7 @@ class ApprovalBroker:
         self.scripts = ScriptStore(state_directory)
         self.connections = Connections(state_directory)
         self._ledger = Ledger(state_directory, self.settings, clock)
-        self._narrows = narrows
+        self.narrows = narrows
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
         self._session_locks = SessionLocks()
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
@@ -200,7 +200,7 @@ class ApprovalBroker:
             return request
         if reply.answer not in LASTING:
             raise ApprovalError("not-offered", f"`{reply.answer.value}` writes no rule")
-        patterns = narrowed(request.patterns, reply.rules, self._narrows)
+        patterns = narrowed(request.patterns, reply.rules, self.narrows)
         always = tuple(pattern.text for pattern in patterns)
         return dataclasses.replace(request, patterns=patterns, always=always)
 

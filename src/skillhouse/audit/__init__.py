@@ -6,13 +6,13 @@ if TYPE_CHECKING:
     from skillhouse.audit.entries import AuditEntry as AuditEntry
     from skillhouse.audit.entries import Query as Query
     from skillhouse.audit.entries import Stats as Stats
-    from skillhouse.audit.entries import csv_lines as csv_lines
     from skillhouse.audit.entries import entries_of as entries_of
     from skillhouse.audit.entries import find_record as find_record
-    from skillhouse.audit.entries import json_lines as json_lines
     from skillhouse.audit.entries import read_records as read_records
     from skillhouse.audit.entries import stats_of as stats_of
-    from skillhouse.audit.entries import write_gate_lines as write_gate_lines
+    from skillhouse.audit.exports import csv_lines as csv_lines
+    from skillhouse.audit.exports import json_lines as json_lines
+    from skillhouse.audit.exports import write_gate_lines as write_gate_lines
     from skillhouse.audit.health import Degraded as Degraded
     from skillhouse.audit.health import Trouble as Trouble
     from skillhouse.audit.health import stuck as stuck

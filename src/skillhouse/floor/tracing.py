@@ -210,12 +210,12 @@ def span(name: str, *, kind: Kind = "internal", parent: str = "") -> Span:
     `kind` is "client" where another machine is asked. A `parent` from outside that is no
     `traceparent` says nothing, and within a span of the same trace it is that span's.
     """
-    return _Heard(name, kind, parent) if _is_heard() else _UNHEARD
+    return _Heard(name, kind, parent) if is_heard() else _UNHEARD
 
 
 def current() -> str:
     """Return the `traceparent` of the span that we are in; empty where there is none."""
-    if not _is_heard():
+    if not is_heard():
         return ""
     from opentelemetry import trace  # noqa: PLC0415 - see the module.
 
@@ -255,7 +255,8 @@ def cleaned(text: str, most: int = TEXT_MAX) -> str:
     return text[:most]
 
 
-def _is_heard() -> bool:
+def is_heard() -> bool:
+    """Whether this process has set up an SDK that takes spans."""
     # Looked up instead of imported, which takes longer; another thread may be half through it.
     api = sys.modules.get(_API)
     proxy = getattr(api, "ProxyTracerProvider", None)

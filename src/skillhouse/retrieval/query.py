@@ -6,13 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from skillhouse.retrieval.glossary.translate import Meaning, meanings, translations
+from skillhouse.retrieval.glossary.translate import (
+    Meaning,
+    languages,
+    meanings,
+    translations,
+)
 from skillhouse.retrieval.rank import Alternative, Concept, Found, Ranking
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
 from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of
 
-CORRECTION_WEIGHT = 0.9
-"""Weight of a word that was meant, beside one that was written."""
+CORRECTION_WEIGHTS = (1.0, 0.9, 0.75)
+"""Weight of a word that was meant, beside one that was written, by the number of edits."""
 SENSE_WEIGHT = 0.9
 """Weight of a translated word, beside one that was written."""
 REVERSE_WEIGHT = 0.3
@@ -59,7 +64,9 @@ def read_query(query: str, ranking: Ranking) -> Request:
     terms = query_terms(query)
     translated = meanings(query)
     senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
-    reading = _Reading(ranking, stems_of([*terms, *senses]))
+    # What is written in another language is no misspelt English.
+    corrects = not languages(query)
+    reading = _Reading(ranking, stems_of([*terms, *senses]), corrects=corrects)
     meant = [concept for each in translated if (concept := reading.translated(each))]
     texts = {concept.text for concept in meant}
     has_signs = any(is_pair(text) for text in texts)
@@ -75,8 +82,9 @@ def read_query(query: str, ranking: Ranking) -> Request:
 class _Reading:
     """The postings that one query needed so far."""
 
-    def __init__(self, ranking: Ranking, stems: Stems) -> None:
+    def __init__(self, ranking: Ranking, stems: Stems, *, corrects: bool) -> None:
         self._ranking = ranking
+        self._corrects = corrects
         self._stems = stems
         self.found: dict[str, Found] = {}
         self.corrected: dict[str, str] = {}
@@ -91,7 +99,8 @@ class _Reading:
         for stem in dict.fromkeys(self._stems[term]):
             own = Alternative((stem,))
             reverse = self._reverse(term) if self._count(stem) < REVERSE_ROWS else []
-            if not self._count(stem) and not reverse and is_correctable(stem):
+            is_unknown = self._corrects and not reverse and not self._count(stem)
+            if is_unknown and is_correctable(term):
                 own = self._corrected(term, stem)
             weight = self._found(own.stems[0]).idf
             if is_beside and is_pair(term):
@@ -140,21 +149,20 @@ class _Reading:
 
     def _corrected(self, term: str, stem: str) -> Alternative:
         """Return the stem that was most likely meant, or `stem`."""
-        most = edits_max(stem)
-        best, least = stem, math.inf
-        for other in self._ranking.alike(stem):
-            edits = distance(stem, other, most)
+        most = edits_max(term)
+        best, weight, least = stem, 1.0, math.inf
+        for word, other in self._ranking.alike(term):
+            edits = distance(term, word, most)
             if edits > most:
                 continue
             # Words of hidden documents are no corrections.
             count = self._count(other)
-            cost = edits - _SAME_START * (other[0] == stem[0]) - _FREQUENCY * math.log1p(count)
+            cost = edits - _SAME_START * (word[0] == term[0]) - _FREQUENCY * math.log1p(count)
             if count and cost < least:
-                best, least = other, cost
-        if best == stem:
-            return Alternative((stem,))
-        self.corrected[term] = best
-        return Alternative((best,), CORRECTION_WEIGHT)
+                best, weight, least = other, CORRECTION_WEIGHTS[edits], cost
+        if best != stem:
+            self.corrected[term] = best
+        return Alternative((best,), weight)
 
     def _of(self, tokens: Iterable[str]) -> tuple[str, ...]:
         """Return the stems of tokens; of those that were not asked for, the tokens."""

@@ -115,9 +115,9 @@ class Ranking:
                     count -= list(map(rows.__getitem__, postings.documents)).count(-1)
         return Found(parts, count, self.idf(count))
 
-    def alike(self, stem: str) -> list[str]:
-        """Return stems that look like one, hidden documents' included."""
-        alike = (segment.alike(stem) for segment, _ in self._parts)
+    def alike(self, word: str) -> list[tuple[str, str]]:
+        """Return words that look like one, with their stems, hidden documents' included."""
+        alike = (segment.alike(word) for segment, _ in self._parts)
         return list(dict.fromkeys(other for others in alike for other in others))
 
     def candidates(

@@ -1,8 +1,8 @@
 """A file of postings: which documents have a word, of which a query reads only its own words.
 
-A header, the postings of each word in turn, the table of documents, the table of words, the
-trigrams of the words. Both tables are read and checked when a segment is opened; postings and
-trigrams when a query needs them.
+A header, the postings of each word in turn, the table of documents, the table of words, their
+spellings. Both tables are read and checked when a segment is opened; postings and spellings when a
+query needs them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO, NamedTuple
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval.spelling import Trigrams, is_correctable, write_trigrams
+from skillhouse.retrieval.spelling import Spellings, is_correctable, write_spellings
 
-MAGIC = b"skillwords 2 " + sys.byteorder[:3].encode("ascii")
+MAGIC = b"skillwords 3 " + sys.byteorder[:3].encode("ascii")
 KEY_BYTES = 16
 TIE_BYTES = 8
 
@@ -31,7 +31,7 @@ _COMMON_FROM = 1_000
 """Documents from which a word of a single one is no correction of another."""
 
 # Magic; id of this segment, and of the one that it adds to; documents, words, bytes of the words,
-# postings, bytes of the trigrams; CRC-32 of both tables, and of the trigrams.
+# postings, bytes of the spellings; CRC-32 of both tables, and of the spellings.
 _HEADER = struct.Struct("<16s 16s 16s 5Q 2L")
 _CRC = struct.Struct("<L")
 _HEADER_BYTES = _HEADER.size + _CRC.size
@@ -58,6 +58,7 @@ class SegmentBuilder:
         self._lengths = array("I")
         # Document and counts of each posting, one after the other: half the arrays.
         self._postings: dict[str, array[int]] = {}
+        self._spellings: dict[str, str] = {}
 
     def add(self, key: bytes, tie: bytes, fields: Sequence[Mapping[str, int]]) -> None:
         """Add a document.
@@ -84,6 +85,12 @@ class SegmentBuilder:
             )
         )
 
+    def spell(self, spellings: Mapping[str, str]) -> None:
+        """Add words as they are written, each with its stem; others can be corrected to them."""
+        self._spellings.update(
+            (word, stem) for word, stem in spellings.items() if is_correctable(word)
+        )
+
     def take(self, segment: Segment, keep: Callable[[bytes], bool]) -> None:
         """Add those documents of another segment whose keys are to be kept."""
         numbers: list[int] = []
@@ -102,6 +109,7 @@ class SegmentBuilder:
             ]
             if kept:
                 self._postings.setdefault(stem, array("I")).extend(kept)
+        self.spell(dict(segment.spellings()))
 
     def write(self, file: BinaryIO, *, own: bytes = _NO_ID, base: bytes = _NO_ID) -> None:
         """Write the segment to an empty file; the builder is used up.
@@ -112,11 +120,11 @@ class SegmentBuilder:
         words = sorted((stem.encode(), stem) for stem in self._postings)
         offsets, starts, crcs = array("I", [0]), array("I", [0]), array("I")
         common = 4 if len(self._keys) >= _COMMON_FROM else 2
-        correct = [
-            (number, stem)
+        correct = {
+            stem: number
             for number, (_, stem) in enumerate(words)
-            if is_correctable(stem) and len(self._postings[stem]) >= common
-        ]
+            if len(self._postings[stem]) >= common
+        }
         for word, stem in words:
             both = self._postings.pop(stem)
             data = both[::2].tobytes() + array("H", both[1::2]).tobytes()
@@ -133,11 +141,13 @@ class SegmentBuilder:
                 *(word for word, _ in words),
             ]
         )
-        trigrams = write_trigrams(correct)
+        spellings = write_spellings(
+            {word: correct[stem] for word, stem in self._spellings.items() if stem in correct}
+        )
         file.write(tables)
-        file.write(trigrams)
-        counts = (len(self._keys), len(words), offsets[-1], starts[-1], len(trigrams))
-        sums = (zlib.crc32(tables), zlib.crc32(trigrams))
+        file.write(spellings)
+        counts = (len(self._keys), len(words), offsets[-1], starts[-1], len(spellings))
+        sums = (zlib.crc32(tables), zlib.crc32(spellings))
         header = _HEADER.pack(MAGIC, own, base, *counts, *sums)
         file.seek(0)
         file.write(header + _CRC.pack(zlib.crc32(header)))
@@ -170,16 +180,16 @@ class Segment:
         if header[-_CRC.size :] != _CRC.pack(zlib.crc32(header[: -_CRC.size])):
             raise DamagedError("not a file of postings")
         magic, self.own, self.base, *rest = _HEADER.unpack(header[: -_CRC.size])
-        documents, words, word_bytes, postings, trigram_bytes, crc, self._trigram_crc = rest
+        documents, words, word_bytes, postings, spelling_bytes, crc, self._spelling_crc = rest
         self._tables_at = _HEADER_BYTES + postings * _POSTING_BYTES
-        per_document = KEY_BYTES + TIE_BYTES + 4
-        self._trigrams_at = self._tables_at + documents * per_document + words * 12 + 8 + word_bytes
-        self._trigram_bytes = trigram_bytes
-        self._trigrams: Trigrams | None = None
-        expected = self._trigrams_at + trigram_bytes
+        table_bytes = documents * (KEY_BYTES + TIE_BYTES + 4) + words * 12 + 8 + word_bytes
+        self._spellings_at = self._tables_at + table_bytes
+        self._spelling_bytes = spelling_bytes
+        self._spellings: Spellings | None = None
+        expected = self._spellings_at + spelling_bytes
         if magic != MAGIC or size != expected:
             raise DamagedError("not a file of postings, or of another version")
-        tables = self._read(self._tables_at, self._trigrams_at - self._tables_at)
+        tables = self._read(self._tables_at, self._spellings_at - self._tables_at)
         if zlib.crc32(tables) != crc:
             raise DamagedError("damaged tables")
         at = documents * KEY_BYTES
@@ -213,14 +223,24 @@ class Segment:
         start, end = self._starts[low], self._starts[low + 1]
         return self._checked(low, self._read_postings(start, end))
 
-    def alike(self, stem: str) -> list[str]:
-        """Return stems that share trigrams with a misspelt one, the most alike first."""
-        if self._trigrams is None:
-            data = self._read(self._trigrams_at, self._trigram_bytes)
-            if zlib.crc32(data) != self._trigram_crc:
-                raise DamagedError("damaged trigrams")
-            self._trigrams = Trigrams(data)
-        return [self._word(number).decode() for number in self._trigrams.alike(stem)]
+    def alike(self, word: str) -> list[tuple[str, str]]:
+        """Return words that share trigrams with a misspelt one, the most alike first, and stems."""
+        return [(other, self._stem(number)) for other, number in self._spelled().alike(word)]
+
+    def spellings(self) -> Iterator[tuple[str, str]]:
+        """Yield the words that can be corrections, each with its stem."""
+        return ((word, self._stem(number)) for word, number in self._spelled().words())
+
+    def _spelled(self) -> Spellings:
+        if self._spellings is None:
+            data = self._read(self._spellings_at, self._spelling_bytes)
+            if zlib.crc32(data) != self._spelling_crc:
+                raise DamagedError("damaged spellings")
+            self._spellings = Spellings(data)
+        return self._spellings
+
+    def _stem(self, number: int) -> str:
+        return self._word(number).decode()
 
     def everything(self) -> Iterator[tuple[str, Postings]]:
         """Yield each stem with its postings."""

@@ -52,7 +52,7 @@ def add_documents(builder: SegmentBuilder, documents: Iterable[Keyed]) -> None:
             stems, body_stems = {}, {}
         read = [(each, _tie(each), _texts(each)) for each in batch]
         new = set(chain.from_iterable(text for *_, texts in read for text in texts))
-        _learn(new - stems.keys(), stems, body_stems)
+        builder.spell(_learn(new - stems.keys(), stems, body_stems))
         for each, tie, (name, description, body) in read:
             fields = (
                 _counted(name, stems),
@@ -81,8 +81,11 @@ def _texts(document: Keyed) -> tuple[list[str], ...]:
 
 def _learn(
     new: Collection[str], stems: dict[str, tuple[str, ...]], body_stems: dict[str, tuple[str, ...]]
-) -> None:
-    """Add the stems of new words: all of them, and those without stop words for bodies."""
+) -> Mapping[str, str]:
+    """Add the stems of new words: all of them, and those without stop words for bodies.
+
+    Returns the stem of each token that has one.
+    """
     tokens = {word: tokens_of(word) for word in new}
     of_token = stems_of(chain.from_iterable(tokens.values()))
     for word, parts in tokens.items():
@@ -90,6 +93,7 @@ def _learn(
         body_stems[word] = tuple(
             stem for token in parts if token not in STOP_WORDS for stem in of_token[token]
         )
+    return {token: found[0] for token, found in of_token.items() if len(found) == 1}
 
 
 def _counted(words_found: Iterable[str], stems: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:

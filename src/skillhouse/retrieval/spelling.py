@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import heapq
+import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_lowercase
 
 LETTERS_LEAST = 4
 """Shorter words are not corrected: too many others are as near."""
 TWO_EDITS_LEAST = 5
 """Letters from which two edits are allowed."""
 LETTERS_MAX = 24
+_EDITS_MAX = 2
 _CANDIDATES = 60
 """Words with the most shared trigrams, whose distance is computed."""
 _PAD = " "
+_COUNTS = struct.Struct("=3I")
+"""Words, trigrams, and the places of both."""
 
 
 def is_correctable(word: str) -> bool:
@@ -31,10 +37,11 @@ def edits_max(word: str) -> int:
     return 2 if len(word) >= TWO_EDITS_LEAST else 1
 
 
-def write_trigrams(words: Iterable[tuple[int, str]]) -> bytes:
-    """Return the table of the trigrams of words, each word with its number."""
+def write_spellings(words: Mapping[str, int]) -> bytes:
+    """Return the table of words by their trigrams, each word with the number of its stem."""
     numbers: dict[int, array[int]] = {}
-    for number, word in words:
+    ordered = sorted(words)
+    for number, word in enumerate(ordered):
         for gram in _trigrams(word):
             of_gram = numbers.get(gram)
             if of_gram is None:
@@ -44,29 +51,56 @@ def write_trigrams(words: Iterable[tuple[int, str]]) -> bytes:
     starts = array("I", [0])
     for gram in grams:
         starts.append(starts[-1] + len(numbers[gram]))
+    tables = (array("I", map(words.__getitem__, ordered)), grams, starts)
     lists = b"".join(numbers[gram].tobytes() for gram in grams)
-    return array("I", [len(grams)]).tobytes() + grams.tobytes() + starts.tobytes() + lists
+    counts = array("I", (len(ordered), len(grams), starts[-1]))
+    text = " ".join(ordered).encode("ascii")
+    return b"".join((counts.tobytes(), *(table.tobytes() for table in tables), lists, text))
 
 
-class Trigrams:
-    """A table of `write_trigrams`."""
+class Spellings:
+    """A table of `write_spellings`."""
 
     def __init__(self, data: bytes) -> None:
         table = array("I")
-        table.frombytes(data)
-        count = table[0] if table else 0
-        self._grams = table[1 : count + 1]
-        self._starts = table[count + 1 : 2 * count + 2]
-        self._numbers = table[2 * count + 2 :]
+        words, grams, numbers = _COUNTS.unpack_from(data.ljust(_COUNTS.size, b"\0"))
+        grams_at = 3 + words
+        starts_at = grams_at + grams
+        end = starts_at + grams + 1 + numbers if words else 0
+        table.frombytes(data[: 4 * end])
+        self._stems = table[3:grams_at]
+        self._grams = table[grams_at:starts_at]
+        self._starts = table[starts_at : starts_at + grams + 1]
+        self._numbers = table[starts_at + grams + 1 :]
+        self._words = data[4 * end :].decode("ascii").split() if words else []
+        self._numbers_of = {word: number for number, word in enumerate(self._words)}
 
-    def alike(self, word: str) -> list[int]:
-        """Return the numbers of the words that share the most trigrams with `word`."""
+    def alike(self, word: str) -> list[tuple[str, int]]:
+        """Return the words that may be a misspelt one, with their stems' numbers.
+
+        These are all of one edit. If there are none, words of about the same length that share the
+        most trigrams with `word`.
+        """
+        if near := _one_edit(word) & self._numbers_of.keys():
+            best = [self._numbers_of[each] for each in sorted(near)]
+        else:
+            best = self._by_trigrams(word)
+        return [(self._words[number], self._stems[number]) for number in best]
+
+    def _by_trigrams(self, word: str) -> list[int]:
         shared: Counter[int] = Counter()
         for gram in _trigrams(word):
             at = bisect_left(self._grams, gram)
             if at < len(self._grams) and self._grams[at] == gram:
                 shared.update(self._numbers[self._starts[at] : self._starts[at + 1]])
-        return [number for number, _ in shared.most_common(_CANDIDATES)]
+        lengths = range(len(word) - _EDITS_MAX, len(word) + _EDITS_MAX + 1)
+        words = self._words
+        near = {number: count for number, count in shared.items() if len(words[number]) in lengths}
+        return heapq.nlargest(_CANDIDATES, near, key=near.__getitem__)
+
+    def words(self) -> Iterator[tuple[str, int]]:
+        """Yield each word with the number of its stem."""
+        return zip(self._words, self._stems, strict=True)
 
 
 def distance(one: str, other: str, most: int) -> int:
@@ -95,6 +129,17 @@ def distance(one: str, other: str, most: int) -> int:
             return most + 1
         before, row = row, now
     return row[-1]
+
+
+def _one_edit(word: str) -> set[str]:
+    """Return all that one insertion, deletion, change or swap of neighbours makes of a word."""
+    parts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    edited = {before + after[1:] for before, after in parts}
+    edited.update(before + after[1] + after[0] + after[2:] for before, after in parts[:-2])
+    for letter in ascii_lowercase:
+        edited.update(f"{before}{letter}{after}" for before, after in parts)
+        edited.update(f"{before}{letter}{after[1:]}" for before, after in parts)
+    return edited
 
 
 def _trigrams(word: str) -> set[int]:

@@ -183,9 +183,22 @@ class Management:
         """Return the text of one of a skill's files.
 
         Raises:
+            SkillError: the file is no UTF-8 text; and all that `read_data` raises.
+        """
+        data = self.read_data(reference, relative)
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            target = self._find(reference).directory / relative
+            raise SkillError("not-text", target, "expected UTF-8 text") from error
+
+    def read_data(self, reference: str, relative: str) -> bytes:
+        """Return the bytes of one of a skill's files.
+
+        Raises:
             UnknownSkillError: there is no such skill.
             PathError: the path leads out of the skill, or to no regular file.
-            SkillError: the file is no UTF-8 text, or too large.
+            SkillError: the file is too large.
         """
         skill = self._find(reference)
         # INVARIANT: checked by segments and opened beneath the directory, never by a prefix.
@@ -195,10 +208,7 @@ class Management:
         data = read_beneath(real, inside, max_bytes=FILE_MAX)
         if len(data) > FILE_MAX:
             raise SkillError("too-large", target, f"expected at most {FILE_MAX} bytes")
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise SkillError("not-text", target, "expected UTF-8 text") from error
+        return data
 
     def open_directory(self, reference: str | None = None) -> Path:
         """Show a skill's directory, or the user's, in the file manager; SkillError without one."""

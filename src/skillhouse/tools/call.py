@@ -79,6 +79,8 @@ OUTPUT_MAX = 262_144
 
 TRANSACTION_PAGE = "transaction"
 """The page that shows a decoded transaction (the published design asks for it, section 5.2)."""
+SKILL_CLAIM = "claim of the skill, not checked"
+"""The one fact of a signature that was not decoded; the transaction page leaves it out."""
 
 Status = Literal["ok", "error", "denied", "pending"]
 Excerpt = Literal["head", "ends", "whole"]

@@ -33,6 +33,7 @@ from skillhouse.signer import (
     with_approval,
 )
 from skillhouse.tools.call import (
+    SKILL_CLAIM,
     TRANSACTION_PAGE,
     Output,
     PermissionRequest,
@@ -162,7 +163,7 @@ class SignTool(Tool):
                 ("signs with", f"{key.name} ({key.id})"),
                 *facts,
                 *_term_facts(key),
-                ("claim of the skill, not checked", arguments.get("purpose", "none")),
+                (SKILL_CLAIM, arguments.get("purpose", "none")),
                 ("content", request.content),
             ),
             page="" if key.is_session else TRANSACTION_PAGE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import time
@@ -43,12 +44,24 @@ def client(house: Skillhouse) -> TestClient:
 
 def form_of(client: TestClient, approval_id: str, answer: str, **values: str) -> dict[str, str]:
     """Return the fields of the form with which a person gives an answer."""
-    page = client.get(f"/approvals/{approval_id}").text
+    return form_in(client.get(f"/approvals/{approval_id}").text, answer, **values)
+
+
+def form_in(page: str, answer: str, **values: str) -> dict[str, str]:
     for form in re.findall(r"<form.*?</form>", page, re.DOTALL):
         if f'value="{answer}"' in form:
-            fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+            found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)
+            fields = {name: html.unescape(value) for name, value in found}
             return {**fields, "answer": answer, **values}
     raise AssertionError(f"no form for {answer}")
+
+
+def confirmed(client: TestClient, approval_id: str, answer: str, **values: str) -> Any:
+    """Give a lasting answer by both of its forms; return the page between and the last answer."""
+    path, form = f"/approvals/{approval_id}", form_of(client, approval_id, answer, **values)
+    between = client.post(path, data=form, headers=OURS)
+    assert between.status_code == 200
+    return between.text, client.post(path, data=form_in(between.text, answer), headers=OURS)
 
 
 @pytest.mark.slow
@@ -59,7 +72,7 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
     asked = house.call_sync(*write).approval_id or ""
     assert f"/approvals/{asked}" in client.get("/approvals").text
     page = client.get(f"/approvals/{asked}").text
-    for part in ("write: ", "a.txt", "text", "sha256:", "Deny", "Approve once", "Approve always"):
+    for part in ("write: ", "a.txt", "text", "sha256:", "Deny", "Approve once", "In every project"):
         assert part in page
     form = form_of(client, asked, "once")
     moved = client.post(f"/approvals/{asked}", data=form, headers=OURS)
@@ -68,7 +81,8 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
     assert (found.state, found.by, found.channel) == (ApprovalState.APPROVED, "local", "page")
     assert house.call_sync(*write).status == "ok"
     closed = client.get(f"/approvals/{asked}").text
-    assert "used: once, by local on page" in closed
+    assert "approved and used" in closed
+    assert "by local on page" in closed
     assert "<form" not in closed
     again = client.post(f"/approvals/{asked}", data=form, headers=OURS)
     assert again.status_code == 409
@@ -82,10 +96,14 @@ def test_a_lasting_yes_is_narrowed_on_the_page(house: Skillhouse, client: TestCl
     page = client.get(f"/approvals/{opened.id}").text
     assert "A standing approval would allow write /w/notes/ (files directly in it)" in page
     assert ">\nwrite /w/notes/ (files directly in it)</textarea>" in page
-    for rules, status in (("", 400), ("write /w/*", 409), ("write /w/notes/a.txt\r\n", 303)):
+    for rules, status in (("", 400), ("write /w/*", 409)):
         form = form_of(client, opened.id, "always", rules=rules)
         answered = client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
         assert answered.status_code == status
+    between, answered = confirmed(client, opened.id, "always", rules="write /w/notes/a.txt\r\n")
+    assert 'id="written">write /w/notes/a.txt</pre>' in between
+    assert "after 30 days" in between
+    assert answered.status_code == 303
     assert [grant.pattern for grant in house.approvals.grant_store.all()] == ["/w/notes/a.txt"]
 
 
@@ -97,9 +115,31 @@ def test_rules_that_a_field_would_change_are_not_edited(
     odd = question(patterns=(pattern,), always=(pattern.text,))
     opened = house.approvals.open(odd)
     assert "<textarea" not in client.get(f"/approvals/{opened.id}").text
-    form = form_of(client, opened.id, "always")
-    assert client.post(f"/approvals/{opened.id}", data=form, headers=OURS).status_code == 303
+    between, answered = confirmed(client, opened.id, "always")
+    assert (answered.status_code, "\\u202e" in between) == (303, True)
     assert [grant.pattern for grant in house.approvals.grant_store.all()] == [pattern.pattern]
+
+
+@pytest.mark.slow
+def test_a_lasting_answer_is_confirmed_for_exactly_the_rules_that_were_shown(
+    house: Skillhouse, client: TestClient
+) -> None:
+    opened = house.approvals.open(question("/w/notes/a.txt"))
+    path = f"/approvals/{opened.id}"
+    narrow = form_of(client, opened.id, "session", rules="write /w/notes/a.txt")
+    shown = form_in(client.post(path, data=narrow, headers=OURS).text, "session")
+    changed = (
+        {"rules": "write /w/notes/ (files directly in it)"},
+        {"answer": "always"},
+        {"confirmed": "0" * 64},
+        {"csrf_token": "0" * 64},
+    )
+    for values in changed:
+        answered = client.post(path, data={**shown, **values}, headers=OURS)
+        assert answered.status_code in (200, 403)
+        assert house.approvals.get(opened.id).state is ApprovalState.OPEN
+    assert client.post(path, data=shown, headers=OURS).status_code == 303
+    assert house.approvals.get(opened.id).answer == "session"
 
 
 def test_a_no_takes_its_words_along(house: Skillhouse, client: TestClient) -> None:
@@ -118,7 +158,13 @@ def test_what_signs_is_decided_here_and_never_for_good(
     page = client.get(f"/approvals/{opened.id}").text
     assert "Approve once" in page
     assert "Approve always" not in page
+    code = opened.request.content_digest[-6:]
+    assert f"<code>{code}</code>" in page
     form = form_of(client, opened.id, "once")
+    for typed in ("", "000000", code[:-1]):
+        wrong = client.post(f"/approvals/{opened.id}", data={**form, "typed": typed}, headers=OURS)
+        assert (wrong.status_code, "Nothing was approved" in wrong.text) == (403, True)
+    form["typed"] = code
     lasting = client.post(
         f"/approvals/{opened.id}", data={**form, "answer": "always"}, headers=OURS
     )
@@ -264,13 +310,14 @@ def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
     for path in (f"/approvals/{opened.id}", "/approvals", "/api/approvals"):
         assert token not in client.get(path).text
     old = {**form, "nonce": "another"}
-    assert client.post(f"/approvals/{opened.id}", data=old, headers=OURS).status_code == 403
+    assert client.post(f"/approvals/{opened.id}", data=old, headers=OURS).status_code == 409
     evil = {**OURS, "origin": "http://evil.example"}
     assert client.post(f"/approvals/{opened.id}", data=form, headers=evil).status_code == 403
     assert house.services.enforcement.tokens.take(opened, token).user == "local"
     signing = house.approvals.open(question(level="sign"))
     assert 'value="token"' not in client.get(f"/approvals/{signing.id}").text
-    forged = {**form_of(client, signing.id, "once"), "answer": "token"}
+    code = signing.request.content_digest[-6:]
+    forged = {**form_of(client, signing.id, "once"), "answer": "token", "typed": code}
     assert client.post(f"/approvals/{signing.id}", data=forged, headers=OURS).status_code == 409
 
 

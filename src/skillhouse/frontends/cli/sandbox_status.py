@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,11 @@ from skillhouse.floor import Locations
 from skillhouse.floor.crash_cleanup import clean_state
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
+from skillhouse.frontends.presentation.sandbox_levels import (
+    LevelStatuses,
+    probe_rows,
+    tested_levels,
+)
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.sandbox import (
     LACKING,
@@ -27,9 +31,6 @@ from skillhouse.sandbox import (
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-
-LEVELS = tuple(level for level in SandboxLevel if level is not SandboxLevel.NONE)
-
 
 _EXAMPLES = """examples:
   skillhouse sandbox status
@@ -96,7 +97,7 @@ def _print_pythons(terminal: Terminal) -> None:
 
 def _print_levels(terminal: Terminal, *, as_json: bool) -> int:
     """Test every level and print the table; 3 when none works here."""
-    statuses = anyio.run(_tested)
+    statuses = anyio.run(tested_levels)
     if as_json:
         terminal.json({"levels": {str(k): sandbox_value(found) for k, found in statuses.items()}})
     else:
@@ -104,38 +105,19 @@ def _print_levels(terminal: Terminal, *, as_json: bool) -> int:
     return 0 if any(found.level is not SandboxLevel.NONE for found in statuses.values()) else 3
 
 
-async def _tested() -> Mapping[SandboxLevel, SandboxStatus]:
-    return {level: await _of(level) for level in LEVELS}
-
-
-async def _of(level: SandboxLevel) -> SandboxStatus:
-    if level is SandboxLevel.CONTAINER:
-        return await cells.contained_test()
-    found = await cells.self_test(most=level, least=level)
-    if found.level is level:
-        return found
-    return SandboxStatus(level=SandboxLevel.NONE, reasons=found.reasons, hint=found.hint)
-
-
-def _print(statuses: Mapping[SandboxLevel, SandboxStatus], terminal: Terminal) -> None:
+def _print(statuses: LevelStatuses, terminal: Terminal) -> None:
     letters = dict(zip(statuses, "abcd", strict=True))
     for level, found in statuses.items():
         works = found.level is level
         terminal.line(f"{letters[level]}  {level}{'' if works else '  (not on this machine)'}")
         for reason in () if works else found.reasons:
             terminal.indented(reason, 3)
-    results = {
-        level: {probe.name: probe.passed for probe in found.probes}
-        for level, found in statuses.items()
-        if found.level is level
-    }
-    names = sorted({name for probes in results.values() for name in probes})
-    width = max(map(len, names), default=0)
+    rows = probe_rows(statuses)
+    width = max((len(name) for name, _ in rows), default=0)
     terminal.line()
     terminal.line(" " * (width + 2) + "  ".join(letters.values()))
-    for name in names:
-        marks = (_mark(results.get(level, {}).get(name)) for level in statuses)
-        terminal.line(f"{name:<{width}}  {'  '.join(marks)}")
+    for name, results in rows:
+        terminal.line(f"{name:<{width}}  {'  '.join(map(_mark, results))}")
     terminal.line()
     terminal.line("+ holds, - does not, . not tested at this level")
 

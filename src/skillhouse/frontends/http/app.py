@@ -37,16 +37,26 @@ from skillhouse.frontends.http.operations_api import (
     OPERATIONS_PATH,
     OperationsApi,
 )
-from skillhouse.frontends.http.pages.approval_pages import (
+from skillhouse.frontends.http.pages.approval_pages import INBOX_PATH, ApprovalPages
+from skillhouse.frontends.http.pages.audit_page import AuditPage
+from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.device_answers import (
     DEVICE_PATH,
     DEVICE_TOKEN_PATH,
-    INBOX_PATH,
-    ApprovalPages,
+    DeviceAnswers,
 )
-from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.edit_pages import (
+    PREVIEW_METHODS,
+    PREVIEW_PATH,
+    EditPages,
+)
+from skillhouse.frontends.http.pages.package_pages import PackagePages
+from skillhouse.frontends.http.pages.policy_pages import PolicyPages
 from skillhouse.frontends.http.pages.site import Render, Site
+from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
+from skillhouse.frontends.http.pages.system_page import SystemPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.frontends.http.status import StatusReader, error_value
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
@@ -104,12 +114,21 @@ def make_app(
     site = Site(services)
     answers = _Answers(site, example=example)
     stopping = StopPage(enforcement, site.page)
-    inbox = ApprovalPages(house.approvals, enforcement, site.page, time.time, read_only=read_only)
+    inbox = ApprovalPages(
+        house.approvals, enforcement.tokens, site.page, time.time, read_only=read_only
+    )
     routes = [
         *SkillPages(site, stopping).routes(),
+        *SkillPage(site).routes(),
+        *EditPages(site).routes(),
+        *PackagePages(site).routes(),
         *stopping.routes(),
+        *SystemPage(site, stopping).routes(),
+        *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(house.audit_log, site.page).routes(),
+        *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
+        *PolicyPages(site).routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
         *OperationsApi(house, read_only=read_only).routes(),
@@ -143,6 +162,7 @@ def make_app(
             MCP_PATH: MCP_METHODS,
             OPERATIONS_PATH: OPERATIONS_METHODS,
             RPC_PATH: RPC_METHODS,
+            PREVIEW_PATH: PREVIEW_METHODS,
         },
         problems_below=API_PATH,
         needed=_needed_scope,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -26,7 +26,7 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.service_log import AuditNews
-from skillhouse.permission import Effect, Permission
+from skillhouse.retrieval import Hit
 from skillhouse.runtime import (
     AbsentSkill,
     AgentView,
@@ -43,8 +43,10 @@ from skillhouse.runtime import (
 from skillhouse.runtime.cached_skills import check_for_person
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
-PAGE_SKILLS = 200
-"""Skills per page; each costs a decision, and a project's skill a digest of its files."""
+HITS_MAX = 50
+"""Skills that a search shows."""
+CHANGED_MAX = 200
+"""Installed skills whose change is named."""
 FRESH_SECONDS = 1.0
 """Age from which a request scans again."""
 
@@ -94,28 +96,12 @@ class SkillScan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkillVerdict:
-    skill: Skill
-    effect: Effect
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The status page: a scan, and one page of its skills."""
+    """What the start page says besides the skills."""
 
     project: Path
     profile: str
     scan: SkillScan
-    query: str
-    """The search; empty shows all skills in catalog order."""
-    matches: int
-    page: int
-    """From 1."""
-    pages: int
-    skills: tuple[SkillVerdict, ...]
-    denied: tuple[SkillVerdict, ...]
-    """The first skills that rules deny."""
     changed: tuple[AbsentSkill, ...]
     """The first installed skills that are not as they were installed."""
     audit: tuple[Trouble, ...]
@@ -158,38 +144,27 @@ class StatusReader:
         self._scanned_at = 0.0
         self._search_lock = threading.Lock()
 
-    def status(self, *, query: str = "", page: int = 1) -> Status:
-        """Return the status, with the page of skills nearest to `page`; raises SkillhouseError."""
+    def status(self) -> Status:
+        """Return the status; raises SkillhouseError."""
         scan = self.scan()
-        skills = self._searched(scan, query) if query else scan.view.visible.skills
-        pages = max(1, -(-len(skills) // PAGE_SKILLS))
-        page = min(max(page, 1), pages)
-        start = (page - 1) * PAGE_SKILLS
         with self._lock:
             return Status(
                 project=self._house.services.project,
                 profile=self._house.policy.profile.name,
                 scan=scan,
-                query=query,
-                matches=len(skills),
-                page=page,
-                pages=pages,
-                skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
-                denied=tuple(self._denied(skill) for skill in scan.view.hidden[:PAGE_SKILLS]),
-                changed=tuple(islice(changed_skills(self._house), PAGE_SKILLS)),
+                changed=tuple(islice(changed_skills(self._house), CHANGED_MAX)),
                 audit=self._audit.look(),
                 config_fault=self._house.config_reload.fault,
             )
 
-    def _searched(self, scan: SkillScan, query: str) -> tuple[Skill, ...]:
-        """Return the visible skills that match, best first, at most a page.
+    def hits(self, scan: SkillScan, query: str) -> Sequence[Hit]:
+        """Return the visible skills that fit a request, best first, at most `HITS_MAX`.
 
         It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            hits = scan.view.search.index().search(query, limit=PAGE_SKILLS)
-        return tuple(scan.by_id[hit.id] for hit in hits)
+            return scan.view.search.index().search(query, limit=HITS_MAX)
 
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.
@@ -273,18 +248,6 @@ class StatusReader:
             self._last_scan = _scan(self._house)
             self._scanned_at = now
         return self._last_scan
-
-    def _judged(self, skill: Skill) -> SkillVerdict:
-        return _verdict(skill, explain_loading(self._house, skill))
-
-    def _denied(self, skill: Skill) -> SkillVerdict:
-        # A rule decided, so the digest that the default needs is not computed.
-        permission = Permission(action="skill", resource=skill.name)
-        return _verdict(skill, self._house.policy.explain(permission))
-
-
-def _verdict(skill: Skill, explained: Explanation) -> SkillVerdict:
-    return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 
 def _scan(house: Skillhouse) -> SkillScan:

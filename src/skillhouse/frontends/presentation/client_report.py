@@ -127,12 +127,13 @@ def difference(lens: Lens, skill: LensSkill) -> Iterator[str]:
     yield from _indented(one_line(lens.short(skill.directory)), 0, 2)
     minds: dict[str, list[str]] = {}
     for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
-        minds.setdefault(_verdict_text(lens, verdict), []).append(client.name)
-    for verdict_text, names in minds.items():
-        yield from _indented(one_line(f"{', '.join(names)}: {verdict_text}"), 2, 4)
+        minds.setdefault(verdict_text(lens, verdict), []).append(client.name)
+    for mind, names in minds.items():
+        yield from _indented(one_line(f"{', '.join(names)}: {mind}"), 2, 4)
 
 
-def _verdict_text(lens: Lens, verdict: Verdict) -> str:
+def verdict_text(lens: Lens, verdict: Verdict) -> str:
+    """Return what a client makes of a skill, and why, in a few words."""
     words = _LETTERS[letter(verdict)]
     parts = [f"{words} as `{verdict.name}`" if letter(verdict) == "+" else words]
     cause = CAUSES.get(verdict.code)

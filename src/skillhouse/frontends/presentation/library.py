@@ -86,12 +86,12 @@ def library_value(line: LibraryLine, ranks: Mapping[str, int]) -> dict[str, Any]
         "code": (absent.code or None) if absent else None,
         "line": (absent.line or None) if absent else None,
         "catalog_tokens": tokens_of(f"{skill.name}{skill.description}") if skill else 0,
-        "file_tokens": _file_tokens(line.path),
+        "file_tokens": file_tokens(line.path),
         "recent": ranks.get(line.path),
     }
 
 
-def _file_tokens(path: str) -> int:
+def file_tokens(path: str) -> int:
     """Return what loading the file costs, by its size; 0 for what cannot be read."""
     try:
         return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0

@@ -54,6 +54,16 @@ def translations(word: str) -> Sequence[str]:
     return terms().others.get(word, ())
 
 
+def languages(query: str) -> list[str]:
+    """Return which of the languages without CJK signs a query has function words of.
+
+    >>> languages("Wetter für morgen"), languages("weather of tomorrow")
+    (['de'], [])
+    """
+    words = _WORD.findall(query.casefold())
+    return [lang for lang, those in _LANGS_OF_WORD.items() if not those.isdisjoint(words)]
+
+
 def _of_signs(query: str) -> list[Meaning]:
     runs = _CJK_RUN.findall(query)
     if not runs:
@@ -87,9 +97,7 @@ def _of_signs(query: str) -> list[Meaning]:
 
 def _of_words(query: str) -> list[Meaning]:
     words = _WORD.findall(query.casefold())
-    langs = [
-        lang for lang in LANGS if lang not in CJK and not _LANGS_OF_WORD[lang].isdisjoint(words)
-    ]
+    langs = languages(query)
     table = terms().english
     found: list[Meaning] = []
     for word in words:

@@ -68,6 +68,8 @@ _FILTERS = (
     _word("agent", "Only calls of this agent.", "default"),
     _word("user", "Only calls of this user.", "local"),
     _word("tier", "Only calls of this tier.", "2"),
+    _word("skill", "Only calls that loaded this skill or ran its code.", "pdf"),
+    _word("text", "Only calls that have these words in what was asked for.", "git push"),
     _word("since", "From a UTC time or its beginning.", "2026-01-31", pattern=_TIME),
     _word("until", "Up to a UTC time or its beginning.", "2026-02", pattern=_TIME),
 )
@@ -87,6 +89,8 @@ def _entries(
         agent=asked.get("agent"),
         user=user,
         tier=asked.get("tier"),
+        skill=asked.get("skill"),
+        text=asked.get("text"),
         since=since or asked.get("since"),
         until=asked.get("until"),
         judged=judged,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.http.api.api_app import etag_of, packed
 from skillhouse.frontends.http.api.api_services import ApiServices
@@ -11,6 +12,7 @@ from skillhouse.frontends.http.api.change_routes import IF_MATCH
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
 from skillhouse.frontends.http.api.schemas import (
+    COUNT,
     EFFECT,
     TEXT,
     array,
@@ -25,10 +27,15 @@ from skillhouse.frontends.presentation.policy_values import (
     rule_values,
     trial_value,
 )
+from skillhouse.frontends.presentation.rule_changes import addition, removal, written
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
-from skillhouse.runtime import add_rule, checked_addition, rule_text, usable_config
+from skillhouse.runtime import add_rule, checked_addition, usable_config
 from skillhouse.runtime.access_tokens import AccessScope
 from skillhouse.runtime.rule_removal import remove_rule, without_rule
+
+if TYPE_CHECKING:
+    from skillhouse.runtime import Skillhouse
+    from skillhouse.runtime.config.config_faults import UsableConfig
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 8_192}
 _AGENT = {"type": "string", "minLength": 1, "maxLength": 100}
@@ -79,12 +86,28 @@ def _rule_of(asked: Mapping[str, Any]) -> Rule:
     return Rule(effect=effect, action=asked["action"], pattern=asked["pattern"])
 
 
-def _rules(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
-    with api.fresh() as house:
-        config, faults = usable_config(house.config.places)
+def listed_rules(usable: UsableConfig) -> dict[str, Any]:
+    """Return the answer of `GET /policy/rules`, whose tag a change names as `If-Match`."""
+    config, faults = usable
     found = rule_values((*config.layers, *config.agents.values()))
     value = {"list": "rules", "total": len(found), "rules": found}
     return {**value, "files": diagnostic_values(faults)}
+
+
+def rules_tag(usable: UsableConfig) -> str:
+    return etag_of(packed(listed_rules(usable)))
+
+
+def _rules(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        return listed_rules(usable_config(house.config.places))
+
+
+def _check_tag(house: Skillhouse, request: ApiRequest) -> None:
+    """Refuse a change that was planned with other rules than there are now."""
+    given = request.query.get("if-match")
+    if given is not None and given.strip() != rules_tag(usable_config(house.config.places)):
+        raise ApiProblem(412, "changed", "the rules were changed since they were listed")
 
 
 def _lint(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
@@ -97,20 +120,20 @@ def _lint(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.body
-    rule = _rule_of(asked)
-    text = rule_text(
-        rule.effect,
-        rule.action,
-        rule.pattern,
+    rule = dataclasses.replace(
+        _rule_of(asked),
         reason=asked.get("reason", ""),
-        match=asked.get("match", ()),
-        not_match=asked.get("not_match", ()),
+        match=tuple(asked.get("match", ())),
+        not_match=tuple(asked.get("not_match", ())),
     )
+    text = written(rule)
     with api.fresh() as house:
+        _check_tag(house, request)
         places = house.config.places
+        if request.query.get("preview"):
+            return {"path": str(places.user_file), **addition(house, rule).value()}
         whole = checked_addition(places, text)
-        if not request.query.get("preview"):
-            add_rule(places, text)
+        add_rule(places, text)
     api.reader.expire()
     return {"path": str(places.user_file), "rule": text, "text": whole}
 
@@ -119,14 +142,13 @@ def _remove(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     index = request.path["index"]
     if not (index.isascii() and index.isdigit() and len(index) < 7):
         raise ApiProblem(404, "unknown-rule", "expected the place of a rule, from 0")
-    rules = _rules(api, request)
-    if request.query["if-match"].strip() != etag_of(packed(rules)):
-        raise ApiProblem(412, "changed", "the rules were changed since they were listed")
     with api.fresh() as house:
+        _check_tag(house, request)
         places = house.config.places
+        if request.query.get("preview"):
+            return {"path": str(places.user_file), **removal(house, int(index)).value()}
         whole = without_rule(places, int(index))
-        if not request.query.get("preview"):
-            remove_rule(places, int(index))
+        remove_rule(places, int(index))
     api.reader.expire()
     return {"path": str(places.user_file), "text": whole}
 
@@ -145,6 +167,14 @@ _EXPLAINED: dict[str, Any] = {
     "rules": [],
 }
 _ASKED = {"action": _TEXT, "resource": _TEXT}
+_PREVIEWED = {
+    "difference": TEXT,
+    "tried": COUNT,
+    "decisions": array(
+        record({"action": TEXT, "resource": TEXT, "agent": TEXT, "before": TEXT, "after": TEXT})
+    ),
+}
+"""Of a preview: what the file would gain and lose, and what would be decided differently."""
 _MANAGE = AccessScope.MANAGE
 
 ROUTES = (
@@ -204,14 +234,15 @@ ROUTES = (
         what="Adds a rule at the end of the user's file, or shows the file as it would be.",
         run=_add,
         scope=_MANAGE,
-        query=(PREVIEW,),
+        query=(dataclasses.replace(IF_MATCH, required=False), PREVIEW),
         status=201,
         body=Body(
             schema=_ADDED_RULE,
             example={"effect": "ask", "action": "exec", "pattern": "git push *"},
         ),
-        answer=record({"path": TEXT, "rule": TEXT, "text": TEXT}),
+        answer=record({"path": TEXT, "rule": TEXT, "text": TEXT}, optional=_PREVIEWED),
         example={"path": "/home/you/.config/skillhouse/config.toml", "rule": "…", "text": "…"},
+        problems=(412,),
     ),
     Endpoint(
         name="removeRule",
@@ -222,7 +253,7 @@ ROUTES = (
         run=_remove,
         scope=_MANAGE,
         query=(IF_MATCH, PREVIEW),
-        answer=record({"path": TEXT, "text": TEXT}),
+        answer=record({"path": TEXT, "text": TEXT}, optional={"rule": TEXT, **_PREVIEWED}),
         example={"path": "/home/you/.config/skillhouse/config.toml", "text": "…"},
         problems=(412, 428),
     ),

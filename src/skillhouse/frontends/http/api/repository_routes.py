@@ -41,24 +41,38 @@ def _repositories(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.query
-    with Skillhouse(api.house.config) as house:
-        repositories = SkillSources(house.config, house.services.network).repositories
-        listed = repositories.listed(
-            asked.get("q", ""),
-            only=asked.get("repository", ""),
-            limit=asked.get("limit", BROWSED_MAX),
-        )
-        # Without a repository there is nothing to browse, which is no mistake of the reader.
-        is_any = bool(repositories.all) or "repository" in asked
-        found = [offered_value(*one) for one in listed] if is_any else []
+    found = offered_packages(
+        api,
+        asked.get("q", ""),
+        repository=asked.get("repository", ""),
+        limit=asked.get("limit", BROWSED_MAX),
+    )
     return {"list": "skills", "total": len(found), "skills": found}
 
 
-def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    namespace, skill = split_name(request.path["package"])
+def offered_packages(
+    api: ApiServices, query: str, *, repository: str = "", limit: int = BROWSED_MAX
+) -> list[dict[str, Any]]:
+    """Return what the repositories list, or one of them; errors as of `listed`."""
     with Skillhouse(api.house.config) as house:
         repositories = SkillSources(house.config, house.services.network).repositories
-        found = repositories.find(namespace, skill, only=request.path["repository"])
+        # Without a repository there is nothing to browse, which is no mistake of the reader.
+        if not repositories.all and not repository:
+            return []
+        listed = repositories.listed(query, only=repository, limit=limit)
+        return [offered_value(*one) for one in listed]
+
+
+def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    return package_value(api, request.path["repository"], request.path["package"])
+
+
+def package_value(api: ApiServices, repository: str, package: str) -> dict[str, Any]:
+    """Return a package with its versions, newest first; errors as of `find`."""
+    namespace, skill = split_name(package)
+    with Skillhouse(api.house.config) as house:
+        repositories = SkillSources(house.config, house.services.network).repositories
+        found = repositories.find(namespace, skill, only=repository)
     releases = found.skill
     versions = [release_value(one) for one in releases.versions]
     return {

@@ -1,11 +1,12 @@
-"""The inbox of approvals, the page of one, and the answers of paired devices."""
+"""The inbox of approvals, the page of one, those that stand, and those that were answered."""
 
 from __future__ import annotations
 
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -22,33 +23,32 @@ from skillhouse.approval import (
     ApprovalError,
     ApprovalState,
     Issuer,
-    SignatureError,
+    Tokens,
     allowed_answers,
 )
-from skillhouse.floor import StateError
-from skillhouse.frontends.http.forms import body_of, form_of, is_equal_secret, json_response
+from skillhouse.approval.grants import narrowed
+from skillhouse.frontends.http.forms import form_of, is_equal_secret, json_response
+from skillhouse.frontends.http.pages.question_view import view_of
 from skillhouse.frontends.http.pages.site import Render
 from skillhouse.frontends.presentation.json_values import approval_value
-from skillhouse.runtime import EnforcementServices
 
 INBOX_PATH = "/approvals"
-DEVICE_PATH = "/approvals/device"
-"""A paired device posts its signed answer here; no approval has this id."""
-DEVICE_TOKEN_PATH = "/approvals/device/token"  # noqa: S105 - a path.
-"""A paired device requests a one-time token here, with the message of an answer `once`."""
 GIVE_TOKEN = "token"  # noqa: S105 - what a button is called.
 """The form's answer that requests a one-time token."""
-LATEST = 50
-"""Number of closed approvals in the inbox."""
+RECENT = 10
+"""Answered questions below the inbox."""
+HISTORY = 200
+"""Answered questions among which the history filters."""
+STATES = tuple(state for state in ApprovalState if state is not ApprovalState.OPEN)
 
 
 class ApprovalPages:
-    """The endpoints; the guard requires its key for all but those of devices."""
+    """The endpoints; the guard requires its key for all of them."""
 
     def __init__(
         self,
         approvals: ApprovalBroker,
-        enforcement: EnforcementServices,
+        tokens: Tokens,
         show: Render,
         clock: Callable[[], float],
         *,
@@ -59,8 +59,7 @@ class ApprovalPages:
         `read_only` is why the page approves nothing, for example since a coding agent serves it.
         """
         self._approvals = approvals
-        self._devices = enforcement.devices
-        self._tokens = enforcement.tokens
+        self._tokens = tokens
         self._read_only = read_only
         self._show = show
         self._clock = clock
@@ -70,17 +69,50 @@ class ApprovalPages:
     def routes(self) -> list[Route]:
         return [
             Route(INBOX_PATH, self.list),
-            Route(DEVICE_PATH, self.device, methods=["POST"]),
-            Route(DEVICE_TOKEN_PATH, self.device_token, methods=["POST"]),
+            Route(f"{INBOX_PATH}/standing", self.standing),
+            Route(f"{INBOX_PATH}/history", self.history),
             Route(f"{INBOX_PATH}/{{approval_id}}", self.one),
             Route(f"{INBOX_PATH}/{{approval_id}}", self.decide, methods=["POST"]),
             Route("/api/approvals", self.api_list),
         ]
 
     def list(self, request: Request) -> Response:
-        closed = [a for a in self._approvals.latest(LATEST) if a.state is not ApprovalState.OPEN]
+        answered = [a for a in self._approvals.latest(HISTORY) if a.state in STATES]
         return self._show(
-            request, "approvals.html", pending=self._approvals.pending(), closed=closed
+            request,
+            "approvals.html",
+            pending=self._approvals.pending(),
+            answered=answered[:RECENT],
+            minutes=self._minutes,
+        )
+
+    def standing(self, request: Request) -> Response:
+        now_ms = self._clock() * 1000
+        return self._show(
+            request,
+            "approvals_standing.html",
+            grants=[one for one in self._approvals.grant_store.all() if one.is_current(now_ms)],
+            scripts=self._approvals.scripts.all(),
+        )
+
+    def history(self, request: Request) -> Response:
+        wanted, query = (request.query_params.get(name, "").strip() for name in ("state", "q"))
+        words = query.casefold().split()
+        answered = [
+            one
+            for one in self._approvals.latest(HISTORY)
+            if one.state in STATES
+            and wanted in ("", one.state.value)
+            and all(word in _searched(one) for word in words)
+        ]
+        return self._show(
+            request,
+            "approvals_history.html",
+            answered=answered,
+            states=[state.value for state in STATES],
+            wanted=wanted,
+            query=query,
+            most=HISTORY,
         )
 
     def api_list(self, _: Request) -> Response:
@@ -94,73 +126,87 @@ class ApprovalPages:
 
     def _decided(self, request: Request, fields: dict[str, str]) -> Response:
         approval = self._approval(request)
-        if not is_equal_secret(fields.get("csrf_token", ""), self._csrf_token(approval)):
-            return self._page(request, approval, "This form is old. Look at the call again.", 403)
+        if not is_equal_secret(fields.get("csrf_token", ""), self._proof(approval)):
+            return self._page(request, approval, "old", 403)
         chosen = fields.get("answer", "")
-        if self._read_only and chosen != Answer.NO.value:
-            return self._page(
-                request, approval, f"Nothing is approved here: {self._read_only}.", 403
-            )
+        if chosen != Answer.NO.value and (refused := self._refusal(approval, fields)):
+            return self._page(request, approval, *refused)
         if chosen == GIVE_TOKEN:
-            return self._with_token(request, approval, fields.get("nonce", ""))
+            return self._with_token(request, approval)
         try:
             answer = Answer(chosen)
         except ValueError:
-            return self._page(request, approval, "Choose one of the answers.", 400)
+            return self._page(request, approval, "unknown", 400)
         rules = rules_of(fields.get("rules", "")) if answer in LASTING else ()
         if answer in LASTING and "has_rules" in fields and not rules:
-            return self._page(request, approval, "Leave at least one rule.", 400)
+            return self._page(request, approval, "no-rule", 400)
         try:
+            if answer in LASTING and not is_equal_secret(
+                fields.get("confirmed", ""), self._proof(approval, chosen, *rules)
+            ):
+                return self._ask_once_more(request, approval, answer, rules)
             self._approvals.answer(
                 approval.id,
                 answer,
                 by=OWNER,
                 channel="page",
-                nonce=fields.get("nonce", ""),
+                nonce=approval.request.nonce,
                 message=fields.get("message", ""),
                 rules=rules,
             )
         except ApprovalError as error:
-            return self._page(request, self._approval(request), f"Not taken: {error}.", 409)
+            return self._page(request, self._approval(request), "refused", 409, error=str(error))
         # A POST is answered with a redirect, so that a reload submits nothing twice.
         return RedirectResponse(f"{INBOX_PATH}/{approval.id}", 303)
 
-    def _with_token(self, request: Request, approval: Approval, nonce: str) -> Response:
+    def _refusal(self, approval: Approval, fields: dict[str, str]) -> tuple[str, int] | None:
+        """Return why nothing is approved, as a notice and a status; a denial is always taken."""
+        if self._read_only:
+            return "read-only", 403
+        view, request = view_of(approval), approval.request
+        # INVARIANT: approved is what the form was made from. The nonce and the digest are those of
+        # the content that was shown; a question that is another one by now has others.
+        shown = (fields.get("nonce", ""), fields.get("content_digest", ""))
+        same = [
+            is_equal_secret(given, now)
+            for given, now in zip(shown, (request.nonce, request.content_digest), strict=True)
+        ]
+        if not all(same) or (approval.state is ApprovalState.OPEN and not view.is_intact):
+            return "changed", 409
+        if view.typed is not None and not view.typed.fits(fields.get("typed", "")):
+            return "typed", 403
+        return None
+
+    def _ask_once_more(
+        self, request: Request, approval: Approval, answer: Answer, rules: tuple[str, ...]
+    ) -> Response:
+        """Show exactly the rules that a lasting answer would write; the next form writes them."""
+        if answer not in allowed_answers(approval.request):
+            message = f"`{answer.value}` is not possible for this call"
+            raise ApprovalError("not-offered", message)
+        patterns = approval.request.patterns
+        if rules:
+            patterns = narrowed(patterns, rules, self._approvals.narrows)
+        return self._show(
+            request,
+            "approval_lasting.html",
+            approval=approval,
+            request=approval.request,
+            answer=answer.value,
+            patterns=[pattern.text for pattern in patterns],
+            rules="\n".join(rules),
+            days=self._approvals.settings.grant_days,
+            csrf_token=self._proof(approval),
+            confirmed=self._proof(approval, answer.value, *rules),
+        )
+
+    def _with_token(self, request: Request, approval: Approval) -> Response:
         """Show a one-time token; no other page and no listing has it."""
-        if not is_equal_secret(nonce, approval.request.nonce):
-            return self._page(request, approval, "This form is old. Look at the call again.", 403)
         try:
             token = self._tokens.issue(approval, Issuer(user=OWNER))
         except ApprovalError as error:
-            return self._page(request, approval, f"Not taken: {error}.", 409)
+            return self._page(request, approval, "refused", 409, error=str(error))
         return self._page(request, approval, token=token)
-
-    async def device(self, request: Request) -> Response:
-        return await self._from_device(request, self._device_answer)
-
-    async def device_token(self, request: Request) -> Response:
-        return await self._from_device(request, self._device_token)
-
-    def _device_answer(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        approval = self._devices.answer(self._approvals, headers, body)
-        return {"approval": approval.id, "state": approval.state.value}
-
-    def _device_token(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        return {"token": self._devices.token(self._approvals, headers, body)}
-
-    async def _from_device(
-        self, request: Request, take: Callable[[Mapping[str, str], bytes], dict[str, str]]
-    ) -> Response:
-        body = await body_of(request)
-        try:
-            taken = await run_in_threadpool(take, dict(request.headers), body)
-        except SignatureError as error:
-            return _device_error(error.code, str(error), 401)
-        except ApprovalError as error:
-            return _device_error(error.code, str(error), 409)
-        except StateError:
-            return _device_error("house-unusable", "try again", 500)
-        return json_response(taken)
 
     def _approval(self, request: Request) -> Approval:
         approval_id = request.path_params["approval_id"]
@@ -179,29 +225,69 @@ class ApprovalPages:
         notice: str = "",
         status: int = 200,
         *,
+        error: str = "",
         token: str = "",
     ) -> Response:
-        minutes = max(0, approval.request.expires_ms - self._clock() * 1000) / 60_000
+        view, pending = view_of(approval), self._approvals.pending()
         return self._show(
             request,
-            "approval.html",
+            "transaction.html" if view.is_transaction else "approval.html",
             status,
             approval=approval,
             request=approval.request,
+            view=view,
             is_open=approval.state is ApprovalState.OPEN,
             notice=notice,
-            minutes=round(minutes),
-            content=json.dumps(json.loads(approval.request.content), indent=2),
-            csrf_token=self._csrf_token(approval),
+            error=error,
+            minutes=self._minutes(approval),
+            csrf_token=self._proof(approval),
             answers=[answer.value for answer in allowed_answers(approval.request)],
             rules=editable(approval.request.always),
             token=token,
             has_token=not approval.request.out_of_band_only,
+            newer=_newer(approval, pending),
+            **_neighbours(approval, pending),
         )
 
-    def _csrf_token(self, approval: Approval) -> str:
-        bound = f"{approval.id}.{approval.request.nonce}".encode()
+    def _minutes(self, approval: Approval) -> int:
+        return round(max(0, approval.request.expires_ms - self._clock() * 1000) / 60_000)
+
+    def _proof(self, approval: Approval, *more: str) -> str:
+        """Return what only a form of ours for this question, and for `more`, has."""
+        bound = json.dumps((approval.id, approval.request.nonce, *more)).encode()
         return hmac.digest(self._key, bound, "sha256").hex()
+
+
+def _newer(approval: Approval, pending: Sequence[Approval]) -> Approval | None:
+    """Return a later open question of the same caller about the same tool: it may replace this."""
+    asked = approval.request
+    same = [
+        one
+        for one in pending
+        if one.request.tool == asked.tool
+        and (one.request.session, one.request.place) == (asked.session, asked.place)
+        and one.request.opened_ms > asked.opened_ms
+    ]
+    return same[-1] if same else None
+
+
+def _neighbours(approval: Approval, pending: Sequence[Approval]) -> dict[str, Any]:
+    """Return the open questions before and after this one, its place from 1, and their number."""
+    ids = [one.id for one in pending]
+    at = ids.index(approval.id) if approval.id in ids else -1
+    before, after = ids[:at] if at > 0 else [], ids[at + 1 :]
+    return {
+        "previous": before[-1] if before else "",
+        "following": after[0] if after else "",
+        "place": at + 1,
+        "total": len(ids),
+    }
+
+
+def _searched(approval: Approval) -> str:
+    request = approval.request
+    parts = (request.title, request.tool, request.agent, request.user, approval.message)
+    return " ".join((*parts, approval.by, approval.channel, request.client)).casefold()
 
 
 def rules_of(text: str) -> tuple[str, ...]:
@@ -214,7 +300,3 @@ def editable(rules: Sequence[str]) -> str:
     lines = "\n".join(rules)
     is_plain = all(rule.isascii() and rule.isprintable() for rule in rules)
     return lines if is_plain else ""
-
-
-def _device_error(code: str, message: str, status: int) -> Response:
-    return json_response({"error": {"code": code, "message": message}}, status)

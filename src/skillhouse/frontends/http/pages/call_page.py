@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -12,11 +12,17 @@ from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, AuditLog, find_record
 from skillhouse.frontends.http.forms import json_response
-from skillhouse.frontends.presentation.call_values import code_calls, code_value
+from skillhouse.frontends.presentation.call_values import (
+    PARTS,
+    code_calls,
+    code_lists,
+    code_value,
+    detail_of,
+)
 from skillhouse.frontends.presentation.json_values import entry_value
 
 CALLS_SHOWN = 20
-"""Calls of skills' code that the first page links, newest first."""
+"""Calls of skills' code in the list of the JSON, newest first."""
 ID_MAX = 64
 """Characters of a record's id."""
 
@@ -30,18 +36,24 @@ class CallPage:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/calls", self.calls),
             Route("/calls/{id}", self.call),
             Route("/api/calls", self.api_calls),
             Route("/api/calls/{id}", self.api_call),
         ]
 
-    def calls(self, request: Request) -> Response:
-        return self._page(request, "calls.html", entries=code_calls(self._log, most=CALLS_SHOWN))
-
     def call(self, request: Request) -> Response:
         entry = self._entry(request)
-        return self._page(request, "call.html", entry=entry, kept=code_value(entry))
+        record, after = entry.record, entry.outcome or entry.record
+        return self._page(
+            request,
+            "call.html",
+            entry=entry,
+            record=record,
+            after=after,
+            asked=after.confirmation or record.confirmation,
+            kept=code_lists(detail_of(entry)),
+            detail=plain_detail(detail_of(entry)),
+        )
 
     def api_calls(self, _: Request) -> Response:
         return json_response([_value(one) for one in code_calls(self._log, most=CALLS_SHOWN)])
@@ -56,6 +68,20 @@ class CallPage:
         if entry is None:
             raise HTTPException(404)
         return entry
+
+
+def plain_detail(detail: Mapping[str, object]) -> dict[str, object]:
+    """Return the detail of a record without what has a part of its own, and without empty values.
+
+    >>> plain_detail({"exit_code": 0, "limit": "", "log": ["a"], "approval": "27a0"})
+    {'exit_code': 0}
+    """
+    own = (*PARTS, "approval", "answer", "answered_by", "answered_on")
+    return {
+        name: value
+        for name, value in detail.items()
+        if name not in own and value not in ("", None, [], {})
+    }
 
 
 def _value(entry: AuditEntry) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import skillhouse
+from skillhouse.frontends.http.api.route_table import API_PATH
 from skillhouse.frontends.http.pages.languages import LANGUAGES, translations
-from skillhouse.frontends.http.status import PAGE_SKILLS, SkillVerdict
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
@@ -36,6 +37,12 @@ SCOPES = {
     "remote": "from other servers",
     "builtin": "come with skillhouse",
 }
+
+WORDS = frozenset(
+    "allow ask deny error warning info ok denied timeout pending stopped unknown escalated "
+    "emergency-stopped".split()
+)
+"""Words of values that templates translate where they show them."""
 
 
 class Renderer:
@@ -71,18 +78,24 @@ def _environment(language: str) -> Environment:
         coded=coded,
         counted=counted,
         number="{:,}".format,
-        by_scope=by_scope,
         skill_path=skill_path,
+        edit_path=edit_path,
         command=command,
+        day=day,
+        when=when,
         flat=flat,
+        utc=utc,
     )
     made.globals.update(
         version=skillhouse.__version__,
         languages=LANGUAGES,
         scopes=SCOPES,
         rows_max=ROWS_MAX,
-        page_skills=PAGE_SKILLS,
         address=address,
+        files_path=files_path,
+        seen_path=seen_path,
+        api_path=api_path,
+        package_path=package_path,
     )
     return made
 
@@ -150,18 +163,55 @@ def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}" + ("" if value == 1 else "s")
 
 
-def by_scope(items: Iterable[SkillVerdict]) -> list[tuple[str, list[SkillVerdict]]]:
-    grouped = itertools.groupby(items, key=lambda item: item.skill.scope)
-    return [(scope, list(group)) for scope, group in grouped]
-
-
 def skill_path(reference: str) -> str:
     """Return the address of a skill's page; nothing in the reference is a separator.
 
     >>> skill_path("user:a/b?c")
     '/skills/user:a%2Fb%3Fc'
     """
-    return "/skills/" + quote(reference, safe=":", errors="replace")
+    return _below("/skills/", reference)
+
+
+def edit_path(reference: str) -> str:
+    """Return the address at which a skill is edited."""
+    return _below("/edit/", reference)
+
+
+def seen_path(reference: str) -> str:
+    """Return the address at which the clients are that see a skill."""
+    return _below("/seen/", reference)
+
+
+def _below(path: str, text: str) -> str:
+    return path + quote(text, safe=":", errors="replace")
+
+
+def files_path(reference: str, name: str = "") -> str:
+    """Return the address of a file of a skill.
+
+    >>> files_path("user:a", "x/y z")
+    '/files/user:a?name=x%2Fy%20z'
+    """
+    query = urlencode({"name": name}, quote_via=quote, safe="", errors="replace")
+    return _below("/files/", reference) + "?" + query
+
+
+def package_path(repository: str, package: str) -> str:
+    """Return the address of a package's page.
+
+    >>> package_path("official", "acme/pdf")
+    '/packages/of/official/acme%2Fpdf'
+    """
+    return "/packages/of" + _below("/", repository) + _below("/", package)
+
+
+def api_path(*segments: str) -> str:
+    """Return the address of a route of the API; no segment has a separator.
+
+    >>> api_path("skills", "user:a/b", "enabled")
+    '/api/v1/skills/user:a%2Fb/enabled'
+    """
+    return API_PATH + "".join(_below("/", one) for one in segments)
 
 
 def address(**query: Any) -> str:
@@ -174,6 +224,25 @@ def address(**query: Any) -> str:
     return "/?" + urlencode(kept) if kept else "/"
 
 
+def utc(milliseconds: int) -> str:
+    """Return a moment, in milliseconds since 1970, to the minute.
+
+    >>> utc(1_750_000_000_000)
+    '2025-06-15 15:06 UTC'
+    """
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def when(moment: str) -> Markup:
+    """Return a UTC time of a record as a person reads it.
+
+    >>> when("2026-11-23T18:20:46.454Z")
+    Markup('<time datetime="2026-11-23T18:20:46.454Z">2026-11-23 18:20</time>')
+    """
+    shown_moment = f"{moment[:10]} {moment[11:16]}".strip()
+    return Markup('<time datetime="{}">{}</time>').format(moment, shown_moment)
+
+
 def command(words: Iterable[object]) -> str:
     """Return a command as it is typed in a shell.
 
@@ -181,6 +250,15 @@ def command(words: Iterable[object]) -> str:
     "skillhouse trust '/my site'"
     """
     return shlex.join(str(word) for word in words)
+
+
+def day(milliseconds: int) -> str:
+    """Return the day of a time in milliseconds since 1970, in UTC.
+
+    >>> day(1_800_000_000_000)
+    '2027-01-15'
+    """
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def flat(value: Any) -> str:

@@ -26,7 +26,11 @@ class Place(NamedTuple):
 
 PLACES = (
     Place("/", "Skills"),
+    Place("/packages", "Packages"),
     Place("/approvals", "Approvals"),
+    Place("/audit", "Audit"),
+    Place("/policy", "Policy"),
+    Place("/system", "System"),
 )
 """The names are texts of the interface, translated where they are shown."""
 

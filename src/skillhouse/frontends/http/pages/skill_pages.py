@@ -1,6 +1,9 @@
-"""The pages of skills: all of them, and one; and the same as JSON."""
+"""The page of all skills, and the same and single skills as JSON."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,9 +11,30 @@ from starlette.routing import Route
 
 from skillhouse.frontends.http.forms import json_response
 from skillhouse.frontends.http.pages.site import Site
+from skillhouse.frontends.http.pages.skill_rows import (
+    LastUse,
+    SkillRow,
+    choices_of,
+    skill_rows,
+)
 from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.status import detail_value, skills_value, status_value
-from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.retrieval import Hit
+from skillhouse.retrieval.confidence import is_weak
+
+PAGE_ROWS = 200
+"""Rows of one page; a script asks for the others once the page is there."""
+FILTERED_MAX = 5_000
+"""Rows among which is filtered while a person types."""
+DELETED_MAX = 50
+"""Deleted skills that can be put back from the page, the latest."""
+
+
+class FoundRow(NamedTuple):
+    """A row, with why a search found it."""
+
+    row: SkillRow
+    hit: Hit | None = None
 
 
 class SkillPages:
@@ -20,11 +44,11 @@ class SkillPages:
         self._site = site
         self._reader = site.reader
         self._stopping = stopping
+        self._used = LastUse(site.house.audit_log)
 
     def routes(self) -> list[Route]:
         return [
             Route("/", self.all),
-            Route("/skills/{reference:path}", self.one),
             Route("/api/status", self.api_status),
             Route("/api/skills", self.api_all),
             Route("/api/skills/{reference:path}", self.api_one),
@@ -33,21 +57,37 @@ class SkillPages:
     def all(self, request: Request) -> Response:
         asked = request.query_params
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
-        status = self._reader.status(query=query, page=page)
+        scan = self._reader.scan()
+        used = self._used.times()
+        with self._reader.using() as house:
+            rows = skill_rows(house, scan, used)
+            deleted = house.management.trash.deleted()
+        if "rows" in asked:
+            listed = [FoundRow(row) for row in rows[_from(asked["rows"]) : FILTERED_MAX]]
+            return self._site.page(request, "rows.html", rows=listed)
+        hits: Sequence[Hit] = self._reader.hits(scan, query) if query else ()
+        found = _found(rows, hits) if query else [FoundRow(row) for row in rows]
+        pages = max(1, -(-len(found) // PAGE_ROWS))
+        page = min(page, pages)
         return self._site.page(
             request,
-            "status.html",
-            status=status,
-            scan=status.scan,
+            "skills.html",
+            status=self._reader.status(),
+            scan=scan,
+            rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
+            query=query,
+            is_weak=is_weak(hits),
+            total=len(found),
+            page_number=page,
+            pages=pages,
+            filtered=min(len(found), FILTERED_MAX),
+            choices=choices_of(one.row for one in found),
+            in_use=len(scan.view.visible),
+            not_in_use=sum(row.state != "in-use" for row in rows),
+            is_first_visit=all(row.scope in ("", "builtin") for row in rows),
+            deleted=deleted[:DELETED_MAX],
             stopped=self._stopping.reason(),
             csrf_token=self._stopping.csrf_token,
-        )
-
-    def one(self, request: Request) -> Response:
-        detail = self._reader.detail(request.path_params["reference"])
-        rows = facts_rows(detail.code) if detail.code else []
-        return self._site.page(
-            request, "skill.html", detail=detail, skill=detail.skill, code_rows=rows
         )
 
     def api_status(self, _: Request) -> Response:
@@ -60,5 +100,15 @@ class SkillPages:
         return json_response(detail_value(self._reader.detail(request.path_params["reference"])))
 
 
+def _found(rows: Sequence[SkillRow], hits: Sequence[Hit]) -> list[FoundRow]:
+    """Return the rows that were found, in the order of the hits."""
+    by_reference = {row.reference: row for row in rows}
+    return [FoundRow(by_reference[hit.id], hit) for hit in hits if hit.id in by_reference]
+
+
 def _page_number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else 1
+    return max(1, _from(text or ""))
+
+
+def _from(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0

@@ -8,20 +8,22 @@ A form or button with data-method, data-path and data-proof is sent to the API a
     data-optional are left out; fields of a name with a dot are inside an object
   data-body='{"a": 1}'  what is sent besides the fields
   data-match="ETAG"     sent as If-Match
+  data-query="a=b"      added to the path
   data-key              sent with an Idempotency-Key of its own
-  data-done="/path"     where to go afterwards; "stay" renews the parts below; without it, reload
+  data-done="/path"     where to go afterwards, with {name} for a value of the answer; "stay" renews
+                        the parts below; "none" leaves all to a script; without it, reload
   data-renews="id id"   ids of the parts that are renewed when it is done
 An element with data-problem inside (or #outcome) shows the problem. The event `answered` on the
 element has the answer, for scripts of single pages. */
 
 export async function send(element, body, headers = {}) {
-  const { method, path, proof } = element.dataset;
+  const { method, path, proof, query } = element.dataset;
   const all = { accept: "application/json", "skillhouse-proof": proof, ...headers };
   if (body !== undefined) all["content-type"] = "application/json";
   if (element.dataset.match) all["if-match"] = element.dataset.match;
   if ("key" in element.dataset) all["idempotency-key"] = crypto.randomUUID();
   try {
-    const answer = await fetch(path, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
+    const answer = await fetch(query ? `${path}?${query}` : path, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
     const text = await answer.text();
     const value = text ? JSON.parse(text) : null;
     return { ok: answer.ok, status: answer.status, value, etag: answer.headers.get("etag") };
@@ -73,9 +75,10 @@ async function act(element, body) {
   element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: answer }));
   if (!answer.ok) return showProblem(element, answer.value);
   const { done, renews } = element.dataset;
+  if (done === "none") return;
   element.closest("dialog")?.close();
   if (renews || done === "stay") return renew(new Set(renews?.split(" ") ?? []));
-  if (done) location.assign(done);
+  if (done) location.assign(done.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer.value[name])));
   else location.reload();
 }
 
@@ -149,7 +152,10 @@ export async function renew(ids) {
   for (const id of ids.size ? ids : [...document.querySelectorAll("[data-live]")].map((one) => one.id)) {
     const [old, now] = [document.getElementById(id), fresh.getElementById(id)];
     const busy = old?.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
-    if (old && now && !busy && !old.querySelector("dialog[open]")) {
+    for (const one of old?.querySelectorAll("details[open][id]") ?? []) {
+      now?.querySelector(`#${CSS.escape(one.id)}`)?.setAttribute("open", "");
+    }
+    if (old && now && !busy && !old.isEqualNode(now) && !old.querySelector("dialog[open]")) {
       const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
       old.replaceWith(now);
       if (focused) document.getElementById(focused)?.focus();
@@ -168,7 +174,7 @@ function happened(kind, data) {
 
 /* One page of this browser reads the events and passes them on: a browser opens few connections. */
 
-const KINDS = ["index", "question", "answer", "call", "progress", "reset"];
+const KINDS = ["index", "question", "answer", "call", "progress", "job", "reset"];
 const others = new BroadcastChannel("skillhouse-events");
 others.onmessage = ({ data }) => happened(data.kind, data.data);
 

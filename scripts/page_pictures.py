@@ -1,0 +1,218 @@
+"""Draws the pictures of the pages: `./x py scripts/page_pictures.py [--only NAME]`.
+
+A demo house in a temporary directory is served by the real `skillhouse up`, and Chromium takes each
+page in both schemes and two widths into docs/images/pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = ROOT / "docs/images/pages"
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--force-color-profile=srgb"]
+WIDTHS = {"wide": 1280, "narrow": 360}
+SCHEMES = ("light", "dark")
+HEIGHT_MAX = 1_500
+"""Pixels of a picture; pages may be longer."""
+
+PAGES = {
+    "skills": "/",
+    "skill": "/skills/user:pdf",
+    "new": "/new",
+    "packages": "/packages",
+    "clients": "/clients",
+    "rehearse": "/rehearse?q=merge+two+pdf+files",
+    "approvals": "/approvals",
+    "approval": "",
+    "audit": "/audit",
+    "call": "",
+    "policy": "/policy",
+    "system": "/system",
+}
+"""Paths by name; the empty ones are found by a link of the page before."""
+LINKS = {
+    "approval": ("/approvals", "main a[href^='/approvals/']"),
+    "call": ("/audit", "a.record >> nth=1"),
+}
+
+PDF = """---
+name: pdf
+description: Merges, splits and fills PDF files. Use when someone works with a PDF or its pages.
+---
+# PDF files
+
+Merge files in the order that they are given:
+
+```bash
+qpdf --empty --pages first.pdf second.pdf -- merged.pdf
+git status
+```
+
+Ask before you overwrite a file. Tables are in [forms](references/forms.md).
+"""
+SKILLS = {
+    "home/.agents/skills/pdf/SKILL.md": PDF,
+    "home/.agents/skills/pdf/references/forms.md": "# Forms\n\nFields have names.\n",
+    "home/.agents/skills/发票整理/SKILL.md": (
+        "---\nname: 发票整理\n"
+        "description: 整理发票和收据，生成一张可以报销的表格。\n---\n读取每张发票。\n"
+    ),
+    "home/.agents/skills/meeting-notes/SKILL.md": (
+        "---\nname: meeting-notes\n"
+        "description: Turns a transcript into notes with decisions and owners.\n---\nRead it.\n"
+    ),
+    "home/.agents/skills/broken/SKILL.md": "---\nname: 'broken\ndescription: oops\n---\nBody.\n",
+    "home/.claude/skills/pdf/SKILL.md": (
+        "---\nname: pdf\ndescription: An older skill of the same name.\n---\nBody.\n"
+    ),
+    "home/.claude/skills/spreadsheet/SKILL.md": (
+        "---\nname: spreadsheet\ndescription: Reads tables: sums, filters, charts.\n---\nBody.\n"
+    ),
+    "home/.codex/config.toml": "",
+    "project/.agents/skills/release/SKILL.md": (
+        "---\nname: release\ndescription: Prepares a release: changelog, version, tag.\n---\n"
+        "Run `git tag`, then `git push origin --tags`.\n"
+    ),
+    "project/.agents/skills/secret-notes/SKILL.md": (
+        "---\nname: secret-notes\ndescription: Notes that no model should see.\n---\nBody.\n"
+    ),
+    "project/README.md": "# Demo\n\nA project.\n",
+}
+CONFIG = """[[rules]]
+effect = "deny"
+action = "skill"
+pattern = "secret-*"
+reason = "not for models"
+
+[[rules]]
+effect = "allow"
+action = "exec"
+pattern = "git status"
+
+[[rules]]
+effect = "deny"
+action = "exec"
+pattern = "git push *"
+reason = "releases are made by people"
+"""
+CALLS = """
+import itertools
+from pathlib import Path
+from skillhouse import Skillhouse
+
+with Skillhouse() as house:
+    house.project_trust.trust()
+    for name, arguments in [
+        ("read", {"path": "README.md"}),
+        ("skill", {"name": "pdf"}),
+        ("search_skills", {"query": "merge pdf files"}),
+        ("read", {"path": "nothing.txt"}),
+        ("exec", {"command": "git push origin --tags"}),
+        ("exec", {"command": "git status"}),
+        ("list", {"path": "."}),
+    ]:
+        house.call_sync(name, arguments)
+    changed = Path("README.md").read_text("utf-8").replace("A project.", "A project with notes.")
+    house.call_sync("write", {"path": "README.md", "content": changed})
+    house.call_sync("exec", {"command": "git add README.md && git commit -m 'Add notes'"})
+"""
+ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/\?token=\S+")
+
+
+@contextlib.contextmanager
+def demo() -> Iterator[tuple[str, str]]:
+    """Make the demo house and serve it; give its address, and the one that opens a session."""
+    # A fixed name: it is in the pictures.
+    with tempfile.TemporaryDirectory(prefix="demo-") as made:
+        base = Path(made)
+        files = {**SKILLS, "home/.config/skillhouse/config.toml": CONFIG}
+        for name, text in files.items():
+            file = base / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        project = base / "project"
+        subprocess.run(["git", "init", "-q", str(project)], check=True)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}
+        variables = {**kept, "HOME": str(base / "home")}
+        subprocess.run([sys.executable, "-c", CALLS], cwd=project, env=variables, check=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "skillhouse", "up", "--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=project,
+            env=variables,
+        )
+        with process:
+            try:
+                assert process.stdout is not None
+                found = ADDRESS.match(process.stdout.readline())
+                assert found is not None
+                yield found[1], found[0]
+            finally:
+                process.terminate()
+
+
+def take(browser: Browser, root: str, opening: str, names: list[str]) -> None:
+    for scheme in SCHEMES:
+        for width_name, width in WIDTHS.items():
+            context = browser.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme=scheme,  # type: ignore[arg-type] # One of Playwright's two words.
+                locale="en-GB",
+            )
+            page = context.new_page()
+            page.goto(opening)
+            for name in names:
+                if not is_shown(page, root, name):
+                    print(f"{name}: there is no such page")
+                    continue
+                page.wait_for_load_state("load")
+                # The live parts and the first event.
+                page.wait_for_timeout(300)
+                height = page.evaluate("document.documentElement.scrollHeight")
+                page.set_viewport_size({"width": width, "height": min(height, HEIGHT_MAX)})
+                file = PICTURES / f"{name}-{scheme}-{width_name}.png"
+                page.screenshot(path=file)
+                page.set_viewport_size({"width": width, "height": 900})
+            context.close()
+
+
+def is_shown(page: Page, root: str, name: str) -> bool:
+    """Open a page by its name, and return whether there is one."""
+    path: str | None = PAGES[name]
+    if not path:
+        start, link = LINKS[name]
+        page.goto(root + start)
+        found = page.locator(link)
+        path = found.first.get_attribute("href") if found.count() else None
+    answer = page.goto(root + path) if path else None
+    return answer is not None and answer.ok
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(PAGES), help="one page")
+    chosen = parser.parse_args()
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with demo() as (root, opening), sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        take(browser, root, opening, chosen.only or list(PAGES))
+        browser.close()
+    total = sum(file.stat().st_size for file in PICTURES.iterdir())
+    print(f"{len(list(PICTURES.iterdir()))} pictures, {total / 1_000_000:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

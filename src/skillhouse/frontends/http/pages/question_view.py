@@ -1,0 +1,169 @@
+"""What the page of a question shows: its exact content in parts, and what a person types."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillhouse.approval import Approval, ApprovalRequest, content_digest
+from skillhouse.floor import PathError, dataclass
+from skillhouse.floor.paths import open_beneath
+from skillhouse.tools.call import SKILL_CLAIM
+from skillhouse.tools.files import READ_MAX, change_facts
+
+DIFFERENCE = "difference"
+"""Label of the fact that says what a write changes (`change_facts`)."""
+CODE_CHARACTERS = 6
+"""Of the digest, which a person types where no amount and recipient are known."""
+SHORT_CHARACTERS = 120
+RECIPIENT_CHARACTERS = 4
+"""Last characters of a recipient that a person types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedPermission:
+    """One permission of the call, with whether it is what the person is asked about."""
+
+    action: str
+    resource: str
+    is_asked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """What a person types to approve what signs."""
+
+    kind: str
+    """amount: the amount and the end of the recipient, which the page shows; code: a code."""
+    text: str
+
+    def fits(self, given: str) -> bool:
+        """Whether it was typed; capital letters and the number of blanks do not matter.
+
+        >>> Typed(kind="amount", text="1.5 a0Fe").fits("  1.5  A0fe ")
+        True
+        """
+        return given.casefold().split() == self.text.casefold().split()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionView:
+    """One question, taken apart for its page; every text in it is untrusted."""
+
+    commands: tuple[WantedPermission, ...]
+    """Each command of a line on its own."""
+    others: tuple[WantedPermission, ...]
+    facts: tuple[tuple[str, str], ...]
+    """Labels and values; of what signs only what skillhouse decoded itself."""
+    differences: tuple[tuple[str, str], ...]
+    """Those of the facts that skillhouse made by comparing; no argument passes for one."""
+    content: str
+    """The whole call as JSON."""
+    is_transaction: bool
+    typed: Typed | None
+    """None where pressing the button is enough."""
+    is_intact: bool
+    """Whether the content is the one of the digest to which an approval is bound."""
+    difference_now: str
+    """What a write would change now, if the file is not what it was; else empty."""
+
+    @property
+    def short(self) -> tuple[tuple[str, str], ...]:
+        return tuple(one for one in self.facts if is_short(one[1]) and one not in self.differences)
+
+    @property
+    def long(self) -> tuple[tuple[str, str], ...]:
+        return tuple(one for one in self.facts if one not in (*self.short, *self.differences))
+
+
+def is_short(text: str) -> bool:
+    """Whether a value fits on a line of a table."""
+    return len(text) <= SHORT_CHARACTERS and "\n" not in text
+
+
+def view_of(approval: Approval) -> QuestionView:
+    request = approval.request
+    content: dict[str, Any] = json.loads(request.content)
+    wanted = _wanted(request, content)
+    is_transaction = request.level == "sign" and "binding" in content
+    facts = _decoded(content) if is_transaction else request.facts
+    return QuestionView(
+        commands=tuple(one for one in wanted if one.action == "exec"),
+        others=tuple(one for one in wanted if one.action != "exec"),
+        facts=facts,
+        differences=tuple(one for one in _shown(content) if _is_difference(*one)),
+        content=json.dumps(content, indent=2),
+        is_transaction=is_transaction,
+        typed=typed_of(facts, request) if request.level == "sign" else None,
+        is_intact=content_digest(request.content) == request.content_digest,
+        difference_now=_difference_now(request, content),
+    )
+
+
+def _wanted(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[WantedPermission, ...]:
+    asked = {(one.action, one.resource) for one in request.asked}
+    needs = content.get("needs") or [
+        {"action": one.action, "resource": one.resource} for one in request.asked
+    ]
+    found = [(str(need["action"]), str(need["resource"])) for need in needs]
+    return tuple(
+        WantedPermission(action=action, resource=resource, is_asked=(action, resource) in asked)
+        for action, resource in dict.fromkeys(found)
+    )
+
+
+def _decoded(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the facts that the signer's decoder gave, without the claim of the skill."""
+    return tuple(one for one in _shown(content) if one[0] != SKILL_CLAIM)
+
+
+def _shown(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(label), str(value)) for label, value in content.get("shown", ()))
+
+
+def _is_difference(label: str, value: str) -> bool:
+    return label == DIFFERENCE and value.startswith("--- ")
+
+
+def typed_of(facts: Sequence[tuple[str, str]], request: ApprovalRequest) -> Typed:
+    """Return what a person types before something is signed.
+
+    One amount to one recipient is typed as both, so that they are read; all else has a code.
+    """
+    amounts = [value for label, value in facts if label == "amount"]
+    recipients = [value for label, value in facts if label == "to" and value.startswith("0x")]
+    if len(amounts) == len(recipients) == 1:
+        end = recipients[0][-RECIPIENT_CHARACTERS:]
+        return Typed(kind="amount", text=f"{amounts[0].partition(' ')[0]} {end}")
+    return Typed(kind="code", text=request.content_digest[-CODE_CHARACTERS:])
+
+
+def _difference_now(request: ApprovalRequest, content: Mapping[str, Any]) -> str:
+    """Return the difference of a write against the file as it is, if it is not the one shown."""
+    shown = dict(request.facts).get(DIFFERENCE)
+    arguments = content.get("arguments") or {}
+    writes = [one.resource for one in request.asked if one.action == "write"]
+    if shown is None or len(writes) != 1 or not writes[0].startswith(f"{request.place}/"):
+        return ""
+    relative = writes[0].removeprefix(f"{request.place}/")
+    before = _held(Path(request.place), relative)
+    if isinstance(arguments.get("content"), str):
+        after = arguments["content"]
+    elif before is not None and {"old", "new"} <= arguments.keys():
+        after = before.decode("utf-8", "replace").replace(arguments["old"], arguments["new"])
+    else:
+        return ""
+    now = dict(change_facts(before, after, relative))[DIFFERENCE]
+    return "" if now == shown else now
+
+
+def _held(root: Path, relative: str) -> bytes | None:
+    try:
+        handle = open_beneath(root, relative)
+    except (PathError, OSError):
+        return None
+    with os.fdopen(handle, "rb") as file:
+        return file.read(READ_MAX + 1)

@@ -1,0 +1,134 @@
+"""What adding or removing a rule of the user's file would change: its bytes, and decisions."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from skillhouse.audit import Query, entries_of
+from skillhouse.floor import ConfigError, SkillhouseError, dataclass, read_regular
+from skillhouse.frontends.presentation.policy_values import decision_value
+from skillhouse.permission import Layer, Rule
+from skillhouse.runtime import Skillhouse, checked_addition, rule_text
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
+from skillhouse.runtime.rule_removal import without_rule
+from skillhouse.tools.difference import difference
+
+RECORDS = 400
+"""Latest records of the log whose permissions are decided again."""
+PERMISSIONS_MAX = 40
+"""Different permissions of them; each is decided twice, in some 5 ms."""
+_LAYERS = ("managed", "user", "project")
+
+
+class AskedBefore(NamedTuple):
+    """A permission of an earlier call."""
+
+    action: str
+    resource: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleChange:
+    """One change of the user's file, before it is made."""
+
+    rule: str
+    """What is added or removed, as a file writes it."""
+    text: str
+    """The whole file after the change."""
+    difference: str
+    decisions: tuple[tuple[AskedBefore, dict[str, Any], dict[str, Any]], ...]
+    """Permissions of earlier calls that would be decided differently: before and after."""
+    tried: int
+    """Number of permissions that were decided again."""
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "text": self.text,
+            "difference": self.difference,
+            "tried": self.tried,
+            "decisions": [
+                {**asked._asdict(), "before": before["effect"], "after": after["effect"]}
+                for asked, before, after in self.decisions
+            ],
+        }
+
+
+def addition(house: Skillhouse, rule: Rule) -> RuleChange:
+    """Return what one more rule would change; errors of `checked_addition`."""
+    text = written(rule)
+    whole = checked_addition(house.config.places, text)
+    return _change(house, text, whole, (*user_rules(house.config), rule))
+
+
+def removal(house: Skillhouse, index: int) -> RuleChange:
+    """Return what would change without a rule, by its place from 0; errors of `without_rule`."""
+    whole = without_rule(house.config.places, index)
+    rules = user_rules(house.config)
+    text = written(rules[index])
+    return _change(house, text, whole, (*rules[:index], *rules[index + 1 :]))
+
+
+def written(rule: Rule) -> str:
+    return rule_text(
+        rule.effect,
+        rule.action,
+        rule.pattern,
+        reason=rule.reason,
+        match=rule.match,
+        not_match=rule.not_match,
+    )
+
+
+def user_rules(config: Config) -> tuple[Rule, ...]:
+    return next((layer.rules for layer in config.layers if layer.name == "user"), ())
+
+
+def _change(house: Skillhouse, rule: str, whole: str, rules: Sequence[Rule]) -> RuleChange:
+    path = house.config.places.user_file
+    try:
+        before = read_regular(path, CONFIG_FILE_MAX).decode()
+    except (OSError, ConfigError):
+        before = ""
+    asked = list(itertools.islice(_asked_before(house), PERMISSIONS_MAX))
+    with Skillhouse(_with_user_rules(house.config, rules)) as changed:
+        decided = [(one, _decided(house, one), _decided(changed, one)) for one in asked]
+    return RuleChange(
+        rule=rule,
+        text=whole,
+        difference=difference(before, whole, path.name),
+        decisions=tuple(one for one in decided if one[1]["effect"] != one[2]["effect"]),
+        tried=len(asked),
+    )
+
+
+def _with_user_rules(config: Config, rules: Sequence[Rule]) -> Config:
+    layers = {layer.name: layer for layer in config.layers}
+    layers["user"] = Layer(name="user", rules=tuple(rules))
+    kept = (layers[name] for name in _LAYERS if name in layers)
+    return dataclasses.replace(config, layers=tuple(layer for layer in kept if layer.rules))
+
+
+def _decided(house: Skillhouse, asked: AskedBefore) -> dict[str, Any]:
+    try:
+        return decision_value(house, asked.action, asked.resource, asked.agent)
+    except SkillhouseError:
+        # Its agent is not configured any more.
+        return {"effect": ""}
+
+
+def _asked_before(house: Skillhouse) -> Iterator[AskedBefore]:
+    """Yield each different permission of the latest calls, newest first."""
+    seen = set()
+    entries = entries_of(house.audit_log.path, Query(), key=house.audit_log.key)
+    for entry in itertools.islice(entries, RECORDS):
+        for permission in entry.record.permissions:
+            found = AskedBefore(permission.action, permission.resource, entry.record.agent)
+            if found not in seen:
+                seen.add(found)
+                yield found

@@ -1,0 +1,36 @@
+"""Every level of the sandbox, tested one by one, for `sandbox status --levels` and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from skillhouse import cells
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
+
+LEVELS = tuple(level for level in SandboxLevel if level is not SandboxLevel.NONE)
+
+LevelStatuses = Mapping[SandboxLevel, SandboxStatus]
+
+
+async def tested_levels() -> LevelStatuses:
+    """Return the result of each level's self-test; it takes some seconds and starts processes."""
+    return {level: await _of(level) for level in LEVELS}
+
+
+async def _of(level: SandboxLevel) -> SandboxStatus:
+    if level is SandboxLevel.CONTAINER:
+        return await cells.contained_test()
+    found = await cells.self_test(most=level, least=level)
+    if found.level is level:
+        return found
+    return SandboxStatus(level=SandboxLevel.NONE, reasons=found.reasons, hint=found.hint)
+
+
+def probe_rows(statuses: LevelStatuses) -> list[tuple[str, tuple[bool | None, ...]]]:
+    """Return each probe by name, and whether it passed at each level; None where it was not run."""
+    results = [
+        {probe.name: probe.passed for probe in found.probes} if found.level is level else {}
+        for level, found in statuses.items()
+    ]
+    names = sorted({name for probes in results for name in probes})
+    return [(name, tuple(probes.get(name) for probes in results)) for name in names]
