@@ -10,6 +10,7 @@ from _measure import markdown_table
 from _relevance import DEPTH, MEASURES, Collection, Judged, Query, interval, judge, quality_rows
 from _relevance_fit import Candidates, cross_validated
 from _robustness import nothing_fits
+from _trees import trees_without_the_fold
 from skillhouse.retrieval import Encoders, SearchIndex, encoders_of
 from skillhouse.retrieval.votes import Meanings
 
@@ -27,8 +28,11 @@ class _Kept:
         return self._encoders.over(count, text, cache or self._cache)
 
 
-def by_meaning(collection: Collection, words: Sequence[Judged], cache: Path) -> str:
-    """Return the report; `words` are the results of search by words."""
+def by_meaning(collection: Collection, words: Sequence[Judged], cache: Path, *, write: bool) -> str:
+    """Return the report; `words` are the results of search by words.
+
+    `write` also writes the trees that are shipped.
+    """
     encoders = encoders_of("auto")
     if encoders is None:
         return "search by meaning: skipped, the extra `semantic` is not installed"
@@ -53,6 +57,7 @@ def by_meaning(collection: Collection, words: Sequence[Judged], cache: Path) -> 
             f"with encoders, shipped weights ({made}; a query CPU p50 {p50:.1f}, p99 {p99:.1f} ms)",
             markdown_table(_HEADER, quality_rows(collection.queries, judged)),
             _fitted(index, collection.queries, words),
+            _ordered_by_trees(index, collection.queries, words, write=write),
             nothing_fits(index, collection.queries),
         )
     )
@@ -65,18 +70,38 @@ def _fitted(index: SearchIndex, queries: Sequence[Query], words: Sequence[Judged
         asked = [query for query in queries if query.lang == lang]
         candidates, names = _candidates(index, asked)
         results, weights = cross_validated(asked, candidates, [1.0] * len(names))
-        pairs = zip(queries, words, strict=True)
-        before = [result for query, result in pairs if query.lang == lang]
-        gains = [now[2] - then[2] for now, then in zip(results, before, strict=True)]
-        low, high = interval(gains)
-        gain = 100 * sum(gains) / len(gains)
+        said = _gain(results, queries, words, lang)
         shown = "; ".join(" ".join(f"{value:.2f}" for value in each) for each in weights)
-        said = f"NDCG@10 {gain:+.1f} ({100 * low:+.1f} to {100 * high:+.1f}) beside words alone"
         parts += [
             f"{lang}: {', '.join(names)} weighed without the scored fold ({shown}); {said}",
             markdown_table(_HEADER, quality_rows(asked, results)),
         ]
     return "\n\n".join(parts)
+
+
+def _ordered_by_trees(
+    index: SearchIndex, queries: Sequence[Query], words: Sequence[Judged], *, write: bool
+) -> str:
+    english = [query for query in queries if query.lang == "en"]
+    results = trees_without_the_fold(index, english, write=write)
+    if results is None:
+        return "trees: not fitted, lightgbm is not installed"
+    said = _gain(results, queries, words, "en")
+    return f"en: trees without the scored fold; {said}\n\n" + markdown_table(
+        _HEADER, quality_rows(english, results)
+    )
+
+
+def _gain(
+    results: Sequence[Judged], queries: Sequence[Query], words: Sequence[Judged], lang: str
+) -> str:
+    """Say what the results of a language gain over those by words, with its interval."""
+    pairs = zip(queries, words, strict=True)
+    before = [result for query, result in pairs if query.lang == lang]
+    gains = [now[2] - then[2] for now, then in zip(results, before, strict=True)]
+    low, high = interval(gains)
+    gain = 100 * sum(gains) / len(gains)
+    return f"NDCG@10 {gain:+.1f} ({100 * low:+.1f} to {100 * high:+.1f}) beside words alone"
 
 
 def _candidates(

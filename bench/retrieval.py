@@ -5,6 +5,7 @@ queries.jsonl and qrels.jsonl; without it the measurement is skipped. What does 
 sources is cached.
 `--fit` fits the weights of the features without the fold that they are scored on (two minutes).
 `--semantic` adds search by meaning where the extra is installed; the first run takes minutes.
+`--write` writes the trees that order hits, where lightgbm is installed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from _meaning import by_meaning
 from _measure import ROOT, markdown_table
 from _relevance import (
     DEPTH,
@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--fit", action="store_true", help="cross-validate the weights")
     parser.add_argument("--semantic", action="store_true", help="with the encoders too")
+    parser.add_argument("--write", action="store_true", help="write the trees that are shipped")
     options = parser.parse_args()
     if not (options.folder / "corpus.jsonl").is_file():
         print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
@@ -75,7 +76,10 @@ def main() -> int:
     if options.fit:
         print("\n" + fitted(index, collection.queries))
     if options.semantic:
-        print("\n" + by_meaning(collection, judged, CACHE))
+        # It needs numpy, which search by words does not.
+        from _meaning import by_meaning  # noqa: PLC0415
+
+        print("\n" + by_meaning(collection, judged, CACHE, write=options.write))
     return 0
 
 

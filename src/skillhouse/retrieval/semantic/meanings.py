@@ -16,6 +16,7 @@ from skillhouse.retrieval.votes import MeaningState
 if TYPE_CHECKING:
     from skillhouse.retrieval.semantic.embedder import Bytes, Embedder, Floats
     from skillhouse.retrieval.semantic.nearest import Nearest
+    from skillhouse.retrieval.semantic.trees import Trees
 
 QUERY_CHARS_MAX = 1_000
 NEAREST = 50
@@ -44,6 +45,7 @@ class SkillMeanings:
         self._text = text
         self._cache = cache
         self._voters: tuple[_Voter, ...] = ()
+        self._trees: Trees | None = None
         self._done: dict[str, int] = {}
         self._faults: list[str] = []
         self._is_closed = False
@@ -77,7 +79,8 @@ class SkillMeanings:
         voters = [voter for voter in self._voters if voter.embedder.reads(text)]
         if not voters:
             return None
-        return QueryVotes([(voter, voter.embedder.encode([text])[0]) for voter in voters])
+        voting = [(voter, voter.embedder.encode([text])[0]) for voter in voters]
+        return QueryVotes(voting, self._trees)
 
     def _run(self) -> None:
         try:
@@ -96,6 +99,9 @@ class SkillMeanings:
 
             embedder = self._encoders.get(name)
             vectors = self._vectors(embedder)
+            from skillhouse.retrieval.semantic.trees import load_trees  # noqa: PLC0415
+
+            self._trees = self._trees or load_trees()
             self._voters = (*self._voters, _Voter(embedder, Nearest(vectors)))
         except (SkillhouseError, OSError, ValueError, LookupError, MemoryError) as error:
             if isinstance(error, _ClosedError):
@@ -148,9 +154,13 @@ class _Voter:
 class QueryVotes:
     """What encoders say of one query."""
 
-    def __init__(self, voters: Sequence[tuple[_Voter, Floats]]) -> None:
-        """Take the encoders that vote, each with its vector of the query."""
+    def __init__(self, voters: Sequence[tuple[_Voter, Floats]], trees: Trees | None) -> None:
+        """Take the encoders that vote, each with its vector of the query.
+
+        `trees` order rows where the encoders are those that they were fitted to.
+        """
         self._voters = voters
+        self._trees = trees
 
     def nearest(self) -> list[int]:
         """Return the rows whose vectors are nearest."""
@@ -168,4 +178,6 @@ class QueryVotes:
             fused(each, {name: float(values[at]) for name, values in cosines.items()})
             for at, each in enumerate(judged)
         ]
+        if judged and self._trees is not None:
+            found = self._trees.ordered(found)
         return sorted(found, key=order)
