@@ -96,7 +96,9 @@ def test_catalog_prints_the_list_and_notes_what_is_left_out(run: Run) -> None:
     assert "<name>weather</name>" in out
     assert out.count("<skill>") == 1
     assert err.startswith("1 skill, about ")
-    assert err.endswith(" tokens; left out: 2 skills, `skillhouse search` finds them\n")
+    facts, why = err.splitlines()
+    assert facts.endswith(" tokens; left out: 2 skills, `skillhouse search` finds them")
+    assert why == "weather: description: rain; body: tokyo"
     code, out, err = run("catalog", "--budget", "0")
     assert (code, out) == (0, "")
     assert err.startswith("0 skills, about 0 tokens; left out: 3 skills")
@@ -112,7 +114,12 @@ def test_catalog_for_a_request_as_json_and_as_an_agent(run: Run, place: Path) ->
     value = json.loads(out)
     assert value.pop("text").startswith("weather: Current weather")
     assert value.pop("tokens") > 0
+    hits = value.pop("hits")
+    assert [(hit["id"], hit["matches"]["name"]) for hit in hits] == [
+        ("builtin:weather", ["weather"])
+    ]
     assert value == {
+        "weak": False,
         "agent": "default",
         "request": "weather, \udcff",
         "style": "compact",

@@ -23,6 +23,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/reference/json.md"
 LISTS = {
     "list": "skills",
     "search weather": "hits",
+    "search --learned": "choices",
     "files weather": "resources",
     "validate {project}": "diagnostics",
     "doctor --client codex": "problems",

@@ -348,7 +348,13 @@ def test_repositories_are_searched_and_listed(run: Run, place: Path, official, c
         entries = [{"name": name, "description": f"About {name}."} for name in names]
         listing = json.dumps({"skills": entries}).encode()
         made.write(".well-known/agent-skills/index.json", listing)
-    assert run("install", "--search", "pdf")[1] == "official  @acme/pdf  About acme--pdf.\n"
+    line = "official  @acme/pdf  About acme--pdf. (exact name)\n"
+    assert run("install", "--search", "pdf")[1] == line
+    line = "official  @acme/pdf  About acme--pdf. (name: pdf; description: about, pdf)\n"
+    assert run("install", "--search", "about pdf")[1] == line
+    value = json.loads(run("install", "--search", "pdf", "--json")[1])
+    assert value["weak"] is False
+    assert value["skills"][0]["reason"] == "exact name"
     assert run("install", "--list", "--repository", "community")[1].startswith("community  memos")
     found = json.loads(run("install", "--list", "--json")[1])["skills"]
     assert [one["name"] for one in found] == ["notes", "@acme/pdf", "memos"]

@@ -11,7 +11,8 @@ from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.guard import HEADERS
-from skillhouse.frontends.http.status import PAGE_SKILLS, StatusReader
+from skillhouse.frontends.http.pages.skill_pages import PAGE_ROWS
+from skillhouse.frontends.http.status import StatusReader
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SkillIndex
@@ -94,16 +95,15 @@ def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp
         "Merges PDF files.",
         "整理发票。",
         "rule skill secret-* of user policy: not for models",
-        f"{tmp_path}/home/.agents/skills/pdf/SKILL.md",
-        "yaml-error",
-        f"skillhouse trust --revoke {tmp_path}/project",
-        "does not exist",
+        "~/.agents/skills/broken",
+        "rename all but one",
+        "a quote that is not closed",
     ):
         assert expected in page.text
     assert {"/skills/project:pdf", "/skills/user:%E5%8F%91%E7%A5%A8", "/skills/user:pdf"} <= set(
         page.links
     )
-    assert page.tags.count("script") == 1
+    assert page.tags.count("script") == 2
 
 
 def test_every_link_of_the_pages_leads_somewhere(client: TestClient):
@@ -128,27 +128,27 @@ def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
     page = Page(client_of(house).get("/").text)
     assert "This project is not trusted, so its skills are not read." in page.text
     assert f"skillhouse trust {tmp_path}/project" in page.text
-    assert "not read: not trusted" in page.text
+    assert "not trusted" in page.text
     assert "Merges PDF files." not in page.text
 
 
 def test_a_house_with_the_builtin_skills_only_has_a_short_page(tmp_path: Path):
     page = Page(client_of(Skillhouse(configured(make_places(tmp_path)))).get("/").text)
-    assert "skills that are put into it would not be read before" in page.text
-    assert "Shadowed" not in page.text
-    assert "Denied" not in page.text
+    assert "Begin here" in page.text
+    assert "shadowed" not in page.text
+    assert "denied" not in page.text
 
 
 def test_a_house_without_any_skill_says_where_to_put_one(tmp_path: Path):
     rule = Rule(effect=Effect.DENY, action="skill", pattern="*")
     house = Skillhouse(configured(make_places(tmp_path)), layers=(Layer(name="u", rules=(rule,)),))
     page = Page(client_of(house).get("/").text)
-    assert "No skills here yet." in page.text
+    assert "No skill of yours is here yet" in page.text
 
 
 def test_many_skills_are_paged(tmp_path: Path):
     places = make_places(tmp_path)
-    for number in range(PAGE_SKILLS + 1):
+    for number in range(PAGE_ROWS + 1):
         write_skill(places.home / f".agents/skills/skill-{number:03}")
     client = client_of(Skillhouse(configured(places), catalog_budget_tokens=1000))
     first, second = (Page(client.get(path).text) for path in ("/", "/?page=2"))
@@ -163,7 +163,7 @@ def test_many_skills_are_paged(tmp_path: Path):
         "/skills/builtin:weather",
         "/skills/builtin:web-search",
     ]
-    assert "Roots" not in second.text
+    assert "Catalog" not in second.text
     for path, page in (("/?page=99", "2"), ("/?page=0", "1"), ("/?page=x", "1"), ("/?page=", "1")):
         assert f"Page {page} of 2" in client.get(path).text
 
@@ -172,10 +172,12 @@ def test_a_search_shows_the_skills_that_fit_best_first(client: TestClient):
     page = Page(client.get("/", params={"q": "weather in Tokyo"}).text)
     links = [link for link in page.links if link.startswith("/skills/")]
     assert links[0] == "/skills/builtin:weather"
-    assert "best first" in page.text
+    assert "1 skill for “weather in Tokyo”" in page.text
+    assert "fits by name: weather; description: weather; body: weather" in page.text
+    assert "Nothing fits well" not in page.text
     assert "No skill fits “zzzz”" in Page(client.get("/?q=zzzz").text).text
     assert "/skills/user:secret-notes" not in Page(client.get("/?q=secret+notes").text).links
-    assert "Skills in force" in client.get("/?q=%20").text
+    assert "All skills" in client.get("/?q=%20").text
 
 
 def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, tmp_path: Path):
@@ -196,12 +198,13 @@ def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, t
         "MIT",
         'author: mika; tags: ["a", "b"]',
         "it grants nothing",
-        "scripts/fill.py",
+        "fill.py",
         "hidden U+200B in the body",
         "zero\\u200bwidth <b>bold</b>",
     ):
         assert expected in page.text
     assert "b" not in page.tags
+    # As Markdown, and as plain text.
     assert page.tags.count("mark") == 2
 
 
@@ -349,7 +352,8 @@ def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_pat
     assert len(reader.scan().view.visible) == before
     now += 1.0
     assert len(reader.scan().view.visible) == before + 1
-    assert [item.skill.name for item in reader.status(query="quite fresh").skills] == ["fresh"]
+    found = reader.found(reader.scan(), "quite fresh")
+    assert [hit.name for hit in found.hits][:1] == ["fresh"]
 
 
 def test_a_root_that_cannot_be_a_path_costs_nothing(tmp_path: Path):

@@ -22,6 +22,7 @@ TEXT_ON_GROUND = [
     ("link", "card"),
     ("card", "link"),
     ("card", "deny"),
+    ("card", "allow"),
     ("allow", "allow-ground"),
     ("ask", "ask-ground"),
     ("deny", "deny-ground"),

@@ -37,11 +37,11 @@ def test_the_first_search_of_thousands_says_what_it_looked_at_and_a_later_one_is
         pipe.shake_hands()
         said = "names and descriptions alone"
         first = searched(pipe, "kites")
-        assert first.startswith("kite-0000: Flies kites.")
+        assert first.startswith("kite-0000: Flies kites. (name: kites")
         assert said in first
         while said in (answer := searched(pipe, "gravel")):
             assert answer.startswith("no skill fits")
-        assert answer == "kite-0000: Flies kites."
+        assert answer == "kite-0000: Flies kites. (body: gravel)"
     with Pipe(peer, "--root", str(root)) as pipe:
         pipe.shake_hands()
-        assert searched(pipe, "gravel") == "kite-0000: Flies kites."
+        assert searched(pipe, "gravel") == "kite-0000: Flies kites. (body: gravel)"

@@ -147,7 +147,7 @@ def test_without_a_skill_that_fits_the_search_says_so(house: Skillhouse) -> None
     with house:
         result = house.call_sync("search_skills", {"query": "quantum chromodynamics"})
         assert (result.status, result.data) == ("ok", {"skills": []})
-        assert result.content == "no skill fits"
+        assert result.content == "no skill fits; try other words, or English"
 
 
 @pytest.mark.slow

@@ -51,10 +51,12 @@ def test_the_skills_that_fit_come_first_then_the_usual_order(house: Skillhouse) 
 
 
 @pytest.mark.slow
-def test_it_is_the_order_of_the_search(house: Skillhouse) -> None:
+def test_it_is_the_order_of_the_search_and_copies_follow_all_others(house: Skillhouse) -> None:
     request = "paper animals for a tax return"
-    index = house.view("default").search.index()
-    hits = [hit.name for hit in index.search(request, limit=500)]
+    found_hits = house.search(request, limit=500)
+    copies = [id_.partition(":")[2] for hit in found_hits for id_ in hit.alike]
+    hits = [*(hit.name for hit in found_hits), *sorted(copies)]
+    assert len(copies) > 50
     found = house.catalog(request=request, budget_tokens=100_000)
     assert names(found)[: len(hits)] == hits
     assert names(found)[len(hits) :] == ["github", "weather", "web-search"][: 63 - len(hits)]

@@ -204,10 +204,8 @@ def test_a_page_and_a_rehearsal_show_what_loading_a_skill_would_meet(tmp_path: P
         rehearsal = rehearse(house, "plain")
         assert rehearsal.decision is not None
         assert rehearsal.decision.decision == found.decision
-        [line] = [
-            s for s in StatusReader(house, time.monotonic).status().skills if s.skill == skill
-        ]
-        assert (line.effect, line.reason) == (Effect.ASK, found.reason)
+        shown = StatusReader(house, time.monotonic).detail(skill.id).explanation
+        assert (shown.decision.effect, shown.reason) == (Effect.ASK, found.reason)
         assert house.call_sync("skill", {"name": "plain"}).status == "pending"
         house.services.enforcement.stop("local", "a test")
         assert explain_loading(house, skill).decision.effect is Effect.DENY
@@ -242,10 +240,9 @@ DECIDES = {
 """Names of what decides; frontends use none of them, but for `EXPLAINING`."""
 EXPLAINING = {
     "presentation/policy_values.py": {"explain", "explain_skill"},
-    "http/status.py": {"explain"},
 }
 """Where one permission is explained by the rules and no call is: `policy explain` at a terminal and
-over HTTP, and the page of skills that rules hide."""
+over HTTP."""
 
 
 def deciding_names(file: Path) -> set[str]:

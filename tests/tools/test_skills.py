@@ -184,9 +184,11 @@ def test_a_search_gives_names_and_descriptions_only(tmp_path: Path, skills: Path
     with house_at(tmp_path, rule("deny", "secret"), roots=[skills]) as house:
         result = house.call_sync("search_skills", {"query": "slides", "limit": 1})
         found = [{"name": "slides", "description": "About slides."}]
-        assert (result.content, result.data) == ("slides: About slides.", {"skills": found})
+        assert result.content == "slides: About slides. (exact name)"
+        assert result.data == {"skills": found, "reasons": ["exact name"]}
         nothing = house.call_sync("search_skills", {"query": "zzzz"})
-        assert (nothing.content, nothing.data) == ("no skill fits", {"skills": []})
+        assert nothing.content == "no skill fits; try other words, or English"
+        assert nothing.data == {"skills": []}
 
 
 def test_skills_of_one_name_are_listed_by_what_tells_them_apart(tmp_path: Path) -> None:

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
     from skillhouse.retrieval.index import skills_of as skills_of
+    from skillhouse.retrieval.query import surely_meant as surely_meant
     from skillhouse.retrieval.rank import FIELDS as FIELDS
+    from skillhouse.retrieval.search_result import Searcher as Searcher
+    from skillhouse.retrieval.search_result import SearchResult as SearchResult
+    from skillhouse.retrieval.search_result import reason as reason
     from skillhouse.retrieval.semantic import Embedder as Embedder
     from skillhouse.retrieval.semantic import EncoderError as EncoderError
     from skillhouse.retrieval.semantic import Encoders as Encoders
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.tokens import SearchError as SearchError
     from skillhouse.retrieval.tokens import name_key as name_key
     from skillhouse.retrieval.tokens import query_terms as query_terms
+    from skillhouse.retrieval.tokens import stems_of as stems_of
     from skillhouse.retrieval.votes import MeaningMaker as MeaningMaker
     from skillhouse.retrieval.votes import MeaningState as MeaningState
 else:

@@ -24,6 +24,10 @@ class HeadIndex:
     def __init__(self, index: SkillIndex) -> None:
         self._skills = index.skills
 
+    @property
+    def meaning_state(self) -> None:
+        """No encoder votes here."""
+
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return skills with a word of `query` in name or description, best first."""
         stems = {stem for parts in stems_of(looked_for(query)).values() for stem in parts}

@@ -19,7 +19,7 @@ from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
 from skillhouse.retrieval.tokens import name_key, name_keys
-from skillhouse.retrieval.votes import MeaningMaker, Meanings, MeaningState, Votes
+from skillhouse.retrieval.votes import MeaningMaker, Meanings, MeaningState, Votes, encoded
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
@@ -50,6 +50,8 @@ class Hit:
     """Ids of skills of the same name or with the same texts, which are no hits of their own."""
     similarity: float = 0.0
     """Cosine of the query's and the skill's vectors, from -1 to 1; 0 where no encoder voted."""
+    learned: float = 0.0
+    """How often it was chosen for similar requests, 0 to 1, which is part of the score."""
 
 
 class _Head(NamedTuple):
@@ -119,7 +121,7 @@ class SearchIndex:
     def _begin_meanings(self, encoders: MeaningMaker | None, cache: Path | None) -> None:
         if encoders is not None:
             heads = self._rows.heads
-            self.meanings = encoders.over(len(heads), lambda row: _encoded(heads[row]), cache)
+            self.meanings = encoders.over(len(heads), lambda row: encoded(*heads[row][1:]), cache)
 
     @classmethod
     def from_skills(
@@ -270,14 +272,6 @@ def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
         dataclasses.replace(first, alike=tuple(hit.id for hit in others)) if others else first
         for first, *others in groups
     ]
-
-
-ENCODED_CHARS = 600
-"""Characters of a description that are encoded with the name."""
-
-
-def _encoded(head: _Head) -> str:
-    return f"{head.name.replace('-', ' ')}. {head.description[:ENCODED_CHARS]}"
 
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:

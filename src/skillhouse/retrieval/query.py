@@ -49,6 +49,16 @@ def looked_for(query: str) -> list[str]:
     return [*terms, *(token for word in words for token in _tokens(word))]
 
 
+def surely_meant(query: str) -> list[str]:
+    """Return the English words of what a query says in another language, the likely ones first.
+
+    >>> surely_meant("天气"), surely_meant("four routes")
+    (['weather'], [])
+    """
+    sure = (meaning.senses for meaning in meanings(query) if meaning.is_sure)
+    return list(dict.fromkeys(text for senses in sure for text, _ in senses))
+
+
 class Request(NamedTuple):
     """A query, ready to be ranked."""
 

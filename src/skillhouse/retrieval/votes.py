@@ -9,6 +9,14 @@ from typing import Protocol
 from skillhouse.floor import dataclass
 from skillhouse.retrieval.evidence import Evidence
 
+ENCODED_CHARS = 600
+"""Characters of a description that are encoded with the name."""
+
+
+def encoded(name: str, description: str) -> str:
+    """Return the text by which a skill is encoded."""
+    return f"{name.replace('-', ' ')}. {description[:ENCODED_CHARS]}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeaningState:

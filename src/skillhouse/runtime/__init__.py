@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.rehearsal import explain_loading as explain_loading
     from skillhouse.runtime.rehearsal import export_source as export_source
     from skillhouse.runtime.rehearsal import judged_line as judged_line
+    from skillhouse.runtime.rehearsal import loading_effects as loading_effects
     from skillhouse.runtime.rehearsal import read_skill_file as read_skill_file
     from skillhouse.runtime.rehearsal import rehearse as rehearse
     from skillhouse.runtime.remotes import Remotes as Remotes

@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import retrieval
+from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError
+from skillhouse.runtime.learned_choices import lifted
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import Encoders, HeadIndex, MeaningState, Progress, SearchIndex
+    from skillhouse.retrieval import (
+        Encoders,
+        HeadIndex,
+        MeaningState,
+        Progress,
+        SearchIndex,
+        SearchResult,
+    )
+    from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.skill import Skill
 
 PATIENCE_SECONDS = 0.5
@@ -24,6 +34,8 @@ RANKED_MAX = 500
 """Skills of an agent that are ranked for a list: more than fit into any usual budget."""
 MEANING_PAUSE_SECONDS = 0.1
 """Between two looks at vectors that are being made."""
+LIFTED_FROM = 20
+"""Hits among which a skill that was chosen before is lifted."""
 BODIES_SOON = 100
 """Where more bodies are to be read, it does not wait."""
 
@@ -40,8 +52,12 @@ class AgentSearch:
         bodies: bool,
         cache: Path | None,
         encoders: Callable[[], Encoders | None] = lambda: None,
+        learned: LearnedChoices | None = None,
     ) -> None:
+        """Take the skills; `learned` has what was loaded after searches, None where that changes
+        nothing."""
         self._visible = visible
+        self._learned = learned
         self._bodies = bodies
         self._cache = cache
         self._encoders = encoders
@@ -99,17 +115,58 @@ class AgentSearch:
             return made.result(), True
         return retrieval.HeadIndex(self._visible), False
 
+    def find(
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        collapse: bool = True,
+        waits: bool = True,
+        user: str = OWNER,
+    ) -> SearchResult:
+        """Return the skills that fit a query; every frontend's search is this one.
+
+        Args:
+            query: Any text.
+            limit: Most hits; none where it is not positive.
+            collapse: Whether skills of one name or with one description are one hit.
+            waits: Whether it waits for the complete index, as `index` does; else `at_hand`.
+            user: Whose earlier choices count.
+
+        Raises:
+            SearchError: this Python's SQLite has no full-text module.
+        """
+        index, is_complete = (self.index(), True) if waits else self.at_hand()
+        shares: Mapping[str, float] = {}
+        if self._learned is not None and limit > 0:
+            files = (skill.file for skill in self._visible.skills)
+            shares = self._learned.shares(user, query, files)
+        hits = index.search(
+            query, limit=max(limit, LIFTED_FROM) if shares else limit, collapse=collapse
+        )
+        if shares:
+            skills = retrieval.skills_of(self._visible, hits)
+            hits = lifted(hits, [shares.get(skill.file, 0.0) for skill in skills])[:limit]
+        return retrieval.SearchResult(
+            hits=tuple(hits), is_partial=not is_complete, meaning=index.meaning_state
+        )
+
     def ranked(self, request: str) -> list[Skill]:
         """Return up to `RANKED_MAX` skills that contain a word of a request, best first.
 
-        It waits for the complete index, so that the same skills give the same order.
+        Copies follow all others. It waits for the complete index, so that the same skills give the
+        same order.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.
         """
         visible = self._visible
-        hits = self.index().search(request, limit=RANKED_MAX)
-        return retrieval.skills_of(visible, hits)
+        hits = self.find(request, limit=RANKED_MAX).hits
+        copies = {id_ for hit in hits for id_ in hit.alike}
+        first = retrieval.skills_of(visible, hits)
+        files = {skill.file for skill in first}
+        more = [one for one in visible.skills if one.id in copies and one.file not in files]
+        return [*first, *more]
 
     def renew(self, signatures: Mapping[str, Signature]) -> None:
         """Use new file signatures; changed files are read again."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.retrieval import Encoders
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.skill import Profile, ToolRule
 
 
@@ -42,6 +43,7 @@ class AgentView:
         roots: Iterable[Path] = (),
         worked: Callable[[], Sequence[str]] = tuple,
         recent: Mapping[str, int] | None = None,
+        learned: LearnedChoices | None = None,
         why_absent: Callable[[str], str] = lambda _: "",
         fault: Callable[[Skill], str] = lambda _: "",
         encoders: Callable[[], Encoders | None] = lambda: None,
@@ -50,8 +52,9 @@ class AgentView:
 
         No tool writes below `roots`, which are those of skills, whether they exist or not;
         `worked` gives the files of the project that the agent works on, and `recent` has the ranks
-        of the skills that were loaded lately, by file. `why_absent` says for a person why a skill
-        of that name is not in the index, or nothing; `fault` why one may not be loaded.
+        of the skills that were loaded lately, by file. `learned` has what was loaded after
+        searches, None where that changes nothing. `why_absent` says for a person why a skill of
+        that name is not in the index, or nothing; `fault` why one may not be loaded.
 
         Raises:
             ConfigError: no agent has that name.
@@ -103,6 +106,7 @@ class AgentView:
             bodies=self.profile.search_bodies,
             cache=config.cache_directory,
             encoders=encoders,
+            learned=learned,
         )
         """Finds among what the agent sees."""
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)

@@ -91,7 +91,7 @@ class Composition:
     def encoders(self) -> Encoders | None:
         """The encoders of search; MissingExtraError: one that is configured is not installed."""
         before, self._encoders_before = self._encoders_before, None
-        if before is not None and before.config.search == self.config.search:
+        if before is not None and _encoder_settings(before) == _encoder_settings(self):
             return before.encoders
         from skillhouse.retrieval import encoders_of  # noqa: PLC0415 - likewise.
 
@@ -123,6 +123,11 @@ def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
         if own:
             toolbox.check_own_tools(own, known)
         toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
+
+
+def _encoder_settings(composition: Composition) -> tuple[object, ...]:
+    search = composition.config.search
+    return search.encoder, search.weights
 
 
 def _network_settings(config: Config) -> tuple[object, ...]:

@@ -189,7 +189,11 @@ class GateFactory:
 
         def maker(rule: ToolRule) -> toolbox.ToolMaker:
             return lambda: toolbox.tool_about_skills(
-                rule, visible_skills(), lambda _: view.search.at_hand()
+                rule,
+                visible_skills(),
+                lambda session, query, *, limit, collapse: view.search.find(
+                    query, limit=limit, collapse=collapse, waits=False, user=session.user
+                ),
             )
 
         makers = {rule.name: maker(rule) for rule in view.profile.tools}

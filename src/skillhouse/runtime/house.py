@@ -136,7 +136,7 @@ class Skillhouse:
 
     def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[Hit]:
         """Return the visible skills that fit a request best, best first."""
-        return self.view(agent).search.index().search(query, limit=limit, collapse=True)
+        return list(self.view(agent).search.find(query, limit=limit).hits)
 
     def tools(self, *, agent: str = "default") -> list[toolbox.Tool]:
         """Return an agent's tools, for showing them to a model; only `call` runs them."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.code_manifests import Found
     from skillhouse.runtime.composition import Composition
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.runtime.policy import Policy
     from skillhouse.runtime.services import Services
     from skillhouse.runtime.settings import SettingsStore, SkillSettings
@@ -63,6 +64,7 @@ class HouseSnapshot:
         find_code: Callable[[Sequence[Root], bool], Found],
         worked: TouchedFiles,
         recent: RecentSkills,
+        learned: LearnedChoices | None,
         fault: Callable[[Skill], str],
         encoders: Callable[[], Encoders | None],
     ) -> None:
@@ -70,7 +72,8 @@ class HouseSnapshot:
 
         `open_gate` makes the gate of a view with the tools that skills bring, which `find_code`
         finds below the roots, knowing whether the project is trusted. `worked` and `recent` outlive
-        a snapshot, which keeps its first order: a client takes another list for a change. `fault`
+        a snapshot, which keeps its first order: a client takes another list for a change.
+        `learned` has what was loaded after searches, where that counts. `fault`
         says why a skill may not be loaded as it is now, `encoders` what finds skills by meaning.
         """
         self._config = config
@@ -82,6 +85,7 @@ class HouseSnapshot:
         self._find_code = find_code
         self._worked = worked
         self._recent = recent
+        self._learned = learned
         self._fault = fault
         self._encoders = encoders
         self._views: dict[str, AgentView] = {}
@@ -180,6 +184,7 @@ class HouseSnapshot:
                 roots=tuple(root.path for root in self.roots),
                 worked=lambda: self._worked.of(agent),
                 recent=self.recent,
+                learned=self._learned,
                 why_absent=lambda name: why_absent(self.place, name),
                 fault=self._fault,
                 encoders=self._encoders,
@@ -260,6 +265,7 @@ def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
         lambda roots, is_trusted: services.found_code(roots, is_trusted=is_trusted),
         services.touched,
         services.recent,
+        services.learned if composition.config.search.learn else None,
         lambda skill: services.installed_check.fault(skill.directory, skill.scope),
         lambda: composition.encoders,
     )

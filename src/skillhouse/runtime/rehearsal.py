@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
@@ -23,6 +23,7 @@ from skillhouse.permission import (
     Redirect,
     Rule,
     command_resource,
+    decide,
     judge_line,
     matches,
     reading_of,
@@ -302,6 +303,30 @@ def explain_loading(
     decisions = (evaluated.decision for evaluated in forecast.judged)
     same = next((one for one in decisions if one.effect is forecast.effect), decision)
     return dataclasses.replace(by_rules, decision=same, reason=forecast.reasons[0])
+
+
+def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int) -> dict[str, str]:
+    """Return what the rules say about loading each skill, by its file.
+
+    Of project skills, whose default depends on the bytes of their files, the first `digests` are
+    read; the others are left out.
+    """
+    policy = house.policy
+    layers = policy.layers("default")
+    found: dict[str, str] = {}
+    for skill in skills:
+        if skill.scope == "project":
+            digests -= 1
+            if digests < 0:
+                continue
+        need = policy.loading_need(skill, None)
+        if need.skill_digest:
+            found[skill.file] = policy.explain_skill(skill).decision.effect.value
+        else:
+            # Without a digest all skills share the layers, which are built once.
+            decided = decide(layers, need.permission, default=need.default)
+            found[skill.file] = decided.effect.value
+    return found
 
 
 async def read_skill_file(

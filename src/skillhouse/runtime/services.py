@@ -28,6 +28,7 @@ from skillhouse.runtime.cached_skills import refuse_unsynced
 from skillhouse.runtime.composition import Composition
 from skillhouse.runtime.config.config_files import project_of
 from skillhouse.runtime.config_reload import Adopted, ConfigNews
+from skillhouse.runtime.learned_choices import LearnedChoices
 from skillhouse.runtime.settings import SettingsStore
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.usage import RecentSkills, TouchedFiles
@@ -140,6 +141,7 @@ class Services:
         """What follows from the configuration in use."""
         self.touched = TouchedFiles(config.places.start, self.project)
         self.recent = RecentSkills(config.cache_directory)
+        self.learned = LearnedChoices(config.state_directory)
         self.connection = approval.new_connection()
         """The connection of callers that name none of their own."""
         self._portal: toolbox.Portal | None = None
@@ -304,17 +306,21 @@ class Services:
     @once
     def sessions(self) -> toolbox.Sessions:
         """The conversations, each with the skills that it loaded."""
-        noted = lambda activation: self.recent.note(activation.file)  # noqa: E731
         skill_need = lambda skill: self.policy.skill_need(skill)  # noqa: E731, PLW0108 the newest
         return toolbox.Sessions(
             skill_need,
             self._checks,
             lambda: self.mcp_host,
-            noted,
+            self._note_activation,
             seen=toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY),
             verify=self._verify,
             verify_code=self._verify_code,
         )
+
+    def _note_activation(self, activation: toolbox.Activation, session: toolbox.Session) -> None:
+        self.recent.note(activation.file)
+        if self.config.search.learn:
+            self.learned.note_load(activation, session)
 
     @once
     def installed_check(self) -> InstalledCheck:

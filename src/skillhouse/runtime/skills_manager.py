@@ -112,7 +112,8 @@ class SkillsManager:
         found = SearchIndex.from_documents(
             (skill.id, skill.name, skill.description, "") for skill in index.skills
         )
-        return toolbox.search_skills(index, found, query, n)[0]
+        hits = found.search(query, limit=toolbox.bounded(n), collapse=True)
+        return toolbox.found_values(index, hits)
 
     def get_skill_asset(self, skill_name: str, relative_path: str) -> str:
         """Return the text of one of the skill's files, or an error."""

@@ -1,4 +1,4 @@
-"""The steps of the state's schema that the HTTP service brought (migrations.py)."""
+"""The steps of the state's schema that the HTTP service and search brought (migrations.py)."""
 
 ACCESS_STEPS = (
     # Named tokens and browsers: a digest, never the token.
@@ -27,4 +27,18 @@ ACCESS_STEPS = (
         PRIMARY KEY (access, key)
     )
     """,
+)
+
+SEARCH_STEPS = (
+    # Skills that agents loaded after a search, where `[search] learn` is on.
+    """
+    CREATE TABLE search_choice (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        user TEXT NOT NULL,
+        file TEXT NOT NULL,
+        words TEXT NOT NULL,
+        at_ms INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX search_choice_of ON search_choice (user, file, at_ms)",
 )

@@ -82,13 +82,14 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import Runner as Runner
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import cell_of as cell_of
+    from skillhouse.tools.skill_search import bounded as bounded
+    from skillhouse.tools.skill_search import found_values as found_values
     from skillhouse.tools.skill_text import caution_of as caution_of
     from skillhouse.tools.skill_text import one_line as one_line
     from skillhouse.tools.skill_text import render_content as render_content
     from skillhouse.tools.skill_text import result_data as result_data
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
-    from skillhouse.tools.skills import search_skills as search_skills
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
     from skillhouse.tools.tier_gate import Background as Background
     from skillhouse.tools.tier_gate import Portal as Portal

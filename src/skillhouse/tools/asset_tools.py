@@ -13,11 +13,10 @@ from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.messages import render
 from skillhouse.tools.remote_skills import fetched
+from skillhouse.tools.skill_search import FindSkills, SearchTool
 from skillhouse.tools.skill_text import cautioned, check_fetched, handed
 from skillhouse.tools.skills import (
     CATEGORY,
-    IndexAtHand,
-    SearchTool,
     SkillReference,
     SkillTool,
     VisibleSkills,
@@ -242,9 +241,9 @@ def _bytes_of(skill: Skill, relative: str) -> bytes:
     return data
 
 
-def tool_about_skills(rule: ToolRule, shown: VisibleSkills, index: IndexAtHand) -> Tool:
+def tool_about_skills(rule: ToolRule, shown: VisibleSkills, find: FindSkills) -> Tool:
     if rule.kind == "search":
-        return SearchTool(rule, shown, index)
+        return SearchTool(rule, shown, find)
     return _MAKERS[rule.kind](rule, shown)
 
 

@@ -23,8 +23,11 @@ DEFAULT_MESSAGES: Mapping[str, str] = {
     ),
     "assets_description": "List the files of a skill that can be read or run.",
     "none": "none",
-    "search_empty": "no skill fits",
-    "search_weak": "nothing fits well; try other words, or English; the nearest:",
+    "search_empty": "no skill fits{hint}",
+    "search_weak": "nothing fits well{hint}; the nearest:",
+    "search_hint": "; try other words, or English",
+    "search_reason": " ({reason}{alike})",
+    "search_alike": "; also: {ids}",
     "search_partial": (
         "(found by names and descriptions alone: the index of the skills' texts is being built; "
         "search again in a moment for all)"

@@ -1,4 +1,4 @@
-"""The tools that load a skill and search for one, under a profile's names and words."""
+"""The tool that loads a skill, under a profile's names and words."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import anyio.to_thread
-
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError, dataclass
-from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import HeadIndex, MeaningState, SearchIndex, is_weak, skills_of
 from skillhouse.skill import (
     Profile,
     Skill,
@@ -30,7 +26,6 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.messages import before_list, list_room, render
-from skillhouse.tools.offer import SEARCH_ACTION
 from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
@@ -38,14 +33,6 @@ from skillhouse.tools.tool import Session, Tool
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
-SEARCH_LIMIT = 5
-"""Skills that a search gives when the call does not say (S003-35)."""
-SEARCH_MAX = 50
-"""Skills that a search gives at most."""
-
-IndexAtHand = Callable[[Session], tuple[SearchIndex | HeadIndex, bool]]
-"""Gives the search index of a session, and whether it is complete: names and descriptions alone
-are searched while the bodies are being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +211,9 @@ class SkillTool(Tool):
 
     def _output(self, content: SkillContent, need: PermissionRequest, session: Session) -> Output:
         skill, profile = content.skill, self._shown.profile
+        if session.origin_digest:
+            # What a skill's own code loads is no choice of the model.
+            session.searches.found.pop(skill.file, None)
         is_held = session.activations.is_held(content)
         if is_held:
             text = render(profile.messages, "skill_held", name=skill.name)
@@ -246,87 +236,3 @@ class SkillTool(Tool):
             detail={"skill": skill.id, **({"held": 1} if is_held else {})},
             activation=None if is_held else activation_of(content, text, need.skill_digest),
         )
-
-
-class SearchTool(Tool):
-    durable = False
-    listed_at_once = True
-    is_about_skills = True
-    required_actions = (SEARCH_ACTION,)
-    category = CATEGORY
-    reads_only = True
-
-    def __init__(self, rule: ToolRule, shown: VisibleSkills, index: IndexAtHand) -> None:
-        self.name = rule.name
-        self.title = rule.title or rule.name
-        self.description = render(shown.profile.messages, "search_description")
-        self._query = rule.parameters.get("query", "query")
-        self._limit = rule.parameters.get("limit", "limit")
-        self._messages = shown.profile.messages
-        self._index = index
-        self._collapse = shown.profile.duplicates != "keep_all"
-        refuses = rule.bounds == "refuse"
-        text = {"minLength": 1} if refuses else {}
-        number = {"minimum": 1, "maximum": SEARCH_MAX} if refuses else {}
-        self.schema: Mapping[str, Any] = object_schema(
-            {
-                self._query: {"type": "string", **text, "description": "what is to be done"},
-                self._limit: {"type": "integer", **number, "default": SEARCH_LIMIT},
-            },
-            required=(self._query,),
-        )
-
-    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        query = arguments[self._query]
-
-        async def run() -> Output:
-            limit = arguments.get(self._limit, SEARCH_LIMIT)
-
-            def search() -> tuple[list[dict[str, str]], bool, bool, MeaningState | None]:
-                index, is_complete = self._index(session)
-                found = search_skills(session.visible, index, query, limit, collapse=self._collapse)
-                state = index.meaning_state if isinstance(index, SearchIndex) else None
-                return *found, is_complete, state
-
-            # The index may have to be opened or made, which must not hold up other calls.
-            skills, weak, is_complete, state = await anyio.to_thread.run_sync(search)
-            lines = [f"{skill['name']}: {skill['description']}" for skill in skills]
-            text = "\n".join(lines) or render(self._messages, "search_empty")
-            data: dict[str, Any] = {"skills": skills}
-            if weak:
-                text = render(self._messages, "search_weak") + "\n" + text
-                data["weak"] = True
-            if not is_complete:
-                text += "\n\n" + render(self._messages, "search_partial")
-                data["partial"] = True
-            if state is not None:
-                # Until an encoder is ready, words alone are searched.
-                data["encoders"] = {"ready": state.ready, "all": state.encoders}
-            return Output(text=text, data=data)
-
-        need = PermissionRequest(
-            permission=Permission(action=SEARCH_ACTION, resource=query),
-            default=Effect.ALLOW,
-            why="searching what is listed changes nothing",
-        )
-        return Plan(needs=(need,), run=run)
-
-
-def search_skills(
-    visible: SkillIndex,
-    index: SearchIndex | HeadIndex,
-    query: str,
-    limit: int,
-    *,
-    collapse: bool = True,
-) -> tuple[list[dict[str, str]], bool]:
-    """Return skills and whether none fits well.
-
-    Best first (S003-36); none for an empty query or a `limit` below one (S003-41, S003-48).
-    """
-    skills = []
-    hits = index.search(query, limit=max(0, min(limit, SEARCH_MAX)), collapse=collapse)
-    for skill in skills_of(visible, hits):
-        name = " ".join(skill.name.split())
-        skills.append({"name": name, "description": " ".join(skill.description.split())})
-    return skills, is_weak(hits)

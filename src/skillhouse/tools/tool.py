@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,10 @@ from skillhouse.tools.seen_skills import SeenSkills, ServerListing
 
 SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the least recently used one starts over."""
+FOUND_MAX = 200
+"""Skills that a conversation's searches gave which are remembered."""
+CHOSEN_MAX = 10
+"""Skills of a conversation that count as chosen after a search."""
 
 Decide = Callable[["PermissionRequest", "Session"], tuple[Decision, str]]
 """Decides a permission request of a session, with the reason."""
@@ -60,6 +64,37 @@ class RemoteSkillProvider(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Searches:
+    """What the searches of one conversation gave."""
+
+    found: dict[str, str] = field(default_factory=dict)
+    """The latest query that found each skill, by its file; latest last."""
+    chosen: set[str] = field(default_factory=set)
+    """Files of found skills that were loaded since."""
+    is_hinted: bool = False
+    """Whether the model was asked to try other words."""
+
+    def note(self, query: str, files: Iterable[str]) -> None:
+        for file in files:
+            self.found.pop(file, None)
+            self.found[file] = query
+        while len(self.found) > FOUND_MAX:
+            del self.found[next(iter(self.found))]
+
+    def choose(self, file: str) -> str:
+        """Return the query that found a skill which is loaded now; empty where none did.
+
+        A skill counts once in a conversation, so that one that has itself loaded gains nothing.
+        """
+        if file in self.chosen or len(self.chosen) >= CHOSEN_MAX:
+            return ""
+        query = self.found.get(file, "")
+        if query:
+            self.chosen.add(file)
+        return query
+
+
 @dataclass(slots=True, kw_only=True)
 class Session:
     """One agent's conversation: what it may see, and which skills it has loaded."""
@@ -87,6 +122,7 @@ class Session:
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
     activations: Activations = field(default_factory=Activations)
+    searches: Searches = field(default_factory=Searches)
     hiding: dict[str, HiddenText] = field(default_factory=dict)
     """What texts of other servers hide, by their paths: it is known once they are fetched."""
     origin_digest: str = ""
@@ -138,7 +174,7 @@ class Sessions:
         skill_need: Callable[[Skill], PermissionRequest],
         checks: Sequence[SkillCheck] = (),
         remote_skills: Callable[[], RemoteSkillProvider | None] = lambda: None,
-        noted: Callable[[Activation], None] | None = None,
+        noted: Callable[[Activation, Session], None] = lambda _, __: None,
         *,
         verify: Callable[[Skill], None] = lambda _: None,
         verify_code: Callable[[Path, str], None] = lambda _, __: None,
@@ -195,8 +231,8 @@ class Sessions:
                     verify=self._verify,
                     verify_code=self._verify_code,
                     seen=self._seen,
-                    activations=Activations(self._noted),
                 )
+                session.activations = Activations(partial(self._note, session))
                 self._sessions[key] = session
                 if len(self._sessions) > SESSIONS_MAX:
                     self._forget()
@@ -204,6 +240,9 @@ class Sessions:
             session.visible = visible
             session.remote_skills = self._elsewhere()
         return session
+
+    def _note(self, session: Session, activation: Activation) -> None:
+        self._noted(activation, session)
 
     def _forget(self) -> None:
         """Drop the oldest session without a skill of another server in use, if there is one: its

@@ -13,6 +13,7 @@ from jinja2 import Environment
 from skillhouse.frontends.http.pages.languages import LANGUAGES, TEXTS, accepted, texts_of
 from skillhouse.frontends.http.pages.rendering import TEMPLATES, WORDS
 from skillhouse.frontends.http.pages.site import PLACES, local_path
+from skillhouse.frontends.http.pages.skill_markdown import IMAGE
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 
@@ -28,7 +29,7 @@ def shown_texts() -> set[str]:
     """Return the English texts of all templates, as gettext looks them up."""
     environment = Environment(extensions=["jinja2.ext.i18n"])
     environment.policies["ext.i18n.trimmed"] = True
-    found = {place.name for place in PLACES} | WORDS
+    found = {place.name for place in PLACES} | WORDS | {IMAGE}
     for file in TEMPLATES.glob("*.html"):
         for _, function, text in extracted(environment, file):
             texts = [one for one in (text if isinstance(text, tuple) else (text,)) if one]

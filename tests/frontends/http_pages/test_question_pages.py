@@ -115,12 +115,9 @@ def test_what_has_no_one_amount_and_recipient_is_signed_by_a_code(
     assert client.post(f"/approvals/{opened.id}", data=form, headers=OURS).status_code == 303
 
 
-def rewritten(house: Skillhouse, approval: Approval, **changes: Any) -> None:
+def rewritten(state: Path, approval: Approval, **changes: Any) -> None:
     """Change a stored question, as whoever can write the state could."""
-    with (
-        closing(sqlite3.connect(house.config.state_directory / STATE_FILE)) as connection,
-        connection,
-    ):
+    with closing(sqlite3.connect(state / STATE_FILE)) as connection, connection:
         [(text,)] = connection.execute("SELECT request FROM approval WHERE id = ?", (approval.id,))
         value = json.dumps({**json.loads(text), **changes})
         connection.execute("UPDATE approval SET request = ? WHERE id = ?", (value, approval.id))
@@ -136,7 +133,7 @@ def test_a_transaction_whose_arguments_changed_while_it_was_shown_is_refused(
     form = form_of(client, opened.id, "once", typed="1.5 c0fe")
     content = opened.request.content.replace("1.5 ETH", "99 ETH")
     digest = opened.request.content_digest if keeps_digest else content_digest(content)
-    rewritten(house, opened, content=content, content_digest=digest)
+    rewritten(house.config.state_directory, opened, content=content, content_digest=digest)
     form["typed"] = "99 c0fe"
     refused = client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
     assert refused.status_code == 409
@@ -160,11 +157,7 @@ def test_a_later_question_of_the_same_caller_is_named_on_the_page_of_the_earlier
 ) -> None:
     first = signing(house)
     assert "has asked for something else since" not in client.get(f"/approvals/{first.id}").text
-    with (
-        closing(sqlite3.connect(house.config.state_directory / STATE_FILE)) as connection,
-        connection,
-    ):
-        connection.execute("UPDATE approval SET request = json_set(request, '$.opened_ms', 1)")
+    rewritten(house.config.state_directory, first, opened_ms=1)
     later = signing(house, (("amount", "9 ETH"), ("to", RECIPIENT)))
     page = client.get(f"/approvals/{first.id}").text
     assert "has asked for something else since" in page

@@ -47,7 +47,7 @@ def form_on(client: TestClient, path: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/", STOP])
+@pytest.mark.parametrize("path", ["/system", STOP])
 def test_the_button_stops_everything_and_says_what_it_ended(
     house: Skillhouse, client: TestClient, path: str
 ) -> None:
@@ -60,7 +60,7 @@ def test_the_button_stops_everything_and_says_what_it_ended(
     assert "0 calls ended." in page
     assert "skillhouse resume" in page
     assert "<form" not in page
-    status = client.get("/").text
+    status = client.get("/system").text
     assert "Everything is stopped." in status
     assert f'action="{STOP}"' not in status
     assert "stopped" in house.call_sync("read", {"path": "a.txt"}).content
@@ -85,7 +85,7 @@ def test_no_other_page_presses_it(
     csrf_token: str | None,
     status: int,
 ) -> None:
-    fields = form_on(client, "/")
+    fields = form_on(client, "/system")
     if csrf_token is not None:
         fields["csrf_token"] = csrf_token
     client.cookies.clear()

@@ -8,6 +8,7 @@ import hashlib
 import json
 import signal
 import socket
+import urllib.parse
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,12 @@ def published(server: Server, place: Path, admin: str, name: str, version: str =
     answer = server.publish(package(place, name.rpartition("--")[2], version), name, version, admin)
     assert answer.status == 201, answer.body
     return answer.json
+
+
+def test_words_of_another_language_find_skills(server: Server, place: Path, admin: str):
+    published(server, place, admin, "weather-maps")
+    found = server.ask(f"/skills?q={urllib.parse.quote('天气')}").json["skills"]
+    assert [one["name"] for one in found] == ["weather-maps"]
 
 
 @pytest.mark.req("S002-104")

@@ -91,6 +91,15 @@ def test_words_of_languages_without_blanks_are_found(tmp_path: Path, text: str):
     store.close()
 
 
+def test_skills_with_translated_words_follow_those_with_the_words_of_the_text(tmp_path: Path):
+    store = SqliteReleases(tmp_path / "registry.sqlite3")
+    add(store, skill="english", description="Merges files.")
+    add(store, skill="chinese", description="合并文件。")
+    found = store.find(ListQuery(text="合并", also=("合并", "merge", "merging"))).skills
+    assert [one.name for one in found] == ["chinese", "english"]
+    store.close()
+
+
 def test_a_word_that_most_skills_have_is_found_without_ranking_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

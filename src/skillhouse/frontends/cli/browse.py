@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
+from skillhouse.approval import OWNER
 from skillhouse.frontends.cli.options import (
+    UsageError,
     Verb,
     add_common,
     add_skill,
@@ -21,12 +26,20 @@ from skillhouse.frontends.presentation.json_values import (
     content_value,
     meaning_value,
 )
-from skillhouse.frontends.presentation.skill_lists import search_answer
+from skillhouse.frontends.presentation.skill_lists import (
+    WEAK,
+    request_value,
+    search_answer,
+    why_parts,
+)
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.retrieval import is_weak
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+
+REASONS_SHOWN = 5
+"""Skills of a list for a request of which it is said why they fit."""
 
 _CATALOG_EXAMPLES = """examples:
   skillhouse catalog                  what a system prompt would list
@@ -58,18 +71,17 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.request.strip():
             state = prepare_search(house, terminal, agent=options.agent)
         catalog = view.catalog(options.budget, style=options.style, request=options.request)
+        is_asked = bool(options.request.strip())
+        fitting = request_value(view, options.request, catalog) if is_asked else None
     if options.json:
         budget = view.budget_tokens if options.budget is None else options.budget
         style = options.style or view.profile.catalog.style
         value = {"agent": options.agent, "request": options.request, "style": style}
-        terminal.json(
-            {
-                **value,
-                "budget_tokens": budget,
-                **catalog_value(catalog),
-                "meaning": meaning_value(state),
-            }
-        )
+        value |= {"budget_tokens": budget, **catalog_value(catalog)}
+        value["meaning"] = meaning_value(state)
+        if fitting is not None:
+            value |= fitting
+        terminal.json(value)
         return 0
     if catalog.text:
         terminal.document(catalog.text)
@@ -78,42 +90,68 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
         left_out = counted(len(catalog.omitted), "skill")
         facts += f"; left out: {left_out}, `skillhouse search` finds them"
     terminal.note(facts)
+    if fitting is not None:
+        _note_reasons(fitting, terminal)
     return 0
+
+
+def _note_reasons(fitting: Mapping[str, Any], terminal: Terminal) -> None:
+    """Say why the first skills of a list for a request are the first."""
+    hits = fitting["hits"][:REASONS_SHOWN]
+    if not hits:
+        terminal.note("no skill fits the request")
+        return
+    if fitting["weak"]:
+        terminal.note(WEAK)
+    for hit in hits:
+        terminal.note(f"{shown(hit['name'])}: {shown(hit['reason'])}")
 
 
 _SEARCH_EXAMPLES = """examples:
   skillhouse search "will it rain tomorrow"
   skillhouse search "issues on GitHub" --limit 3 --json
+  skillhouse search --learned            what [search] learn has kept of your searches
+  skillhouse search --forget-learned     remove it
 """
 
 
 def _configure_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", nargs="+", help="what the skill should be good for")
+    parser.add_argument("query", nargs="*", help="what the skill should be good for")
     parser.add_argument("--limit", type=positive, default=5, metavar="N", help="most hits (5)")
+    parser.add_argument(
+        "--learned", action="store_true", help="list which skills were loaded after searches"
+    )
+    parser.add_argument(
+        "--forget-learned", action="store_true", help="remove what was learned from searches"
+    )
     add_common(parser)
 
 
 def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the best skills, best first; 1 when none fits."""
     house = house_of(options)
+    if options.learned or options.forget_learned:
+        if options.query or (options.learned and options.forget_learned):
+            raise UsageError("expected either a request, --learned or --forget-learned")
+        return _learned(options, terminal, house)
+    if not options.query:
+        raise UsageError("expected a request; see `skillhouse search --help`")
     state = prepare_search(house, terminal)
     found = search_answer(house, " ".join(options.query), options.limit)
-    hits, skills, others = found.hits, found.skills, found.shadowed
+    hits, others = found.found.hits, found.shadowed
     if options.json:
-        terminal.json_list("hits", found.values(), {"meaning": meaning_value(state)})
+        more = {"weak": found.found.is_weak, "meaning": meaning_value(state)}
+        terminal.json_list("hits", found.values(), more)
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:
-        rows = [
-            (f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description))
-            for hit, skill in zip(hits, skills, strict=True)
-        ]
-        if is_weak(hits):
-            terminal.note("nothing fits well; try other words, or English; the nearest:")
+        if found.found.is_weak:
+            terminal.note(WEAK)
+        rows: list[tuple[str, str]] = []
+        for hit, skill in zip(hits, found.skills, strict=True):
+            rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description)))
+            rows += [("", f"({part})") for part in why_parts(hit)]
         terminal.rows(rows, indent=0, most=36)
-        for hit in hits:
-            if hit.alike:
-                terminal.note(f"{shown(hit.name)} also: {', '.join(map(shown, hit.alike))}")
     if others and not options.json:
         terminal.line()
         terminal.heading("shadowed, so agents do not see them")
@@ -122,6 +160,31 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         ]
         terminal.rows(rows, most=48)
     return 0 if hits else 1
+
+
+def _learned(options: argparse.Namespace, terminal: Terminal, house: Skillhouse) -> int:
+    """List or remove what was learned from searches."""
+    learned = house.services.learned
+    if options.forget_learned:
+        count = learned.forget(OWNER)
+        if options.json:
+            terminal.json({"forgotten": count})
+        else:
+            terminal.note(f"forgot {counted(count, 'choice')} of skills after searches")
+        return 0
+    choices = learned.choices(OWNER)
+    if options.json:
+        values = [dataclasses.asdict(one) for one in choices]
+        terminal.json_list("choices", values, {"learn": house.config.search.learn})
+        return 0
+    for one in choices:
+        day = datetime.fromtimestamp(one.at_ms / 1000, UTC).strftime("%Y-%m-%d")
+        terminal.line(f"{day}  {shown(one.file)}  {shown(' '.join(one.words))}")
+    state = "on" if house.config.search.learn else "off: set `learn = true` in [search]"
+    terminal.note(
+        f"{counted(len(choices), 'choice')} of skills after searches; learning is {state}"
+    )
+    return 0
 
 
 _LOAD_EXAMPLES = """examples:

@@ -26,7 +26,9 @@ from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
     rehearsal_value,
 )
+from skillhouse.frontends.presentation.skill_lists import WEAK, why_parts
 from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.retrieval import is_weak
 from skillhouse.runtime import rehearse
 from skillhouse.skill import SKILL_FILE, find_manifests, has_manifest, read_manifest, validate
 
@@ -216,16 +218,13 @@ def _print_catalog(catalog: Catalog, hidden: int, terminal: Terminal, *, full: b
 
 def _print_ranking(rehearsal: Rehearsal, terminal: Terminal) -> None:
     terminal.heading("2 Skills that fit, best first")
-    rows = []
-    for hit in rehearsal.hits:
-        why = (
-            "exact name"
-            if hit.exact
-            else "; ".join(
-                f"{where}: {', '.join(map(shown, words))}" for where, words in hit.matches.items()
-            )
-        )
-        rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", why))
+    rows = [
+        ("" if at else f"{hit.score:6.2f}  {shown(hit.name)}", part)
+        for hit in rehearsal.hits
+        for at, part in enumerate(why_parts(hit))
+    ]
+    if is_weak(rehearsal.hits):
+        terminal.line(f"  {WEAK}")
     if rows:
         terminal.rows(rows, most=40)
     else:

@@ -25,17 +25,18 @@ from skillhouse.frontends.presentation.install_report import (
     installed_value,
     offered_value,
 )
+from skillhouse.frontends.presentation.skill_lists import WEAK, why
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.registry import SourceError
 from skillhouse.registry.repository import LISTED_MAX
 from skillhouse.runtime import Installer, UnsignedError, UntrustedError
 from skillhouse.runtime.change_plan import chosen_candidates
+from skillhouse.runtime.repository_search import judged_listing
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.registry import Candidate, InstallPlace, ListedSkill, LockEntry
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry
     from skillhouse.runtime import OpenSource
-    from skillhouse.runtime.config import RepositorySettings
 
 _INSTALL_EXAMPLES = """examples:
   skillhouse install pdf                               from the configured repositories
@@ -133,22 +134,22 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     """List what the repositories have, each in turn; 1 when that is nothing."""
     limit = SEARCHED_MAX if options.search else LISTED_MAX
     repositories = installer.sources.repositories
-    found = list(repositories.listed(options.search or "", only=options.repository, limit=limit))
-
-    def line(one: tuple[RepositorySettings, ListedSkill]) -> str:
-        settings, skill = one
+    text = options.search or ""
+    listed = repositories.listed(text, only=options.repository, limit=limit)
+    found, weak = judged_listing(list(listed), text)
+    if options.json:
+        terminal.json_list("skills", list(map(offered_value, found)), {"weak": weak})
+        return 0
+    if weak:
+        terminal.note(WEAK)
+    for settings, skill, hit in found:
         latest = f" {shown(skill.latest)}" if skill.latest else ""
-        return f"{settings.name}  {skill.typed}{latest}  {one_line(skill.description)}"
-
-    nothing = "no skill of the repositories fits"
-    return terminal.listing(
-        found,
-        lambda one: offered_value(*one),
-        line,
-        name="skills",
-        as_json=options.json,
-        nothing=nothing,
-    )
+        reason = f" ({why(hit)})" if hit is not None else ""
+        about = one_line(skill.description)
+        terminal.line(f"{settings.name}  {skill.typed}{latest}  {about}{reason}")
+    if not found:
+        terminal.note("no skill of the repositories fits")
+    return 0
 
 
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:

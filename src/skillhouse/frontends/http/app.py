@@ -40,6 +40,7 @@ from skillhouse.frontends.http.operations_api import (
 from skillhouse.frontends.http.pages.approval_pages import INBOX_PATH, ApprovalPages
 from skillhouse.frontends.http.pages.audit_page import AuditPage
 from skillhouse.frontends.http.pages.call_page import CallPage
+from skillhouse.frontends.http.pages.clients_page import ClientsPage
 from skillhouse.frontends.http.pages.device_answers import (
     DEVICE_PATH,
     DEVICE_TOKEN_PATH,
@@ -52,6 +53,7 @@ from skillhouse.frontends.http.pages.edit_pages import (
 )
 from skillhouse.frontends.http.pages.package_pages import PackagePages
 from skillhouse.frontends.http.pages.policy_pages import PolicyPages
+from skillhouse.frontends.http.pages.rehearse_page import RehearsePage
 from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
@@ -123,6 +125,8 @@ def make_app(
         *EditPages(site).routes(),
         *PackagePages(site).routes(),
         *stopping.routes(),
+        *ClientsPage(site).routes(),
+        *RehearsePage(site).routes(),
         *SystemPage(site, stopping).routes(),
         *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(house.audit_log, site.page).routes(),

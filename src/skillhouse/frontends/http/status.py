@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -26,7 +26,7 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.service_log import AuditNews
-from skillhouse.retrieval import Hit
+from skillhouse.retrieval import SearchResult
 from skillhouse.runtime import (
     AbsentSkill,
     AgentView,
@@ -157,14 +157,14 @@ class StatusReader:
                 config_fault=self._house.config_reload.fault,
             )
 
-    def hits(self, scan: SkillScan, query: str) -> Sequence[Hit]:
+    def found(self, scan: SkillScan, query: str) -> SearchResult:
         """Return the visible skills that fit a request, best first, at most `HITS_MAX`.
 
         It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            return scan.view.search.index().search(query, limit=HITS_MAX)
+            return scan.view.search.find(query, limit=HITS_MAX)
 
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.

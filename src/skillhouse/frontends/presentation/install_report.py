@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.retrieval import reason
 
 if TYPE_CHECKING:
-    from skillhouse.registry import Candidate, InstallPlace, ListedSkill, LockEntry, Release
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry, Release
     from skillhouse.runtime import InstalledState, Installer, InstallReport
-    from skillhouse.runtime.config import RepositorySettings
+    from skillhouse.runtime.repository_search import ListedHit
 
 
 def report_value(report: InstallReport) -> dict[str, Any]:
@@ -116,8 +117,9 @@ def newest_value(
     return value
 
 
-def offered_value(settings: RepositorySettings, skill: ListedSkill) -> dict[str, Any]:
-    """Return a line of a repository's list; all of it is the repository's word."""
+def offered_value(one: ListedHit) -> dict[str, Any]:
+    """Return a line of a repository's list, its word; only why it fits is judged here."""
+    settings, skill, hit = one
     return {
         "name": skill.typed,
         "repository": settings.name,
@@ -125,6 +127,8 @@ def offered_value(settings: RepositorySettings, skill: ListedSkill) -> dict[str,
         "description": skill.description,
         "license": skill.license,
         "publisher": skill.publisher or None,
+        "reason": "" if hit is None else reason(hit),
+        "matches": {} if hit is None else {key: list(words) for key, words in hit.matches.items()},
     }
 
 

@@ -11,6 +11,7 @@ from skillhouse import sandbox
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.frontends.presentation.text import counted
+from skillhouse.retrieval import is_weak, reason
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, ApprovedScript, Grant
@@ -163,11 +164,14 @@ def hit_value(hit: Hit) -> dict[str, Any]:
     """Return how well a skill fits a request, and why."""
     return {
         "score": hit.score,
+        "exact": hit.exact,
         "fields": list(hit.fields),
         "confidence": round(hit.confidence, 4),
         "matches": {where: list(words) for where, words in hit.matches.items()},
         "alike": list(hit.alike),
         "similarity": round(hit.similarity, 4),
+        "reason": reason(hit),
+        "learned": round(hit.learned, 4),
     }
 
 
@@ -189,10 +193,8 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
         "request": rehearsal.request,
         "catalog": catalog_value(rehearsal.catalog),
         "hidden": rehearsal.hidden,
-        "hits": [
-            {"id": hit.id, "name": hit.name, "exact": hit.exact, **hit_value(hit)}
-            for hit in rehearsal.hits
-        ],
+        "hits": [{"id": hit.id, "name": hit.name, **hit_value(hit)} for hit in rehearsal.hits],
+        "weak": is_weak(rehearsal.hits),
         "skill": None if rehearsal.skill is None else skill_value(rehearsal.skill),
         "decision": None if rehearsal.decision is None else explanation_value(rehearsal.decision),
         "content": None if rehearsal.content is None else content_value(rehearsal.content),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import dataclass
 from skillhouse.frontends.presentation.json_values import hit_value, skill_value
 from skillhouse.frontends.presentation.short_paths import clients_of
-from skillhouse.retrieval import HeadIndex, skills_of
+from skillhouse.frontends.presentation.text import shown
+from skillhouse.retrieval import HeadIndex, Hit, SearchResult, reason, skills_of
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import Hit
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.discovery import Catalog
+    from skillhouse.runtime import AgentView, Skillhouse
     from skillhouse.skill import Skill
 
 
@@ -28,7 +29,7 @@ def listed_value(skill: Skill) -> dict[str, Any]:
 class SearchAnswer:
     """The skills that fit a request."""
 
-    hits: Sequence[Hit]
+    found: SearchResult
     skills: Sequence[Skill]
     """One for each hit."""
     shadowed: Sequence[tuple[Skill, str]]
@@ -37,27 +38,47 @@ class SearchAnswer:
     def values(self) -> list[dict[str, Any]]:
         found = [
             {**skill_value(skill), **hit_value(hit)}
-            for hit, skill in zip(self.hits, self.skills, strict=True)
+            for hit, skill in zip(self.found.hits, self.skills, strict=True)
         ]
-        nothing = {
-            "score": 0.0,
-            "fields": [],
-            "confidence": 0.0,
-            "matches": {},
-            "alike": [],
-            "similarity": 0.0,
-        }
-        more = [{**skill_value(one), **nothing, "shadowed_by": by} for one, by in self.shadowed]
+        more = [
+            {**skill_value(one), **hit_value(_unranked(one)), "shadowed_by": by}
+            for one, by in self.shadowed
+        ]
         return [*found, *more]
+
+
+def _unranked(skill: Skill) -> Hit:
+    return Hit(id=skill.id, name=skill.name, score=0.0)
+
+
+WEAK = "nothing fits well; try other words, or English; the nearest:"
+
+
+def why(hit: Hit) -> str:
+    """Return for a person why a skill is a hit, and the ids of its copies."""
+    return "; ".join(why_parts(hit))
+
+
+def why_parts(hit: Hit) -> list[str]:
+    also = [f"also: {', '.join(map(shown, hit.alike))}"] if hit.alike else []
+    return [shown(reason(hit)), *also]
 
 
 def search_answer(house: Skillhouse, query: str, limit: int) -> SearchAnswer:
     """Return the best skills, best first; SearchError without a full-text module."""
-    hits = house.search(query, limit=limit)
-    skills = skills_of(house.index, hits)
-    return SearchAnswer(
-        hits=hits, skills=skills, shadowed=_shadowed(house.index, query, skills, limit)
-    )
+    view = house.view()
+    found = view.search.find(query, limit=limit)
+    skills = skills_of(view.visible, found.hits)
+    shadowed = _shadowed(house.index, query, skills, limit)
+    return SearchAnswer(found=found, skills=skills, shadowed=shadowed)
+
+
+def request_value(view: AgentView, request: str, catalog: Catalog) -> Mapping[str, Any]:
+    """Return which skills of a list for a request fit it and why, best first."""
+    found = view.search.find(request, limit=max(len(catalog.included), 1))
+    listed = {skill.id for skill in catalog.included}
+    hits = [{"id": hit.id, "name": hit.name, **hit_value(hit)} for hit in found.hits]
+    return {"hits": [hit for hit in hits if hit["id"] in listed], "weak": found.is_weak}
 
 
 def _shadowed(

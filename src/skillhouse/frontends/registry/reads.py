@@ -18,6 +18,7 @@ from skillhouse.frontends.registry.replies import (
 from skillhouse.registry import releases
 from skillhouse.registry.hosting import HostedRepository, HostingError, ListQuery
 from skillhouse.registry.releases import Release, encode_document
+from skillhouse.retrieval import surely_meant
 
 CHANGES_MAX = 1_000
 _NUMBER_MAX = 18
@@ -74,8 +75,10 @@ class ReadRoutes:
         return self._archive(request, found, {})
 
     def skills(self, request: Request) -> Response:
+        text = _text(request, "q")
         query = ListQuery(
-            text=_text(request, "q"),
+            text=text,
+            also=tuple(surely_meant(text)),
             cursor=_text(request, "cursor"),
             limit=_number(request, "limit", 20),
             sort=_sort(request),

@@ -68,6 +68,8 @@ class ListQuery:
 
     text: str = ""
     """Words of name and description; empty for all skills."""
+    also: tuple[str, ...] = ()
+    """Further words, such as translations: skills with them follow those with words of `text`."""
     cursor: str = ""
     limit: int = 20
     sort: Sort | None = None

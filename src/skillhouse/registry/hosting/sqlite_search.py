@@ -86,9 +86,10 @@ def _ranked(reader: Store, query: ListQuery, words: list[str], limit: int) -> Ho
         raise HostingError("bad-request", f"a search shows at most {FOUND_MAX} skills")
     most = min(start + limit + 1, FOUND_MAX)
     numbers = [number for (number,) in _exact(reader, query)]
-    for match in (_all_words, _any_word):
-        if len(numbers) < most:
-            numbers = list(dict.fromkeys([*numbers, *match(reader, query, words, most)]))
+    also = list(dict.fromkeys(word for text in query.also for word in search_words(text)))
+    for match, wanted in ((_all_words, words), (_any_word, words), (_any_word, also[:TERMS_MAX])):
+        if wanted and len(numbers) < most:
+            numbers = list(dict.fromkeys([*numbers, *match(reader, query, wanted, most)]))
     page = numbers[start : start + limit]
     is_more = len(numbers) > start + limit and start + limit < FOUND_MAX
     return HostedSkills(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config.config_values import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime.config.config_values import callback_of as callback_of
     from skillhouse.runtime.config.repositories import RepositorySettings as RepositorySettings
-    from skillhouse.runtime.config.search import SearchSettings as SearchSettings
+    from skillhouse.runtime.config.search_settings import SearchSettings as SearchSettings
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -69,7 +69,7 @@ from skillhouse.runtime.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
-from skillhouse.runtime.config.search import SearchSettings
+from skillhouse.runtime.config.search_settings import SearchSettings
 from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
@@ -349,8 +349,8 @@ _TABLES = {
     "skills": SKILLS_KEYS,
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
-    "search": frozenset(field.name for field in fields(SearchSettings)),
     "memory": frozenset(field.name for field in fields(MemorySettings)),
+    "search": frozenset(field.name for field in fields(SearchSettings)),
     "protection": frozenset(field.name for field in fields(ProtectionSettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }

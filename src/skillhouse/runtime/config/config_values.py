@@ -15,7 +15,7 @@ from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.repositories import RepositorySettings, SkillsSettings
-from skillhouse.runtime.config.search import SearchSettings
+from skillhouse.runtime.config.search_settings import SearchSettings
 from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
 
@@ -249,6 +249,8 @@ class Settings:
     """Whether skills' own code runs."""
     memory: MemorySettings | None = None
     """Whether agents get tools for the workspace's memory; no project says so."""
+    search: SearchSettings | None = None
+    """How search works; no project says so."""
     protection: ProtectionSettings | None = None
     """Which protected paths are asked about; no project says so."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
@@ -267,7 +269,6 @@ class Settings:
     """Whether skills must be signed; no project says so."""
     skills: SkillsSettings | None = None
     """Repositories of packages; likewise."""
-    search: SearchSettings | None = None
     assignees: tuple[str, ...] | None = None
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
@@ -321,6 +322,8 @@ class Config:
     """Which protected paths are asked about."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     """Whether agents get tools for the workspace's memory."""
+    search: SearchSettings = field(default_factory=SearchSettings)
+    """How search works."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
@@ -347,7 +350,6 @@ class Config:
     """Whether skills must be signed."""
     repositories: tuple[RepositorySettings, ...] = ()
     """Where packages are looked for by name, in this order."""
-    search: SearchSettings = field(default_factory=SearchSettings)
     assignees: frozenset[str] = frozenset({OWNER})
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         SkillCodeSettings,
     )
     from skillhouse.runtime.config.repositories import RepositorySettings
-    from skillhouse.runtime.config.search import SearchSettings
+    from skillhouse.runtime.config.search_settings import SearchSettings
     from skillhouse.skill import Profile
     from skillhouse.tools import WriteGate
 

@@ -56,6 +56,8 @@ PACKAGE_EXAMPLE = {
     "description": "Merges PDF files.",
     "license": "MIT",
     "publisher": None,
+    "reason": "exact name",
+    "matches": {"name": ["pdf"]},
 }
 RELEASE = record(
     {

@@ -19,6 +19,7 @@ from skillhouse.frontends.presentation.install_report import offered_value, rele
 from skillhouse.frontends.presentation.publisher_values import trusted_value
 from skillhouse.registry import TRUSTED_DIRECTORY, AnchorStore, split_name
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.repository_search import judged_listing
 from skillhouse.runtime.skill_sources import SkillSources
 
 BROWSED_MAX = 200
@@ -41,26 +42,30 @@ def _repositories(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.query
-    found = offered_packages(
+    found, weak = offered_packages(
         api,
         asked.get("q", ""),
         repository=asked.get("repository", ""),
         limit=asked.get("limit", BROWSED_MAX),
     )
-    return {"list": "skills", "total": len(found), "skills": found}
+    return {"list": "skills", "total": len(found), "skills": found, "weak": weak}
 
 
 def offered_packages(
     api: ApiServices, query: str, *, repository: str = "", limit: int = BROWSED_MAX
-) -> list[dict[str, Any]]:
-    """Return what the repositories list, or one of them; errors as of `listed`."""
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return what the repositories list, or one of them, and whether nothing of it fits well.
+
+    Errors are as of `listed`.
+    """
     with Skillhouse(api.house.config) as house:
         repositories = SkillSources(house.config, house.services.network).repositories
         # Without a repository there is nothing to browse, which is no mistake of the reader.
         if not repositories.all and not repository:
-            return []
-        listed = repositories.listed(query, only=repository, limit=limit)
-        return [offered_value(*one) for one in listed]
+            return [], False
+        listed = list(repositories.listed(query, only=repository, limit=limit))
+        offered, weak = judged_listing(listed, query)
+    return list(map(offered_value, offered)), weak
 
 
 def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -160,7 +165,7 @@ ROUTES = (
             ),
         ),
         answer=listing("skills", PACKAGE),
-        example={"list": "skills", "total": 1, "skills": [PACKAGE_EXAMPLE]},
+        example={"list": "skills", "total": 1, "skills": [PACKAGE_EXAMPLE], "weak": False},
         problems=_REMOTE,
     ),
     Endpoint(

@@ -26,7 +26,11 @@ from skillhouse.frontends.presentation.skill_answers import (
     found_skill,
     shown_value,
 )
-from skillhouse.frontends.presentation.skill_lists import listed_value, search_answer
+from skillhouse.frontends.presentation.skill_lists import (
+    listed_value,
+    request_value,
+    search_answer,
+)
 from skillhouse.frontends.presentation.tool_values import tool_value
 from skillhouse.runtime import rehearse
 
@@ -123,14 +127,18 @@ def _file(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _search(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
-        found = search_answer(house, request.query["q"], request.query.get("limit", 5)).values()
-    return {"list": "hits", "total": len(found), "hits": found}
+        found = search_answer(house, request.query["q"], request.query.get("limit", 5))
+    hits = found.values()
+    return {"list": "hits", "total": len(hits), "hits": hits, "weak": found.found.is_weak}
 
 
 def _catalog(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
         asked = request.query.get("request", "")
-        return catalog_value(house.catalog(agent=agent_of(request), request=asked))
+        view = house.view(agent_of(request))
+        catalog = view.catalog(request=asked)
+        fitting = request_value(view, asked, catalog) if asked.strip() else {}
+        return {**catalog_value(catalog), **fitting}
 
 
 def _rehearse(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -145,7 +153,16 @@ def _tools(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return {"list": "tools", "total": len(found), "tools": found}
 
 
-_HIT_EXAMPLE = {**SKILL_EXAMPLE, "score": 4.2, "fields": ["name"]}
+_HIT_EXAMPLE = {
+    **SKILL_EXAMPLE,
+    "score": 4.2,
+    "exact": False,
+    "fields": ["name"],
+    "confidence": 0.9,
+    "matches": {"name": ["weather"]},
+    "alike": [],
+    "reason": "name: weather",
+}
 _CONTENT_EXAMPLE: dict[str, Any] = {
     **SKILL_EXAMPLE,
     "body": "# Weather\n",
@@ -252,7 +269,7 @@ ROUTES = (
             ),
         ),
         answer=listing("hits", ref("Skill")),
-        example={"list": "hits", "total": 1, "hits": [_HIT_EXAMPLE]},
+        example={"list": "hits", "total": 1, "hits": [_HIT_EXAMPLE], "weak": False},
     ),
     Endpoint(
         name="showCatalog",

@@ -15,7 +15,7 @@ from skillhouse.frontends.http.api.api_app import PROOF_HEADER
 from skillhouse.frontends.http.forms import body_of, json_response
 from skillhouse.frontends.http.pages.languages import language_of, translations
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.frontends.http.pages.skill_markdown import MARKDOWN_MAX, rendered
+from skillhouse.frontends.http.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
 from skillhouse.runtime.skill_editing import EDITABLE, skill_source
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX
 
@@ -75,7 +75,7 @@ class EditPages:
             raise HTTPException(403)
         text = _text_of(await body_of(request, limit=PREVIEW_BODY_MAX))
         gettext, _ = translations(language_of(request))
-        image = gettext("image, not loaded:")
+        image = gettext(IMAGE)
         markup = await run_in_threadpool(rendered, text, reference="", file=SKILL_FILE, image=image)
         return json_response({"markup": markup})
 

@@ -57,11 +57,11 @@ class PackagePages:
         query, repository = asked.get("q", "").strip()[:QUERY_MAX], asked.get("repository", "")
         installed, problem = self._installed()
         offered: list[dict[str, Any]] = []
-        remote_problem = ""
+        is_weak, remote_problem = False, ""
         is_browsing = bool(query or repository)
         if is_browsing:
             try:
-                offered = offered_packages(
+                offered, is_weak = offered_packages(
                     self._site.services, query, repository=repository[:QUERY_MAX]
                 )
             except SkillhouseError as error:
@@ -76,6 +76,7 @@ class PackagePages:
             repository=repository,
             is_browsing=is_browsing,
             offered=offered,
+            is_weak=is_weak,
             remote_problem=remote_problem,
         )
 

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 import skillhouse
 from skillhouse.frontends.http.api.route_table import API_PATH
 from skillhouse.frontends.http.pages.languages import LANGUAGES, translations
+from skillhouse.frontends.presentation.skill_lists import why
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
@@ -29,14 +30,6 @@ NAME_MAX = 64
 ROWS_MAX = 200
 """Rows of a table; the JSON has all."""
 
-SCOPES = {
-    "project": "in this project",
-    "explicit": "from roots given by hand",
-    "user": "yours, in every project",
-    "plugin": "from installed plugins",
-    "remote": "from other servers",
-    "builtin": "come with skillhouse",
-}
 
 WORDS = frozenset(
     "allow ask deny error warning info ok denied timeout pending stopped unknown escalated "
@@ -83,13 +76,13 @@ def _environment(language: str) -> Environment:
         command=command,
         day=day,
         when=when,
+        why=why,
         flat=flat,
         utc=utc,
     )
     made.globals.update(
         version=skillhouse.__version__,
         languages=LANGUAGES,
-        scopes=SCOPES,
         rows_max=ROWS_MAX,
         address=address,
         files_path=files_path,

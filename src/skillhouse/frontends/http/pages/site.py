@@ -27,6 +27,8 @@ class Place(NamedTuple):
 PLACES = (
     Place("/", "Skills"),
     Place("/packages", "Packages"),
+    Place("/clients", "Clients"),
+    Place("/rehearse", "Rehearse"),
     Place("/approvals", "Approvals"),
     Place("/audit", "Audit"),
     Place("/policy", "Policy"),

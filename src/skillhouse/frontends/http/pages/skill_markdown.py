@@ -31,6 +31,8 @@ OPENED_SCHEMES = ("http", "https", "mailto")
 HEADING_STEP = 2
 """A skill's first level is below the page's own `h1` and `h2`."""
 
+IMAGE = "image, not loaded:"
+"""A text of the interface, translated where it is shown."""
 _TAGS = set(
     "p h3 h4 h5 h6 ul ol li blockquote pre code em strong s table thead tbody tr th td hr br "
     "mark a button span".split()

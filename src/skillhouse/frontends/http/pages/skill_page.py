@@ -22,7 +22,7 @@ from skillhouse.floor import PathError, SkillError, SkillhouseError, dataclass
 from skillhouse.frontends.http.pages.languages import language_of, translations
 from skillhouse.frontends.http.pages.rendering import files_path
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.frontends.http.pages.skill_markdown import rendered
+from skillhouse.frontends.http.pages.skill_markdown import IMAGE, rendered
 from skillhouse.frontends.http.pages.skill_rows import RECORDS_MAX
 from skillhouse.frontends.http.status import SkillDetail, SkillScan
 from skillhouse.frontends.presentation.client_report import verdict_text
@@ -129,7 +129,7 @@ class SkillPage:
 
     def _markup(self, request: Request, detail: SkillDetail, text: str, file: str) -> Any:
         gettext, _ = translations(language_of(request))
-        image = gettext("image, not loaded:")
+        image = gettext(IMAGE)
         return rendered(text, reference=detail.reference, file=file, image=image)
 
     def _calls(self, skill: Skill) -> tuple[tuple[AuditEntry, ...], str]:

@@ -19,8 +19,7 @@ from skillhouse.frontends.http.pages.skill_rows import (
 )
 from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.status import detail_value, skills_value, status_value
-from skillhouse.retrieval import Hit
-from skillhouse.retrieval.confidence import is_weak
+from skillhouse.retrieval import Hit, SearchResult
 
 PAGE_ROWS = 200
 """Rows of one page; a script asks for the others once the page is there."""
@@ -65,8 +64,8 @@ class SkillPages:
         if "rows" in asked:
             listed = [FoundRow(row) for row in rows[_from(asked["rows"]) : FILTERED_MAX]]
             return self._site.page(request, "rows.html", rows=listed)
-        hits: Sequence[Hit] = self._reader.hits(scan, query) if query else ()
-        found = _found(rows, hits) if query else [FoundRow(row) for row in rows]
+        answer = self._reader.found(scan, query) if query else SearchResult()
+        found = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(page, pages)
         return self._site.page(
@@ -76,7 +75,7 @@ class SkillPages:
             scan=scan,
             rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
             query=query,
-            is_weak=is_weak(hits),
+            is_weak=answer.is_weak,
             total=len(found),
             page_number=page,
             pages=pages,
@@ -87,7 +86,6 @@ class SkillPages:
             is_first_visit=all(row.scope in ("", "builtin") for row in rows),
             deleted=deleted[:DELETED_MAX],
             stopped=self._stopping.reason(),
-            csrf_token=self._stopping.csrf_token,
         )
 
     def api_status(self, _: Request) -> Response:

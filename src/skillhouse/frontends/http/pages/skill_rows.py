@@ -13,8 +13,8 @@ from skillhouse.floor import dataclass
 from skillhouse.frontends.http.status import SkillScan
 from skillhouse.frontends.presentation.library import LibraryLine, file_tokens, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
-from skillhouse.permission import Effect, decide
-from skillhouse.runtime import STATES, Skillhouse
+from skillhouse.permission import Effect
+from skillhouse.runtime import STATES, Skillhouse, loading_effects
 from skillhouse.skill import tokens_of
 
 DIGESTS_MAX = 40
@@ -124,7 +124,7 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
     """
     start, home = house.config.places.start, house.config.places.home
     findings = Counter(str(one.path) for one in scan.index.diagnostics if one.path is not None)
-    effects = _effects(house, scan)
+    effects = loading_effects(house, scan.view.visible.skills, digests=DIGESTS_MAX)
     roots: dict[str, tuple[str, ...]] = {}
     rows = []
     for line in library_lines(house):
@@ -152,26 +152,6 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
         )
     order = {"in-use": 0} | {state: at for at, state in enumerate(STATES, 1)}
     return sorted(rows, key=lambda row: order.get(row.state, len(order)))
-
-
-def _effects(house: Skillhouse, scan: SkillScan) -> dict[str, str]:
-    """Return what loading each visible skill does, as far as `DIGESTS_MAX` goes."""
-    policy = house.policy
-    layers = policy.layers("default")
-    found: dict[str, str] = {}
-    digests = 0
-    for skill in scan.view.visible.skills:
-        if skill.scope == "project":
-            digests += 1
-            if digests > DIGESTS_MAX:
-                continue
-        need = policy.loading_need(skill, None)
-        if need.skill_digest:
-            found[skill.file] = policy.explain_skill(skill).decision.effect.value
-        else:
-            decided = decide(layers, need.permission, default=need.default)
-            found[skill.file] = decided.effect.value
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

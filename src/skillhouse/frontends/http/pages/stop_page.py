@@ -46,16 +46,16 @@ class StopPage:
     async def stop(self, request: Request) -> Response:
         fields = await form_of(request)
         if not is_equal_secret(fields.get("csrf_token", ""), self.csrf_token):
-            return self._page(request, "This form is old. Use the one below.", 403)
+            return self._page(request, "old", 403)
         try:
             self._report = await run_in_threadpool(self._enforcement.stop, OWNER, REASON)
         except StateError as error:
-            notice = f"The stop could not be written down: {error}. It holds in this process only."
-            return self._page(request, notice, 500)
+            return self._page(request, str(error), 500)
         # A POST is answered with a redirect, so that a reload submits nothing twice.
         return RedirectResponse(STOP_PATH, 303)
 
     def _page(self, request: Request, notice: str = "", status: int = 200) -> Response:
+        """Show the page; `notice` is `old` for an earlier start's form, or why no file has it."""
         reason = self.reason()
         report = self._report if reason else None
         return self._show(

@@ -11,11 +11,12 @@ document.addEventListener("click", (event) => {
   const target = new URL(link.dataset.away);
   away.querySelector("[data-host]").textContent = target.host;
   away.querySelector("[data-target]").textContent = target.href;
-  away.querySelector("[data-open]").href = target.href;
+  away.querySelector("[data-open]").onclick = () => {
+    away.close();
+    open(target.href, "_blank", "noopener,noreferrer");
+  };
   away.showModal();
 });
-
-away?.querySelector("[data-open]").addEventListener("click", () => away.close());
 
 /* Whatever a tool answers is text, and what hides in it is marked. */
 export function showText(place, text) {

@@ -1,4 +1,4 @@
-"""How skills are searched, as a configuration file says it."""
+"""The table `[search]` of a configuration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from skillhouse.floor import ConfigError, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """The table `[search]`."""
+    """How search works; no project says so."""
 
+    learn: bool = False
+    """Whether skills that agents load after a search come earlier for similar requests."""
     encoder: Literal["auto", "none", "use", "granite", "use+granite"] = "auto"
     """Which encoders find skills by meaning; "auto" is those that are installed."""
     weights: str = ""

@@ -1,0 +1,126 @@
+"""The page of clients: what each sees of the skills here, why not, and what mends it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from skillhouse.clients import Lens, LensClient, LensSkill, problems, proposed_fixes
+from skillhouse.frontends.http.pages.site import Site
+from skillhouse.frontends.presentation.client_report import letter
+from skillhouse.frontends.presentation.doctor_values import (
+    examined_profiles,
+    listed_profiles,
+    seen_by,
+    unsafe_entries,
+)
+from skillhouse.frontends.presentation.fix_values import fix_value
+from skillhouse.skill import profile_names
+
+CLIENTS_PATH = "/clients"
+ROWS_MAX = 300
+"""Skills of the table; those that some client does not see in full come first."""
+FIXES_MAX = 50
+
+
+class Cell(NamedTuple):
+    """What one client makes of one skill."""
+
+    letter: str
+    """As in the report of `doctor`: `+` for a skill that is seen in full."""
+    reason: str
+    """Why it is not; or empty."""
+
+
+class Row(NamedTuple):
+    skill: LensSkill
+    place: str
+    """Its short path."""
+    cells: tuple[Cell, ...]
+
+    @property
+    def is_even(self) -> bool:
+        return all(cell.letter == "+" for cell in self.cells)
+
+    @property
+    def reasons(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Each reason with the places of its clients, those of one reason together."""
+        found: dict[str, list[int]] = {}
+        for at, cell in enumerate(self.cells):
+            if cell.reason:
+                found.setdefault(cell.reason, []).append(at)
+        return [(reason, tuple(places)) for reason, places in found.items()]
+
+
+class ClientsPage:
+    """Reads only; a mend is made by the API, if it still is what was shown."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        return [Route(CLIENTS_PATH, self.page)]
+
+    def page(self, request: Request) -> Response:
+        places = self._site.house.config.places
+        wanted = request.query_params.get("client", "")
+        if wanted not in ("", "all", *profile_names(places.profiles)):
+            raise HTTPException(404)
+        here = seen_by(places, examined_profiles(places, ()))
+        lens = seen_by(places, examined_profiles(places, (wanted,))) if wanted else here
+        rows = rows_of(lens)
+        # Of the clients that are installed, as the API takes a mend without a list of clients.
+        fixes = list(itertools.islice(proposed_fixes(here), FIXES_MAX + 1))
+        return self._site.page(
+            request,
+            "clients.html",
+            lens=lens,
+            wanted=wanted,
+            counts=[counts_of(rows, at) for at, _ in enumerate(lens.clients)],
+            rows=rows[:ROWS_MAX],
+            total=len(rows),
+            uneven=sum(not row.is_even for row in rows),
+            problems=tuple(problems(lens)),
+            fixes=[fix_value(here, fix) for fix in fixes[:FIXES_MAX]],
+            has_more_fixes=len(fixes) > FIXES_MAX,
+            exported=sorted((lens.short(to), lens.short(of)) for to, of in lens.exported.items()),
+            unsafe=unsafe_entries(places),
+            profiles=[one for one in listed_profiles(places) if one.client],
+            budgets=budgets_of(lens.clients),
+        )
+
+
+def rows_of(lens: Lens) -> list[Row]:
+    """Return a row for each skill, first those that some client does not see in full."""
+    rows = [
+        Row(
+            skill=skill,
+            place=lens.short(skill.directory),
+            cells=tuple(
+                Cell(letter(verdict), verdict.reason or verdict.code) for verdict in skill.verdicts
+            ),
+        )
+        for skill in lens.skills
+    ]
+    return sorted(rows, key=lambda row: row.is_even)
+
+
+def counts_of(rows: Sequence[Row], at: int) -> dict[str, int]:
+    """Return how many skills a client sees, and how many it treats otherwise, by letter."""
+    return dict(Counter(row.cells[at].letter for row in rows))
+
+
+def budgets_of(clients: Sequence[LensClient]) -> dict[str, dict[str, Any]]:
+    """Return the budget of each client that has one and is over it."""
+    return {
+        one.name: {"limit": one.budget.limit, "over": one.budget.over}
+        for one in clients
+        if one.budget is not None and one.budget.over
+    }

@@ -1,0 +1,60 @@
+"""What a search gives, whoever asks and whatever was searched."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from skillhouse.floor import dataclass
+from skillhouse.retrieval.confidence import is_weak
+from skillhouse.retrieval.index import Hit
+from skillhouse.retrieval.votes import MeaningState
+
+WORDS_SHOWN = 8
+"""Words of a query that a reason names for one field."""
+
+
+class Searcher(Protocol):
+    """Ranks the skills of one place: an index in files, in memory or in a database."""
+
+    def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
+        """Return the skills that contain any word of `query`, as `SearchIndex.search` does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The skills that fit a request, best first."""
+
+    hits: tuple[Hit, ...] = ()
+    is_partial: bool = False
+    """Whether names and descriptions alone were searched, because the index is being built."""
+
+    meaning: MeaningState | None = None
+    """How far search by meaning was; None without encoders."""
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether there are hits, and none of them fits well."""
+        return is_weak(self.hits)
+
+
+def reason(hit: Hit) -> str:
+    """Return why a skill is a hit: the words of the query that each of its fields answers.
+
+    >>> from skillhouse.retrieval import SearchIndex
+    >>> index = SearchIndex.from_documents([("user:pdf", "pdf", "Merges PDF files", "")])
+    >>> [reason(hit) for query in ("merging pdf", "pdf") for hit in index.search(query)]
+    ['name: pdf; description: merging, pdf', 'exact name']
+    """
+    if hit.exact:
+        return "exact name"
+    reasons = [f"{field}: {_words(found)}" for field, found in hit.matches.items()]
+    if not reasons and hit.similarity > 0:
+        reasons.append("similar in meaning")
+    if hit.learned:
+        reasons.append("loaded for similar requests")
+    return "; ".join(reasons)
+
+
+def _words(found: tuple[str, ...]) -> str:
+    more = f" and {len(found) - WORDS_SHOWN} more" if len(found) > WORDS_SHOWN else ""
+    return ", ".join(found[:WORDS_SHOWN]) + more
