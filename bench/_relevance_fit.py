@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from _relevance import FOLDS, Judged, Query, judge
+from _relevance import CHINESE_TO_CHINESE, FOLDS, Judged, Query, judge
+from skillhouse.retrieval.query import Mix
 
 _STEPS = 80
 _RATE = 0.25
@@ -22,20 +23,59 @@ class Candidates(NamedTuple):
     features: Sequence[Vector]
 
 
+class Fit(NamedTuple):
+    weights: Sequence[Vector]
+    """Fitted on the English requests of the other folds, for each fold, and last on all."""
+    mixes: Sequence[Mix]
+    """Chosen on the Chinese requests of the other folds, for each fold, and last on all."""
+    judged: Sequence[Judged]
+    """The result of each request under what was fitted without it."""
+
+
 def cross_validated(
-    queries: Sequence[Query], candidates: Sequence[Candidates], start: Vector
-) -> tuple[list[Judged], list[Vector]]:
-    """Return each query's result under weights fitted on other folds, and those weights."""
+    queries: Sequence[Query], candidates: Mapping[Mix, Sequence[Candidates]], start: Vector
+) -> Fit:
+    """Fit weights and choose the mix without each fold, and on all.
+
+    Args:
+        candidates: The judged documents of each request, by the mix that they were judged with.
+    """
     weights: list[Vector] = []
-    for fold in range(FOLDS):
+    mixes: list[Mix] = []
+    judged: dict[int, Judged] = {}
+    some = next(iter(candidates.values()))
+    for fold in (*range(FOLDS), None):
         fitting = [number for number, query in enumerate(queries) if query.fold != fold]
-        weights.append(fit([(queries[n], candidates[n]) for n in fitting], start))
-    results = []
-    for query, (ids, features) in zip(queries, candidates, strict=True):
-        of_fold = weights[query.fold]
-        order = sorted(range(len(ids)), key=lambda n: -_dot(of_fold, features[n]))
-        results.append(judge([ids[number] for number in order], query.relevance))
-    return results, weights
+        english = [number for number in fitting if queries[number].lang == "en"]
+        weights.append(fit([(queries[n], some[n]) for n in english], start))
+        results = {
+            mix: [
+                _judged(query, each, weights[-1])
+                for query, each in zip(queries, of_mix, strict=True)
+            ]
+            for mix, of_mix in candidates.items()
+        }
+        mixes.append(max(results, key=lambda mix: _of_chinese(queries, results[mix], fitting)))
+        own = results[mixes[-1]]
+        judged |= {n: own[n] for n, query in enumerate(queries) if query.fold == fold}
+    return Fit(weights, mixes, [judged[number] for number in range(len(queries))])
+
+
+def _judged(query: Query, candidates: Candidates, weights: Vector) -> Judged:
+    ids, features = candidates
+    order = sorted(range(len(ids)), key=lambda n: -_dot(weights, features[n]))
+    return judge([ids[number] for number in order], query.relevance)
+
+
+def _of_chinese(
+    queries: Sequence[Query], results: Sequence[Judged], numbers: Iterable[int]
+) -> float:
+    """Return the NDCG of Chinese requests, Chinese and English skills with the same weight."""
+    of_group: dict[bool, list[float]] = {True: [], False: []}
+    for number in numbers:
+        if queries[number].lang == "zh":
+            of_group[queries[number].type in CHINESE_TO_CHINESE].append(results[number][2])
+    return sum(sum(values) / max(len(values), 1) for values in of_group.values())
 
 
 def fit(examples: Sequence[tuple[Query, Candidates]], start: Vector) -> list[float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from _measure import markdown_table
 from _relevance import DEPTH, Judged, Query, judge
 from skillhouse.retrieval import SearchIndex, is_weak
-from skillhouse.retrieval.glossary.terms import LANGS, terms
+from skillhouse.retrieval.glossary.terms import LANGS, english
 from skillhouse.retrieval.glossary.translate import meanings
 
 EVERYDAY = Path(__file__).with_name("data") / "everyday.tsv"
@@ -53,19 +53,30 @@ def _edited(text: str, edits: int, chance: random.Random) -> str:
 
 def nothing_fits(index: SearchIndex, queries: Sequence[Query]) -> str:
     """Return how many requests have weak hits alone: everyday ones, and those that are answered."""
-    lines = EVERYDAY.read_text("utf-8").splitlines()
-    asked = [tuple(line.split("\t")) for line in lines if not line.startswith("#")]
     rows = []
     for lang in ("en", "zh"):
-        everyday = [text for of_text, text in asked if of_text == lang]
+        unanswered = [text for of_text, _, text in everyday() if of_text == lang]
         answered = [query.text for query in queries if query.lang == lang]
         shares = [
             100 * sum(_is_refused(index, text) for text in texts) / len(texts)
-            for texts in (everyday, answered)
+            for texts in (unanswered, answered)
         ]
-        rows.append((lang, str(len(everyday)), *(f"{share:.1f}" for share in shares)))
+        rows.append((lang, str(len(unanswered)), *(f"{share:.1f}" for share in shares)))
     header = ("weak matches alone", "everyday", "of everyday %", "of answerable %")
     return markdown_table(header, rows)
+
+
+def everyday() -> list[tuple[str, str, str]]:
+    """Return language, kind and text of each everyday request."""
+    found: list[tuple[str, str, str]] = []
+    kind = ""
+    for line in EVERYDAY.read_text("utf-8").splitlines():
+        if line.startswith("# kind: "):
+            kind = line.removeprefix("# kind: ")
+        elif not line.startswith("#"):
+            lang, text = line.split("\t")
+            found.append((lang, kind, text))
+    return found
 
 
 def _is_refused(index: SearchIndex, query: str) -> bool:
@@ -75,8 +86,7 @@ def _is_refused(index: SearchIndex, query: str) -> bool:
 
 def coverage(queries: Sequence[Query]) -> str:
     """Return how many words of each language are known, and the share of Han signs covered."""
-    table = terms().english
-    rows = [(lang, f"{len(table[lang]):,}") for lang in LANGS]
+    rows = [(lang, f"{len(english(lang)):,}") for lang in LANGS]
     signs = covered = 0
     for query in queries:
         if query.lang == "zh":

@@ -3,7 +3,8 @@
 `./x bench retrieval [--folder FOLDER] [--fit] [--semantic]`. FOLDER holds corpus.jsonl,
 queries.jsonl and qrels.jsonl; without it the measurement is skipped. What does not depend on our
 sources is cached.
-`--fit` fits the weights of the features without the fold that they are scored on (two minutes).
+`--fit` fits the weights of the features, of translations and of the confidence without the fold
+that they are scored on (ten minutes).
 `--semantic` adds search by meaning where the extra is installed; the first run takes minutes.
 `--write` writes the trees that order hits, where lightgbm is installed.
 """
@@ -18,6 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from _confidence_fit import refitted
+from _languages import languages
 from _measure import ROOT, markdown_table
 from _relevance import (
     DEPTH,
@@ -37,7 +40,10 @@ from _relevance_fit import Candidates, cross_validated
 from _robustness import coverage, misspelt, nothing_fits
 from skillhouse.retrieval import SearchIndex
 from skillhouse.retrieval.evidence import FEATURE_WEIGHTS, FEATURES
+from skillhouse.retrieval.query import MIX, Mix
 
+MIXES = [Mix(0.9, 0.1), Mix(0.9, 0.15), Mix(1.0, 0.15), Mix(1.0, 0.25)]
+"""What `--fit` chooses from."""
 CACHE = ROOT / ".x" / "bench"
 HEADER = ("requests", "number", *MEASURES)
 
@@ -71,6 +77,7 @@ def main() -> int:
         misspelt(index, collection.queries),
         nothing_fits(index, collection.queries),
         coverage(collection.queries),
+        languages(),
     ):
         print(f"\n{part}")
     if options.fit:
@@ -119,26 +126,36 @@ def others(collection: Collection, folder: Path) -> dict[str, list[Judged]]:
 
 
 def fitted(index: SearchIndex, queries: Sequence[Query]) -> str:
-    """Return the quality under weights that were fitted on other folds."""
-    candidates = []
-    for query in queries:
-        judged = index.judged(query.text)
-        candidates.append(
-            Candidates([found for found, _ in judged], [each.features for _, each in judged])
-        )
-    results, weights = cross_validated(queries, candidates, FEATURE_WEIGHTS)
+    """Return the quality under weights and a mix that were fitted on other folds."""
+    english = {q.qid: _candidates(index, q, MIX) for q in queries if q.lang == "en"}
+    candidates = {
+        mix: [english.get(query.qid) or _candidates(index, query, mix) for query in queries]
+        for mix in MIXES
+    }
+    found = cross_validated(queries, candidates, FEATURE_WEIGHTS)
     rows = [
-        (name, *(f"{of_fold[at]:.2f}" for of_fold in weights), f"{FEATURE_WEIGHTS[at]:.2f}")
+        (name, *(f"{of_fold[at]:.2f}" for of_fold in found.weights), f"{FEATURE_WEIGHTS[at]:.2f}")
         for at, name in enumerate(FEATURES)
     ]
-    header = ("feature", *(f"without fold {fold}" for fold in range(len(weights))), "shipped")
+    rows += [
+        (name, *(f"{mix[at]:.2f}" for mix in found.mixes), f"{MIX[at]:.2f}")
+        for at, name in enumerate(Mix._fields)
+    ]
+    folds = range(len(found.weights) - 1)
+    header = ("feature", *(f"without fold {fold}" for fold in folds), "on all", "shipped")
     return "\n\n".join(
         (
-            "weights fitted without the scored fold",
-            markdown_table(HEADER, quality_rows(queries, results)),
+            "weights and mix fitted without the scored fold",
+            markdown_table(HEADER, quality_rows(queries, found.judged)),
             markdown_table(header, rows),
+            refitted(index, queries),
         )
     )
+
+
+def _candidates(index: SearchIndex, query: Query, mix: Mix) -> Candidates:
+    judged = index.judged(query.text, mix)
+    return Candidates([found for found, _ in judged], [each.features for _, each in judged])
 
 
 if __name__ == "__main__":

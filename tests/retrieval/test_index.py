@@ -24,7 +24,7 @@ from skillhouse.retrieval import (
 )
 from skillhouse.retrieval.head_index import CANDIDATES_MAX
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
-from skillhouse.retrieval.tokens import stems_of
+from skillhouse.retrieval.tokens import open_stemmer, stems_of
 from skillhouse.skill import Skill, SkillIndex
 
 LIBRARY: list[Document] = [
@@ -82,10 +82,10 @@ def test_a_query_finds_the_skills_with_its_words(library, query, expected):
 def test_a_match_in_the_name_counts_more_than_in_the_description_and_that_more_than_in_the_body():
     index = SearchIndex.from_documents(
         [
-            ("1", "other", "other other", "other kite other"),
-            ("2", "other", "other kite", "other other other"),
-            ("3", "kite flying", "other other", "other other"),
-            ("4", "other", "other", "other"),
+            ("1", "paper", "paper paper", "paper kite paper"),
+            ("2", "paper", "paper kite", "paper paper paper"),
+            ("3", "kite flying", "paper paper", "paper paper"),
+            ("4", "paper", "paper", "paper"),
         ]
     )
     hits = index.search("kite")
@@ -279,7 +279,7 @@ def test_sqlite_without_full_text_search_is_a_clear_error():
         return connection
 
     with pytest.raises(SearchError, match="search needs SQLite") as caught:
-        stems_of(["pdf"], connect=connect)
+        open_stemmer(connect)
     assert isinstance(caught.value, SkillhouseError)
     assert caught.value.sqlite_version == sqlite3.sqlite_version
 
@@ -296,6 +296,30 @@ def test_sqlite_without_full_text_search_is_a_clear_error():
 )
 def test_a_misspelt_word_finds_what_was_meant(library, query, first):
     assert library.search(query)[0].id == first
+
+
+@pytest.mark.parametrize("query", ["pdf-m", "pdf-me", "PDF-", "user:pdf-mer", "pdfm"])
+def test_skills_whose_name_begins_with_the_query_come_first(query):
+    index = SearchIndex.from_documents(
+        [
+            ("user:pdf-merge", "pdf-merge", "Joins documents.", ""),
+            ("user:pdfmaker", "pdfmaker", "Prints documents.", ""),
+            ("user:me", "about-me", "Who me is: pdf, m, me, mer and me again, a PDF of me.", ""),
+        ]
+    )
+    best = index.search(query)[0]
+    assert best.name == ("pdfmaker" if query == "pdfm" else "pdf-merge")
+    assert not best.exact
+
+
+def test_a_word_pins_names_that_begin_with_it_as_a_word_alone():
+    documents = [
+        ("user:art", "art-history", "Explains paintings.", ""),
+        ("user:articles", "articles", "Writes about art, art and more art.", ""),
+        ("user:stub", "art-helper", "Use when this capability is needed.", ""),
+    ]
+    found = [hit.name for hit in SearchIndex.from_documents(documents).search("art")]
+    assert found == ["art-history", "articles", "art-helper"]
 
 
 @pytest.mark.parametrize("misspelt", ["implementaion", "implmenting", "impelemnted"])

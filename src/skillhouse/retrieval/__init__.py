@@ -6,12 +6,14 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.confidence import CONFIDENT as CONFIDENT
     from skillhouse.retrieval.confidence import is_weak as is_weak
     from skillhouse.retrieval.head_index import HeadIndex as HeadIndex
+    from skillhouse.retrieval.hits import Hit as Hit
     from skillhouse.retrieval.index import Document as Document
-    from skillhouse.retrieval.index import Hit as Hit
     from skillhouse.retrieval.index import Progress as Progress
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
     from skillhouse.retrieval.index import skills_of as skills_of
+    from skillhouse.retrieval.postgres_index import PostgresIndex as PostgresIndex
+    from skillhouse.retrieval.postgres_index import SearchDatabaseError as SearchDatabaseError
     from skillhouse.retrieval.query import surely_meant as surely_meant
     from skillhouse.retrieval.rank import FIELDS as FIELDS
     from skillhouse.retrieval.search_result import Searcher as Searcher

@@ -7,14 +7,29 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from skillhouse.retrieval.evidence import Evidence
+from skillhouse.retrieval.tokens import is_pair
 
 CONFIDENT = 0.5
 """Below it a hit is a weak match: of requests that some skill fits, 5 in 100 have no better."""
-WEIGHTS = (1.36, 1.27, -2.07, 8.84, 3.27, 3.46, 3.06)
-"""Of `FEATURES`, by logistic regression on the development set against everyday requests
-(bench/data/everyday.tsv; decision record 0302)."""
-BIAS = -4.97
-"""Moves the threshold of that regression to one half."""
+WEIGHTS = (2.36, 0.89, -1.26, 2.19, 0.94, 2.16, 0.42, 0.23, 1.96, 0.53, -1.74)
+"""Of `clues`, by logistic regression on the development set against everyday requests
+(bench/data/everyday.tsv, `./x bench retrieval --fit`; decision record 0306)."""
+BIAS = -3.39
+"""With the weight of CJK signs, moves the threshold of that regression to one half in English and
+in Chinese."""
+
+
+def clues(evidence: Evidence) -> tuple[float, ...]:
+    """Return what decides whether a row fits; the length of a query is no clue.
+
+    `Evidence.features`; the share of the query in CJK signs, that share of the coverage and of the
+    coverage in name and description; the share of words that were corrected.
+    """
+    features, concepts = evidence.features, evidence.concepts
+    total = sum(concept.weight for concept in concepts) or 1.0
+    signs = sum(concept.weight for concept in concepts if is_pair(concept.text)) / total
+    corrected = sum(concept.weight for concept in concepts if concept.is_corrected) / total
+    return *features, signs, signs * features[3], signs * features[4], corrected
 
 
 def confidence(evidence: Evidence) -> float:
@@ -26,9 +41,7 @@ def confidence(evidence: Evidence) -> float:
 
 def logit(evidence: Evidence) -> float:
     """Return what the words of a row say of it, before it is a confidence."""
-    return BIAS + sum(
-        weight * feature for weight, feature in zip(WEIGHTS, evidence.features, strict=True)
-    )
+    return BIAS + sum(weight * clue for weight, clue in zip(WEIGHTS, clues(evidence), strict=True))
 
 
 def confidence_of(logit: float) -> float:

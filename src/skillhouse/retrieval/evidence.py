@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from operator import add
 from typing import NamedTuple
 
-from skillhouse.retrieval.rank import (
-    FIELDS,
-    K1,
-    WEIGHTS,
-    Alternative,
-    Concept,
-    Found,
-    Ranking,
-    field_norm,
-)
-from skillhouse.retrieval.segment import FIELD_BITS, LENGTH_BITS
-from skillhouse.retrieval.tokens import STOP_WORDS, words
+from skillhouse.retrieval.bm25f import FIELD_BITS, K1, LENGTH_BITS, WEIGHTS, field_norm
+from skillhouse.retrieval.rank import FIELDS, Concept, Found, Places, Ranking
+from skillhouse.retrieval.segment import stem_hash
 
 FEATURES = (
     "bm25f",
@@ -30,8 +21,8 @@ FEATURES = (
     "phrase",
 )
 """What a row is judged by, each a share of the query's weight (about 0 to 1, BM25 to 3)."""
-FEATURE_WEIGHTS = (0.89, 0.48, 1.49, 4.45, 2.82, 2.34, 2.32)
-"""Fitted on the development set, cross-validated by owner of the skill (decision record 0300)."""
+FEATURE_WEIGHTS = (0.92, 0.37, 1.4, 3.47, 2.49, 2.03, 2.12)
+"""Fitted on the development set, cross-validated by owner of the skill (decision record 0305)."""
 SCALE = 100.0 / sum(
     weight * most
     for weight, most in zip(FEATURE_WEIGHTS, (3.5, 2.5, 3.0, 1.0, 1.0, 1.0, 1.0), strict=True)
@@ -41,14 +32,11 @@ PHRASES = 40
 """Best rows that are searched for pairs of words of the query."""
 _K_DESCRIPTION, _K_BODY = 1.5, 2.0
 _NAME, _DESCRIPTION, _BODY = FIELD_BITS
-_STEM_TAIL = 6
-"""Letters by which a word may be longer than its stem."""
 
 
 class Fused(NamedTuple):
     """What vectors and words together say of a row."""
 
-    score: float
     confidence: float
     cosines: Mapping[str, float]
     """Of its vectors with the query's, from -1 to 1, by the encoder that votes."""
@@ -65,6 +53,8 @@ class Evidence(NamedTuple):
     row: int
     features: tuple[float, ...]
     """In the order of `FEATURES`."""
+    score: float
+    """From 0 to about 100."""
     answered: Mapping[int, int]
     """The concepts that the row has, by number, with the packed counts of their stems."""
     concepts: Sequence[Concept]
@@ -78,10 +68,6 @@ class Evidence(NamedTuple):
         weighed = zip(FEATURE_WEIGHTS, self.features, strict=True)
         return sum(weight * value for weight, value in weighed)
 
-    @property
-    def score(self) -> float:
-        return SCALE * self.words if self.fused is None else self.fused.score
-
     def matched(self) -> dict[str, tuple[str, ...]]:
         """Return the words of the query that the row has, by field."""
         words_of: dict[str, tuple[str, ...]] = {}
@@ -92,174 +78,137 @@ class Evidence(NamedTuple):
         return words_of
 
 
-class _Answer(NamedTuple):
-    """A stem that a row has."""
-
-    concept: int
-    alternative: Alternative
-    counts: int
+def lessened(evidence: Evidence, factor: float) -> Evidence:
+    """Return evidence of which each share counts less."""
+    features = tuple(factor * value for value in evidence.features)
+    return evidence._replace(features=features, score=score(features))
 
 
-_number = attrgetter("concept")
-_alternative = attrgetter("alternative")
+def score(features: Sequence[float]) -> float:
+    """Return the weighed sum of features."""
+    weighed = (weight * value for weight, value in zip(FEATURE_WEIGHTS, features, strict=True))
+    return SCALE * sum(weighed)
+
+
+_Value = tuple[float, float, float, float, float, int]
+"""BM25F, description, body, the shares found at all and in the head, and where (`FIELD_BITS`)."""
 
 
 class Judge:
     """Judges rows for one query."""
 
     def __init__(
-        self,
-        ranking: Ranking,
-        concepts: Sequence[Concept],
-        found: Mapping[str, Found],
-        head: Callable[[int], tuple[str, str]],
+        self, ranking: Ranking, concepts: Sequence[Concept], found: Mapping[str, Found]
     ) -> None:
-        """`head` gives name and description of a row."""
         self._ranking = ranking
         self._concepts = concepts
         self._found = found
-        self._head = head
         self._total = sum(concept.weight for concept in concepts) or 1.0
-        self._pairs = _Pairs(concepts)
+        self._pairs = _pairs(concepts)
 
     def evidence(self, rows: Sequence[int]) -> list[Evidence]:
         """Return the evidence of rows, best first, then by number."""
-        judged = [self._of(row, answers) for row, answers in self._answers(rows)]
+        if not rows:
+            return []
+        ranking = self._ranking
+        places = ranking.places(rows)
+        lengths = [
+            [packed >> shift & most for shift, most in LENGTH_BITS]
+            for packed in map(ranking.lengths.__getitem__, rows)
+        ]
+        norms = [tuple(map(field_norm, range(3), each, ranking.averages)) for each in lengths]
+        sums = [[0.0] * 5 for _ in rows]
+        in_name = [0.0] * len(rows)
+        answered: list[dict[int, int]] = [{} for _ in rows]
+        for number, concept in enumerate(self._concepts):
+            weight = concept.weight
+            for at, value in self._values(concept, places, norms).items():
+                whole, description, body, anywhere, head, mask = value
+                of_row = sums[at]
+                of_row[0] += whole * weight
+                of_row[1] += description * weight
+                of_row[2] += body * weight
+                of_row[3] += anywhere * weight
+                of_row[4] += head * weight
+                answered[at][number] = mask
+                if mask >> _NAME[0]:
+                    in_name[at] += anywhere
+        judged = []
+        for at, row in enumerate(rows):
+            shares = [value / self._total for value in sums[at]]
+            features = (*shares, min(in_name[at] / max(lengths[at][0], 1), 1.0), 0.0)
+            judged.append(Evidence(row, features, score(features), answered[at], self._concepts))
         judged.sort(key=order)
         # A phrase rarely lifts what is far behind.
         first = [self._with_phrase(each) for each in judged[:PHRASES]]
         first.sort(key=order)
         return first + judged[PHRASES:]
 
-    def _answers(self, rows: Sequence[int]) -> Iterator[tuple[int, list[_Answer]]]:
-        """Yield each row with what it has of each concept."""
-        answers: list[list[_Answer]] = [[] for _ in rows]
-        for number, concept in enumerate(self._concepts):
-            for alternative in concept.alternatives:
-                for stem in alternative.stems:
-                    for at, counts in self._ranking.counts(self._found[stem], rows):
-                        answers[at].append(_Answer(number, alternative, counts))
-        return zip(rows, answers, strict=True)
-
-    def _of(self, row: int, answers: Sequence[_Answer]) -> Evidence:
-        packed = self._ranking.lengths[row]
-        lengths = [packed >> shift & most for shift, most in LENGTH_BITS]
-        norms = [
-            field_norm(field, length, average)
-            for field, (length, average) in enumerate(
-                zip(lengths, self._ranking.averages, strict=True)
-            )
-        ]
-        sums = [0.0] * 5
-        in_name = 0.0
-        matched: dict[int, int] = {}
-        for number, of_concept in groupby(answers, key=_number):
-            weight = self._concepts[number].weight
-            best = max(
-                self._value(alternative, list(found), norms)
-                for alternative, found in groupby(of_concept, key=_alternative)
-            )
-            whole, description, body, anywhere, head, mask = best
-            sums[0] += whole * weight
-            sums[1] += description * weight
-            sums[2] += body * weight
-            sums[3] += anywhere * weight
-            sums[4] += head * weight
-            matched[number] = mask
-            if mask >> _NAME[0]:
-                in_name += anywhere
-        shares = [value / self._total for value in sums]
-        features = (*shares, min(in_name / max(lengths[0], 1), 1.0), 0.0)
-        return Evidence(row, features, matched, self._concepts)
-
-    def _value(
-        self, alternative: Alternative, answers: Sequence[_Answer], norms: Sequence[float]
-    ) -> tuple[float, float, float, float, float, int]:
-        """Return BM25F, description, body, the shares found at all and in the head, and where."""
-        whole = description = body = anywhere = head = 0.0
-        mask = 0
-        for _, _, counts in answers:
-            mask |= counts
-            name = (counts >> _NAME[0] & _NAME[1]) / norms[0]
-            about = (counts >> _DESCRIPTION[0] & _DESCRIPTION[1]) / norms[1]
-            text = (counts >> _BODY[0] & _BODY[1]) / norms[2]
-            often = WEIGHTS[0] * name + WEIGHTS[1] * about + WEIGHTS[2] * text
-            whole += often * (K1 + 1.0) / (often + K1)
-            description += about * (_K_DESCRIPTION + 1.0) / (about + _K_DESCRIPTION)
-            body += text * (_K_BODY + 1.0) / (text + _K_BODY)
-            anywhere += 1.0
-            head += 1.0 if name or about else 0.0
-        share = alternative.weight / len(alternative.stems)
-        return (
-            whole * share,
-            description * share,
-            body * share,
-            anywhere * share,
-            head * share,
-            mask,
-        )
+    def _values(
+        self, concept: Concept, places: Sequence[Places], norms: Sequence[Sequence[float]]
+    ) -> Mapping[int, _Value]:
+        """Return what the best alternative is worth, by the place of the row."""
+        best: dict[int, _Value] = {}
+        for alternative in concept.alternatives:
+            own: dict[int, _Value] = {}
+            share = alternative.weight / len(alternative.stems)
+            for stem in alternative.stems:
+                for at, counts in self._ranking.counts(self._found[stem], places):
+                    value = _value(counts, norms[at], share)
+                    own[at] = _sum(own[at], value) if at in own else value
+            if best:
+                for at, value in own.items():
+                    if at not in best or value > best[at]:
+                        best[at] = value
+            else:
+                best = own
+        return best
 
     def _with_phrase(self, evidence: Evidence) -> Evidence:
-        if len(evidence.answered) < 2:
+        if len(evidence.answered) < 2 or not self._pairs:
             return evidence
-        phrase = self._pairs.share(*self._head(evidence.row)) / self._total
-        return evidence._replace(features=(*evidence.features[:-1], phrase))
+        head = self._ranking.head(evidence.row)
+        weight = sum(weight for pair, weight in self._pairs if pair in head)
+        features = (*evidence.features[:-1], weight / self._total)
+        return evidence._replace(features=features, score=score(features))
 
 
 def order(evidence: Evidence) -> tuple[float, int]:
     return -evidence.score, evidence.row
 
 
-class _Pairs:
-    """Pairs of words that follow each other in a query, looked for in other texts."""
-
-    def __init__(self, concepts: Sequence[Concept]) -> None:
-        self._stems = [
-            concept.alternatives[0].stems[0]
-            if concept.text.isascii() and len(concept.alternatives[0].stems) == 1
-            else ""
-            for concept in concepts
-        ]
-        self._weights = {
-            (at, at + 1): min(concepts[at].weight, concepts[at + 1].weight)
-            for at in range(len(concepts) - 1)
-            if self._stems[at] and self._stems[at + 1]
-        }
-        self._known: dict[str, tuple[int, ...]] = {}
-        self._by_letter: dict[str, list[tuple[int, str]]] = {}
-        for at, stem in enumerate(self._stems):
-            if stem:
-                # The stem of `sky` is `ski`: two letters can be what a word begins with.
-                self._by_letter.setdefault(stem[:2], []).append((at, stem))
-
-    def share(self, *texts: str) -> float:
-        """Return the summed weight of the pairs that any of `texts` has."""
-        if not self._weights:
-            return 0.0
-        pairs: set[tuple[int, int]] = set()
-        for text in texts:
-            before: Collection[int] = ()
-            for word in words(text.lower()):
-                if word in STOP_WORDS:
-                    continue
-                numbers = self._known.get(word)
-                if numbers is None:
-                    numbers = self._known[word] = self._numbers(word)
-                if before and numbers:
-                    pairs.update((a, b) for a in before for b in numbers)
-                before = numbers
-        return sum(self._weights.get(pair, 0.0) for pair in pairs)
-
-    def _numbers(self, word: str) -> tuple[int, ...]:
-        stems = self._by_letter.get(word[:2], ())
-        return tuple(at for at, stem in stems if is_form(word, stem))
+def _value(counts: int, norms: Sequence[float], share: float) -> _Value:
+    """Return what one stem of an alternative is worth."""
+    name = (counts >> _NAME[0] & _NAME[1]) / norms[0]
+    about = (counts >> _DESCRIPTION[0] & _DESCRIPTION[1]) / norms[1]
+    text = (counts >> _BODY[0] & _BODY[1]) / norms[2]
+    often = WEIGHTS[0] * name + WEIGHTS[1] * about + WEIGHTS[2] * text
+    return (
+        share * often * (K1 + 1.0) / (often + K1),
+        share * about * (_K_DESCRIPTION + 1.0) / (about + _K_DESCRIPTION),
+        share * text * (_K_BODY + 1.0) / (text + _K_BODY),
+        share,
+        share if name or about else 0.0,
+        counts,
+    )
 
 
-def is_form(word: str, stem: str) -> bool:
-    """Return whether a word probably has this stem; the stem of `happy` is `happi`.
+def _sum(one: _Value, other: _Value) -> _Value:
+    """Return what two stems of an alternative are worth."""
+    *values, _ = map(add, one, other)
+    return *values, one[5] | other[5]
 
-    >>> is_form("merging", "merg"), is_form("happy", "happi"), is_form("pdfreader", "pdf")
-    (True, True, False)
-    """
-    beginning = stem[:-1] if len(stem) >= 4 and stem.endswith("i") else stem
-    return word.startswith(beginning) and len(word) - len(stem) <= _STEM_TAIL - (len(stem) < 4) * 3
+
+def _pairs(concepts: Sequence[Concept]) -> list[tuple[bytes, float]]:
+    """Return what a head has where two words of a query follow each other, with its weight."""
+    stems = [
+        concept.alternatives[0].stems[0]
+        if concept.text.isascii() and len(concept.alternatives[0].stems) == 1
+        else ""
+        for concept in concepts
+    ]
+    return [
+        (stem_hash(stems[at]) + stem_hash(stems[at + 1]), min(one.weight, next_one.weight))
+        for at, (one, next_one) in enumerate(pairwise(concepts))
+        if stems[at] and stems[at + 1]
+    ]

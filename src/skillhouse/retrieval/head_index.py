@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import unicodedata
 
-from skillhouse.retrieval.index import Hit, SearchIndex
+from skillhouse.retrieval.hits import Hit
+from skillhouse.retrieval.index import SearchIndex
 from skillhouse.retrieval.query import looked_for
 from skillhouse.retrieval.tokens import stems_of
 from skillhouse.skill import SkillIndex

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
-from typing import NamedTuple
 
-from skillhouse.floor import SkillError, dataclass, encode
-from skillhouse.retrieval.confidence import confidence
-from skillhouse.retrieval.evidence import Evidence, Judge
-from skillhouse.retrieval.query import read_query
+from skillhouse.floor import SkillError, encode
+from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
+from skillhouse.retrieval.hits import Head, Hit, best_first, collapsed, hit_of
+from skillhouse.retrieval.query import MIX, Mix, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
+from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
 from skillhouse.retrieval.tokens import name_key, name_keys
 from skillhouse.retrieval.votes import MeaningMaker, Meanings, MeaningState, Votes, encoded
 from skillhouse.skill import Skill, SkillIndex, load_body
@@ -29,43 +28,10 @@ Progress = Callable[[int, int], None]
 """Called before each body with the number of bodies read and their total."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A skill that matches a query."""
-
-    id: str
-    name: str
-    score: float
-    """Higher is better; comparable within one result only."""
-    fields: tuple[str, ...] = ()
-    """Which of name, description and body contain a word of the query."""
-    exact: bool = False
-    """Whether the query is this skill's name or id; such hits come first."""
-    confidence: float = 0.0
-    """How likely a skill that is judged like this fits, from 0 to 1; below `CONFIDENT` it is a weak
-    match."""
-    matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The words of the query that each field answers, translated or corrected where needed."""
-    alike: tuple[str, ...] = ()
-    """Ids of skills of the same name or with the same texts, which are no hits of their own."""
-    similarity: float = 0.0
-    """Cosine of the query's and the skill's vectors, from -1 to 1; 0 where no encoder voted."""
-    learned: float = 0.0
-    """How often it was chosen for similar requests, 0 to 1, which is part of the score."""
-
-
-class _Head(NamedTuple):
-    """A document without its body."""
-
-    id: str
-    name: str
-    description: str
-
-
 class _IndexRows:
     """Documents of several segments, in the order of equal scores."""
 
-    def __init__(self, segments: Sequence[tuple[Segment, Sequence[_Head | None]]]) -> None:
+    def __init__(self, segments: Sequence[tuple[Segment, Sequence[Head | None]]]) -> None:
         """Take the segments, each with the heads of its documents; None for one that is hidden."""
         # Equal scores keep the order of the rows, so the rows are sorted by id.
         order = sorted(
@@ -87,9 +53,25 @@ class _IndexRows:
             for key in {*keys} - {""}:
                 self.of_key.setdefault(key, []).append(row)
 
-    def head(self, row: int) -> tuple[str, str]:
-        """Return name and description."""
-        return self.heads[row].name, self.heads[row].description
+    def begun(self, key: str, *, parts: bool) -> list[int]:
+        """Return the rows whose name or id begins with a key, if they are few.
+
+        Args:
+            parts: Whether the key has to end where a word of the name does.
+        """
+        if len(key) < PIN_LEAST:
+            return []
+        ends = "-" if parts else ""
+        keys = [each for each in self.of_key if each.startswith(key + ends)]
+        # The beginning of every id, such as `user:`, is none of a name.
+        rows = {row for each in keys if ":" not in each[len(key) :] for row in self.of_key[each]}
+        if len(rows) > PINS_MAX:
+            return []
+        return [row for row in sorted(rows) if not self.is_stub(row)]
+
+    def is_stub(self, row: int) -> bool:
+        head = self.heads[row]
+        return is_stub(head.name, head.description)
 
 
 class SearchIndex:
@@ -147,6 +129,8 @@ class SearchIndex:
         made = cls()
         source = _Source(index, progress, bodies=bodies)
         made._rows = source.rows(cache)
+        # Whoever it is from may hold the index, and reading again is no part of what it hears of.
+        source.progress = _quiet
         made._renewed = lambda: source.rows_again(cache)
         made._begin_meanings(encoders, cache)
         return made
@@ -154,9 +138,9 @@ class SearchIndex:
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
 
-        A skill whose name or id is the query comes first, with the best score. `query` is any
-        text, without syntax; without a letter or digit nothing matches, nor if `limit` is not
-        positive.
+        A skill whose name or id is the query comes first, with the best score, and if there is
+        none, those whose name begins with it. `query` is any text, without syntax; without a letter
+        or digit nothing matches, nor if `limit` is not positive.
 
         Args:
             collapse: Whether skills of one name or with one description are one hit, the best one.
@@ -184,100 +168,66 @@ class SearchIndex:
         """How far search by meaning is; None where there are no encoders."""
         return None if self.meanings is None else self.meanings.state
 
-    def judged(self, query: str) -> list[tuple[str, Evidence]]:
+    def judged(self, query: str, mix: Mix = MIX) -> list[tuple[str, Evidence]]:
         """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
-        return [
-            (rows.heads[each.row].id, each)
-            for each in _judged(rows, query, CANDIDATES, self._votes(query))[0]
-        ]
+        judged, _ = _judged(rows, query, CANDIDATES, self._votes(query), mix)
+        return [(rows.heads[each.row].id, each) for each in judged]
 
     def _hits(self, query: str, limit: int, votes: Votes | None, *, collapse: bool) -> list[Hit]:
         rows = self._rows
         judged, judge = _judged(rows, query, limit, votes)
-        named = judge.evidence(rows.of_key.get(name_key(query), ()))
+        key = name_key(query)
+        named = judge.evidence(rows.of_key.get(key, ()))
+        # A word that skills have is a word first, and what a name begins with second.
+        is_word = bool(judged) and all(concept.is_written for concept in judged[0].concepts)
+        begun = [] if named or " " in query else rows.begun(key, parts=is_word and "-" not in key)
+        pinned = judge.evidence(begun)
         if votes is not None:
-            named = votes.fused(named)
-        hits = _best_first(rows, judged, named)
-        return (_collapsed(hits) if collapse else [hit for _, hit in hits])[:limit]
+            named, pinned = votes.fused(named), votes.fused(pinned)
+        ranked = best_first(judged, named, pinned)
+        groups = collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
+        return [hit_of(rows.heads, group) for group in groups[:limit]]
 
     def __len__(self) -> int:
         return len(self._rows.heads)
 
 
 def _judged(
-    rows: _IndexRows, query: str, limit: int, votes: Votes | None
+    rows: _IndexRows, query: str, limit: int, votes: Votes | None, mix: Mix = MIX
 ) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
-    request = read_query(query, ranking)
-    depth = min(max(CANDIDATES, limit), len(rows.heads))
+    request = read_query(query, ranking, mix)
+    few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
+    depth = min(max(few, limit), len(rows.heads))
     found = ranking.candidates(request.concepts, request.found, limit=depth)
-    judge = Judge(ranking, request.concepts, request.found, rows.head)
-    first, others = found[:CANDIDATES], found[CANDIDATES:]
+    judge = Judge(ranking, request.concepts, request.found)
+    first, others = found[:few], found[few:]
     if votes is None:
-        return judge.evidence(first) + judge.evidence(others), judge
+        return _without_stubs(rows, judge.evidence(first)) + judge.evidence(others), judge
     known = set(found)
     first += [row for row in votes.nearest() if row not in known]
-    return votes.fused(judge.evidence(first)) + votes.fused(judge.evidence(others)), judge
+    judged = _without_stubs(rows, judge.evidence(first))
+    return votes.fused(judged) + votes.fused(judge.evidence(others)), judge
 
 
-def _best_first(
-    rows: _IndexRows, judged: Sequence[Evidence], named: Sequence[Evidence]
-) -> list[tuple[_Head, Hit]]:
-    """Return the hits of judged rows, after the `named` ones."""
-    exact = {each.row for each in named}
-    last = highest = max((each.score for each in (*named, *judged)), default=0.0)
-    hits: list[tuple[_Head, Hit]] = []
-    for each in (*named, *(one for one in judged if one.row not in exact)):
-        is_exact = each.row in exact
-        # What was not among the candidates is never better than what was.
-        last = highest if is_exact else min(each.score, last)
-        head = rows.heads[each.row]
-        matches = each.matched()
-        hit = Hit(
-            id=head.id,
-            name=head.name,
-            score=last,
-            fields=tuple(matches),
-            exact=is_exact,
-            confidence=1.0 if is_exact else confidence(each),
-            matches=matches,
-            similarity=0.0 if each.fused is None else each.fused.similarity,
-        )
-        hits.append((head, hit))
-    return hits
-
-
-CLONE_CHARS = 60
-"""Characters from which skills with one description are copies."""
-
-
-def _collapsed(hits: Sequence[tuple[_Head, Hit]]) -> list[Hit]:
-    """Return the first hit of each name and of each long description, with the ids of the rest."""
-    groups: list[list[Hit]] = []
-    of_key: dict[tuple[str, str], list[Hit]] = {}
-    for head, hit in hits:
-        keys = [("name", name_key(head.name) or head.id)]
-        if len(head.description) >= CLONE_CHARS:
-            keys.append(("text", head.description))
-        group = next((of_key[key] for key in keys if key in of_key), None)
-        if group is None:
-            group = []
-            groups.append(group)
-        for key in keys:
-            of_key.setdefault(key, group)
-        group.append(hit)
-    return [
-        dataclasses.replace(first, alike=tuple(hit.id for hit in others)) if others else first
-        for first, *others in groups
+def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
+    """Return judged rows in their order, after stubs among the first lost part of their score."""
+    first = [
+        lessened(each, STUB_FACTOR) if rows.is_stub(each.row) else each for each in judged[:STUBS]
     ]
+    return sorted([*first, *judged[STUBS:]], key=order)
 
 
-def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
+def _loose(documents: Sequence[Document]) -> tuple[Segment, list[Head]]:
     key = bytes(KEY_BYTES)
     segment = in_memory(Keyed(key, name, about, body) for _, name, about, body in documents)
-    return segment, [_Head(*document[:3]) for document in documents]
+    return segment, [Head(*document[:3]) for document in documents]
+
+
+def _quiet(done: int, total: int) -> None:
+    """Hear of nothing."""
 
 
 class _Source:
@@ -285,7 +235,7 @@ class _Source:
 
     def __init__(self, index: SkillIndex, progress: Progress, *, bodies: bool) -> None:
         self._bodies = bodies
-        self._progress = progress
+        self.progress = progress
         self._skills: dict[bytes, Skill] = {}
         self._unkept: list[Skill] = []
         policies: dict[int, bytes] = {}
@@ -298,7 +248,7 @@ class _Source:
 
     def rows(self, cache: Path | None) -> _IndexRows:
         missing = dict(self._skills)
-        segments: list[tuple[Segment, Sequence[_Head | None]]] = []
+        segments: list[tuple[Segment, Sequence[Head | None]]] = []
         for segment in [] if cache is None else kept_segments(cache, self._roots(), self._read):
             skills = (missing.pop(key, None) for key in segment.keys)
             segments.append(
@@ -348,12 +298,12 @@ class _Source:
 
     def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
         for number, skill in enumerate(skills):
-            self._progress(number, len(skills))
+            self.progress(number, len(skills))
             yield skill, _body(skill) if self._bodies else ""
 
 
-def _head(skill: Skill) -> _Head:
-    return _Head(skill.id, skill.name, skill.description)
+def _head(skill: Skill) -> Head:
+    return Head(skill.id, skill.name, skill.description)
 
 
 def _body(skill: Skill) -> str:
@@ -364,8 +314,17 @@ def _body(skill: Skill) -> str:
         return ""
 
 
+PIN_LEAST = 3
+"""Letters of a query from which skills whose name begins with it come first."""
+PINS_MAX = 20
+"""Skills that come first so; the beginning of more names is a common word."""
+STUBS = 20
+"""Best rows that are looked through for stubs."""
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
+CANDIDATES_LEAST = 40
+LOOK_UPS_MAX = 1_600
+"""Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
 
 
 def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:

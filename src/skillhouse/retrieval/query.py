@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from skillhouse.retrieval.glossary.translate import (
     Meaning,
-    languages,
+    idle_words,
     meanings,
     translations,
 )
@@ -18,14 +18,10 @@ from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of
 
 CORRECTION_WEIGHTS = (1.0, 0.9, 0.75)
 """Weight of a word that was meant, beside one that was written, by the number of edits."""
-SENSE_WEIGHT = 0.9
-"""Weight of a translated word, beside one that was written."""
 REVERSE_WEIGHT = 0.3
 """Weight of a word of another language for an English one."""
 REVERSE_ROWS = 30
 """Rows from which an English word is not looked for in other languages: enough skills have it."""
-PAIR_WEIGHT = 0.15
-"""Weight of a pair of CJK signs beside the words that the glossary finds in the same text."""
 UNSURE_TIMES = 20
 """A word that could be of another language is, if so many times more skills have its meaning."""
 _SENSES_MAX = 4
@@ -36,6 +32,19 @@ _SAME_START = 0.3
 _FREQUENCY = 0.06
 """What a first letter in common, and each e-fold of frequency, count against one edit
 (reference/retrieval-resources.md, section 3)."""
+
+
+class Mix(NamedTuple):
+    """How much translations count."""
+
+    senses: float = 0.9
+    """Weight of a translated word, beside one that was written."""
+    pairs: float = 0.15
+    """Weight of a pair of CJK signs beside the words that the glossary finds in the same text."""
+
+
+MIX = Mix()
+"""Chosen on the development set, cross-validated by owner of the skill (decision record 0305)."""
 
 Stems = Mapping[str, tuple[str, ...]]
 
@@ -69,16 +78,18 @@ class Request(NamedTuple):
     """Misspelt words of the query, and the stems that were looked for instead."""
 
 
-def read_query(query: str, ranking: Ranking) -> Request:
+def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
     """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
+    idle = idle_words(query)
     terms = query_terms(query)
+    terms = [term for term in terms if term not in idle] or terms
     translated = meanings(query)
     senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
     # What is written in another language is no misspelt English.
-    corrects = not languages(query)
-    reading = _Reading(ranking, stems_of([*terms, *senses]), corrects=corrects)
-    meant = [concept for each in translated if (concept := reading.translated(each))]
-    texts = {concept.text for concept in meant}
+    reading = _Reading(ranking, stems_of([*terms, *senses]), mix, corrects=not idle)
+    read = [(each, concept) for each in translated if (concept := reading.translated(each))]
+    meant = [concept for _, concept in read]
+    texts = {word for each, _ in read for word in each.words}
     has_signs = any(is_pair(text) for text in texts)
     concepts = [
         concept
@@ -92,8 +103,9 @@ def read_query(query: str, ranking: Ranking) -> Request:
 class _Reading:
     """The postings that one query needed so far."""
 
-    def __init__(self, ranking: Ranking, stems: Stems, *, corrects: bool) -> None:
+    def __init__(self, ranking: Ranking, stems: Stems, mix: Mix, *, corrects: bool) -> None:
         self._ranking = ranking
+        self._mix = mix
         self._corrects = corrects
         self._stems = stems
         self.found: dict[str, Found] = {}
@@ -114,10 +126,11 @@ class _Reading:
                 own = self._corrected(term, stem)
             weight = self._found(own.stems[0]).idf
             if is_beside and is_pair(term):
-                weight *= PAIR_WEIGHT
+                weight *= self._mix.pairs
             elif reverse and not self._count(stem):
                 weight = self._ranking.idf(max(self._rows(each.stems) for each in reverse))
-            concepts.append(Concept(term, (own, *reverse), weight))
+            is_known = bool(reverse) or self._count(own.stems[0]) > 0
+            concepts.append(Concept(term, (own, *reverse), weight, is_known))
         return concepts
 
     def _reverse(self, term: str) -> list[Alternative]:
@@ -136,7 +149,7 @@ class _Reading:
         if not own.stems or (not meaning.is_sure and UNSURE_TIMES * rows >= known):
             return None
         if not senses:
-            return Concept(meaning.text, (own,), self._ranking.idf(rows))
+            return Concept(meaning.text, (own,), self._ranking.idf(rows), rows > 0)
         total = sum(each.weight**2 for each in senses)
         idfs = (each.weight**2 * self._ranking.idf(self._rows(each.stems)) for each in senses)
         # All alternatives count alike, so that skills in two languages compete.
@@ -152,7 +165,7 @@ class _Reading:
         best = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:_SENSES_MAX]
         total = sum(weight for _, weight in best)
         return [
-            Alternative(stems, SENSE_WEIGHT * math.sqrt(weight / total))
+            Alternative(stems, self._mix.senses * math.sqrt(weight / total))
             for stems, weight in best
             if weight > _SENSE_LEAST * total
         ]

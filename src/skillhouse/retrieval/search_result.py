@@ -6,7 +6,7 @@ from typing import Protocol
 
 from skillhouse.floor import dataclass
 from skillhouse.retrieval.confidence import is_weak
-from skillhouse.retrieval.index import Hit
+from skillhouse.retrieval.hits import Hit
 from skillhouse.retrieval.votes import MeaningState
 
 WORDS_SHOWN = 8
@@ -27,6 +27,8 @@ class SearchResult:
     hits: tuple[Hit, ...] = ()
     is_partial: bool = False
     """Whether names and descriptions alone were searched, because the index is being built."""
+    fault: str = ""
+    """Why the configured database was not asked; empty where all is well."""
 
     meaning: MeaningState | None = None
     """How far search by meaning was; None without encoders."""

@@ -1,8 +1,11 @@
 """A file of postings: which documents have a word, of which a query reads only its own words.
 
-A header, the postings of each word in turn, the table of documents, the table of words, their
-spellings. Both tables are read and checked when a segment is opened; postings and spellings when a
-query needs them.
+A header, the postings of each word in turn, the head of each document, the table of documents, the
+table of words, their spellings. Both tables are read and checked when a segment is opened;
+postings, heads and spellings when a query needs them.
+
+A word that many documents have is there twice: with all postings by document, and, as the word
+that follows, with its best ones by impact (decision record 0303).
 """
 
 from __future__ import annotations
@@ -11,33 +14,42 @@ import struct
 import sys
 import zlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from operator import or_
 from typing import BinaryIO, NamedTuple
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.retrieval.bm25f import FIELD_BITS, LENGTH_BITS, Impacts, length_classes
 from skillhouse.retrieval.spelling import Spellings, is_correctable, write_spellings
 
-MAGIC = b"skillwords 3 " + sys.byteorder[:3].encode("ascii")
+MAGIC = b"skillwords 4 " + sys.byteorder[:3].encode("ascii")
 KEY_BYTES = 16
 TIE_BYTES = 8
 
-FIELD_BITS = ((13, 0x7), (9, 0xF), (0, 0x1FF))
-"""Shift and largest value of the times that a word occurs in name, description and body: what is
-beyond counts no more, and hardly would (BM25 levels off)."""
-
-LENGTH_BITS = ((23, 0x1FF), (12, 0x7FF), (0, 0xFFF))
-"""Shift and largest value of the number of stems in name, description and body."""
+HEAD_STEMS_MAX = 512
+"""Stems of name and description whose order is kept, with a gap between the two."""
+BEST_POSTINGS = 512
+"""Documents from which a word has a list of its best postings, and the length of that list."""
+POSTINGS_KEPT = 1 << 19
+"""Postings that an open segment keeps in memory, 7 bytes each, with room for one more list."""
 _COMMON_FROM = 1_000
 """Documents from which a word of a single one is no correction of another."""
 
 # Magic; id of this segment, and of the one that it adds to; documents, words, bytes of the words,
-# postings, bytes of the spellings; CRC-32 of both tables, and of the spellings.
-_HEADER = struct.Struct("<16s 16s 16s 5Q 2L")
+# postings, bytes of the heads and of the spellings; CRC-32 of both tables, and of the spellings.
+_HEADER = struct.Struct("<16s 16s 16s 6Q 2L")
 _CRC = struct.Struct("<L")
 _HEADER_BYTES = _HEADER.size + _CRC.size
-_POSTING_BYTES = 4 + 2
+_POSTING_BYTES = 4 + 2 + 1
 _SEGMENT_READ_WORDS = 4_096
 _NO_ID = bytes(16)
+_BEST = b"\0"
+"""Ends the word of a list of best postings; no stem has it, and none comes between."""
+_STEM_HASH = struct.Struct("<H")
+HEAD_GAP = b"\0\0"
+"""Between name and description."""
 
 
 class DamagedError(SkillhouseError):
@@ -46,9 +58,16 @@ class DamagedError(SkillhouseError):
 
 class Postings(NamedTuple):
     documents: Sequence[int]
-    """Ascending numbers within the segment."""
+    """Numbers within the segment: ascending, but of the best postings by impact."""
     counts: Sequence[int]
     """The times in name, description and body, packed as `FIELD_BITS` says."""
+    impacts: Sequence[int]
+    """How much the word says of the document, from 1 to 255."""
+
+
+def stem_hash(stem: str) -> bytes:
+    """Return the two bytes by which a stem is known in a head; two stems in 65,535 are alike."""
+    return _STEM_HASH.pack(zlib.crc32(stem.encode()) % 0xFFFF + 1)
 
 
 class SegmentBuilder:
@@ -56,17 +75,20 @@ class SegmentBuilder:
         self._keys: list[bytes] = []
         self._ties: list[bytes] = []
         self._lengths = array("I")
+        self._heads: list[bytes] = []
         # Document and counts of each posting, one after the other: half the arrays.
         self._postings: dict[str, array[int]] = {}
         self._spellings: dict[str, str] = {}
 
-    def add(self, key: bytes, tie: bytes, fields: Sequence[Mapping[str, int]]) -> None:
+    def add(self, key: bytes, tie: bytes, fields: Sequence[Mapping[str, int]], head: bytes) -> None:
         """Add a document.
 
         Args:
             key: What finds it again.
             tie: What orders documents that have everything else in common.
             fields: How often each stem occurs, by field.
+            head: The `stem_hash` of each stem of name and description in order, stop words aside,
+                with `HEAD_GAP` between them.
         """
         number = len(self._keys)
         postings = self._postings
@@ -78,6 +100,7 @@ class SegmentBuilder:
             of_stem.append(value)
         self._keys.append(key)
         self._ties.append(tie)
+        self._heads.append(head[: HEAD_STEMS_MAX * _STEM_HASH.size])
         self._lengths.append(
             sum(
                 min(sum(counts.values()), most) << shift
@@ -100,7 +123,8 @@ class SegmentBuilder:
                 self._keys.append(key)
                 self._ties.append(segment.ties[number])
                 self._lengths.append(segment.lengths[number])
-        for stem, (documents, counts) in segment.everything():
+                self._heads.append(segment.head(number))
+        for stem, (documents, counts, _) in segment.everything():
             kept = [
                 item
                 for document, count in zip(documents, counts, strict=True)
@@ -118,27 +142,39 @@ class SegmentBuilder:
         """
         file.write(bytes(_HEADER_BYTES))
         words = sorted((stem.encode(), stem) for stem in self._postings)
-        offsets, starts, crcs = array("I", [0]), array("I", [0]), array("I")
-        common = 4 if len(self._keys) >= _COMMON_FROM else 2
-        correct = {
-            stem: number
-            for number, (_, stem) in enumerate(words)
-            if len(self._postings[stem]) >= common
-        }
+        common = 2 if len(self._keys) >= _COMMON_FROM else 1
+        classes, impacts = length_classes(self._lengths), Impacts()
+        written: list[bytes] = []
+        correct: dict[str, int] = {}
+        starts, crcs = array("I", [0]), array("I")
         for word, stem in words:
             both = self._postings.pop(stem)
-            data = both[::2].tobytes() + array("H", both[1::2]).tobytes()
+            documents, counts = both[::2], both[1::2]
+            if len(documents) >= common:
+                correct[stem] = len(written)
+            keys = map(or_, map(classes.__getitem__, documents), counts)
+            lists = [(word, Postings(documents, counts, bytes(map(impacts.__getitem__, keys))))]
+            if len(documents) > BEST_POSTINGS:
+                lists.append((word + _BEST, _best(lists[0][1])))
+            for name, postings in lists:
+                data = _packed_postings(postings)
+                file.write(data)
+                written.append(name)
+                starts.append(starts[-1] + len(postings.documents))
+                crcs.append(zlib.crc32(data))
+        head_ends = array("I", [0])
+        for head in self._heads:
+            data = head + _CRC.pack(zlib.crc32(head))
             file.write(data)
-            offsets.append(offsets[-1] + len(word))
-            starts.append(starts[-1] + len(both) // 2)
-            crcs.append(zlib.crc32(data))
+            head_ends.append(head_ends[-1] + len(data))
+        offsets = array("I", accumulate(map(len, written), initial=0))
         tables = b"".join(
             [
                 *self._keys,
                 *self._ties,
                 self._lengths.tobytes(),
-                *(table.tobytes() for table in (offsets, starts, crcs)),
-                *(word for word, _ in words),
+                *(table.tobytes() for table in (head_ends, offsets, starts, crcs)),
+                *written,
             ]
         )
         spellings = write_spellings(
@@ -146,11 +182,23 @@ class SegmentBuilder:
         )
         file.write(tables)
         file.write(spellings)
-        counts = (len(self._keys), len(words), offsets[-1], starts[-1], len(spellings))
+        sizes = (offsets[-1], starts[-1], head_ends[-1], len(spellings))
         sums = (zlib.crc32(tables), zlib.crc32(spellings))
-        header = _HEADER.pack(MAGIC, own, base, *counts, *sums)
+        header = _HEADER.pack(MAGIC, own, base, len(self._keys), len(written), *sizes, *sums)
         file.seek(0)
         file.write(header + _CRC.pack(zlib.crc32(header)))
+
+
+def _best(postings: Postings) -> Postings:
+    """Return the postings of the greatest impact, equal ones by document."""
+    impacts = postings.impacts
+    order = sorted(range(len(impacts)), key=impacts.__getitem__, reverse=True)[:BEST_POSTINGS]
+    return Postings(*([values[at] for at in order] for values in postings))
+
+
+def _packed_postings(postings: Postings) -> bytes:
+    documents, counts, impacts = postings
+    return array("I", documents).tobytes() + array("H", counts).tobytes() + bytes(impacts)
 
 
 def _packed(fields: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
@@ -180,51 +228,77 @@ class Segment:
         if header[-_CRC.size :] != _CRC.pack(zlib.crc32(header[: -_CRC.size])):
             raise DamagedError("not a file of postings")
         magic, self.own, self.base, *rest = _HEADER.unpack(header[: -_CRC.size])
-        documents, words, word_bytes, postings, spelling_bytes, crc, self._spelling_crc = rest
-        self._tables_at = _HEADER_BYTES + postings * _POSTING_BYTES
-        table_bytes = documents * (KEY_BYTES + TIE_BYTES + 4) + words * 12 + 8 + word_bytes
-        self._spellings_at = self._tables_at + table_bytes
-        self._spelling_bytes = spelling_bytes
+        documents, words, word_bytes, postings, head_bytes, spelling_bytes, crc, spelling_crc = rest
+        self._heads_at = _HEADER_BYTES + postings * _POSTING_BYTES
+        tables_at = self._heads_at + head_bytes
+        per_document = KEY_BYTES + TIE_BYTES + 8
+        spellings_at = tables_at + documents * per_document + words * 12 + 12 + word_bytes
+        self._spelling_place = spellings_at, spelling_bytes, spelling_crc
         self._spellings: Spellings | None = None
-        expected = self._spellings_at + spelling_bytes
-        if magic != MAGIC or size != expected:
+        if magic != MAGIC or size != spellings_at + spelling_bytes:
             raise DamagedError("not a file of postings, or of another version")
-        tables = self._read(self._tables_at, self._spellings_at - self._tables_at)
+        tables = self._read(tables_at, spellings_at - tables_at)
         if zlib.crc32(tables) != crc:
             raise DamagedError("damaged tables")
         at = documents * KEY_BYTES
         self.keys = [tables[n : n + KEY_BYTES] for n in range(0, at, KEY_BYTES)]
         ties_end = at + documents * TIE_BYTES
         self.ties = [tables[n : n + TIE_BYTES] for n in range(at, ties_end, TIE_BYTES)]
-        at = ties_end
         numbers = array("I")
         words_at = len(tables) - word_bytes
-        numbers.frombytes(tables[at:words_at])
-        self.lengths = numbers[:documents]
-        self._offsets = numbers[documents : documents + words + 1]
-        self._starts = numbers[documents + words + 1 : documents + 2 * words + 2]
-        self._crcs = numbers[documents + 2 * words + 2 :]
+        numbers.frombytes(tables[ties_end:words_at])
+        ends = accumulate((documents, documents + 1, words + 1, words + 1, words), initial=0)
+        self.lengths, self._head_ends, self._offsets, self._starts, self._crcs = (
+            numbers[start:end] for start, end in pairwise(ends)
+        )
         self._words = tables[words_at:]
-        if self._offsets[-1] != word_bytes or self._starts[-1] != postings:
+        if (self._offsets[-1], self._starts[-1], self._head_ends[-1]) != (
+            word_bytes,
+            postings,
+            head_bytes,
+        ):
             raise DamagedError("tables that do not fit each other")
+        self._kept: dict[int, Postings] = {}
+        self._kept_count = 0
 
-    def postings(self, stem: str) -> Postings | None:
-        """Return the postings of a stem, or None when no document has it."""
+    def find(self, stem: str) -> int | None:
+        """Return the number of a stem, or None when no document has it."""
         wanted = stem.encode()
-        low, high = 0, len(self._crcs)
-        while low < high:
-            middle = (low + high) // 2
-            if self._word(middle) < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(self._crcs) or self._word(low) != wanted:
-            return None
-        start, end = self._starts[low], self._starts[low + 1]
-        return self._checked(low, self._read_postings(start, end))
+        number = bisect_left(range(len(self._crcs)), wanted, key=self._word)
+        is_there = number < len(self._crcs) and self._word(number) == wanted
+        return number if is_there else None
+
+    def count(self, number: int) -> int:
+        """Return how many documents have a stem, of its number."""
+        return self._starts[number + 1] - self._starts[number]
+
+    def postings(self, number: int) -> Postings:
+        """Return the postings of a stem, of its number."""
+        kept = self._kept.get(number)
+        if kept is None:
+            start, end = self._starts[number], self._starts[number + 1]
+            if self._kept_count > POSTINGS_KEPT:
+                self._kept, self._kept_count = {}, 0
+            kept = self._kept[number] = self._checked(number, self._read_postings(start, end))
+            self._kept_count += end - start
+        return kept
+
+    def best(self, number: int) -> Postings:
+        """Return the postings of a stem with the greatest impact first, where it has very many."""
+        has_best = self.count(number) > BEST_POSTINGS and number + 1 < len(self._crcs)
+        return self.postings(number + 1 if has_best else number)
+
+    def head(self, document: int) -> bytes:
+        """Return the hashes of the stems of name and description, as `SegmentBuilder.add` says."""
+        start, end = self._head_ends[document], self._head_ends[document + 1]
+        data = self._read(self._heads_at + start, end - start)
+        head = data[: -_CRC.size]
+        if data[-_CRC.size :] != _CRC.pack(zlib.crc32(head)):
+            raise DamagedError("a damaged head")
+        return head
 
     def alike(self, word: str) -> list[tuple[str, str]]:
-        """Return words that share trigrams with a misspelt one, the most alike first, and stems."""
+        """Return words that a misspelt one may be, the most alike first, each with its stem."""
         return [(other, self._stem(number)) for other, number in self._spelled().alike(word)]
 
     def spellings(self) -> Iterator[tuple[str, str]]:
@@ -233,8 +307,9 @@ class Segment:
 
     def _spelled(self) -> Spellings:
         if self._spellings is None:
-            data = self._read(self._spellings_at, self._spelling_bytes)
-            if zlib.crc32(data) != self._spelling_crc:
+            at, size, crc = self._spelling_place
+            data = self._read(at, size)
+            if zlib.crc32(data) != crc:
                 raise DamagedError("damaged spellings")
             self._spellings = Spellings(data)
         return self._spellings
@@ -243,7 +318,7 @@ class Segment:
         return self._word(number).decode()
 
     def everything(self) -> Iterator[tuple[str, Postings]]:
-        """Yield each stem with its postings."""
+        """Yield each stem with all its postings."""
         for first in range(0, len(self._crcs), _SEGMENT_READ_WORDS):
             last = min(first + _SEGMENT_READ_WORDS, len(self._crcs))
             begin = self._starts[first]
@@ -252,8 +327,11 @@ class Segment:
                 low, high = (
                     (self._starts[at] - begin) * _POSTING_BYTES for at in (number, number + 1)
                 )
+                word = self._word(number)
+                if word.endswith(_BEST):
+                    continue
                 try:
-                    stem = self._word(number).decode()
+                    stem = word.decode()
                 except UnicodeDecodeError as error:
                     raise DamagedError("a damaged word") from error
                 yield stem, self._checked(number, data[low:high])
@@ -264,7 +342,7 @@ class Segment:
     def _read_postings(self, start: int, end: int) -> bytes:
         at = _HEADER_BYTES + start * _POSTING_BYTES
         size = (end - start) * _POSTING_BYTES
-        if size < 0 or at + size > self._tables_at:
+        if size < 0 or at + size > self._heads_at:
             raise DamagedError("postings outside of their place")
         return self._read(at, size)
 
@@ -272,10 +350,12 @@ class Segment:
         documents, counts = array("I"), array("H")
         count = len(data) // _POSTING_BYTES
         documents.frombytes(data[: count * 4])
-        counts.frombytes(data[count * 4 :])
-        if zlib.crc32(data) != self._crcs[number] or (count and documents[-1] >= len(self.keys)):
+        counts.frombytes(data[count * 4 : count * 6])
+        # Only short lists can be the best ones, in the order of their impacts.
+        last = documents[-1] if count > BEST_POSTINGS else max(documents, default=0)
+        if zlib.crc32(data) != self._crcs[number] or last >= len(self.keys):
             raise DamagedError("damaged postings")
-        return Postings(documents, counts)
+        return Postings(documents, counts, data[count * 6 :])
 
     def _read(self, at: int, size: int) -> bytes:
         self._file.seek(at)

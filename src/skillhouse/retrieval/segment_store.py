@@ -25,7 +25,14 @@ from typing import NamedTuple
 
 from skillhouse.floor import encode, make_private, write_atomically
 from skillhouse.floor.lock import lock
-from skillhouse.retrieval.segment import TIE_BYTES, DamagedError, Segment, SegmentBuilder
+from skillhouse.retrieval.segment import (
+    HEAD_GAP,
+    TIE_BYTES,
+    DamagedError,
+    Segment,
+    SegmentBuilder,
+    stem_hash,
+)
 from skillhouse.retrieval.tokens import STOP_WORDS, stems_of, tokens_of, words
 
 BODY_CHARS_MAX = 4_096
@@ -47,9 +54,10 @@ def add_documents(builder: SegmentBuilder, documents: Iterable[Keyed]) -> None:
     # A library repeats most of its words.
     stems: dict[str, tuple[str, ...]] = {}
     body_stems: dict[str, tuple[str, ...]] = {}
+    heads: dict[str, bytes] = {}
     for batch in _batches(documents):
         if len(stems) > _WORDS_KNOWN_MAX:
-            stems, body_stems = {}, {}
+            stems, body_stems, heads = {}, {}, {}
         read = [(each, _tie(each), _texts(each)) for each in batch]
         new = set(chain.from_iterable(text for *_, texts in read for text in texts))
         builder.spell(_learn(new - stems.keys(), stems, body_stems))
@@ -59,7 +67,11 @@ def add_documents(builder: SegmentBuilder, documents: Iterable[Keyed]) -> None:
                 _counted(description, stems),
                 _counted(body, body_stems),
             )
-            builder.add(each.key, tie, fields)
+            for word in chain(name, description):
+                if word not in heads:
+                    heads[word] = b"".join(map(stem_hash, body_stems[word]))
+            texts = (b"".join(map(heads.__getitem__, text)) for text in (name, description))
+            builder.add(each.key, tie, fields, HEAD_GAP.join(texts))
 
 
 def _batches(documents: Iterable[Keyed]) -> Iterator[list[Keyed]]:

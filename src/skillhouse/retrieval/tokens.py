@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 
 from skillhouse.floor import SkillhouseError
@@ -145,12 +145,34 @@ class SearchError(SkillhouseError):
         self.sqlite_version = sqlite_version
 
 
-def stems_of(
-    tokens: Iterable[str], *, connect: Callable[[], sqlite3.Connection] = _IN_MEMORY
-) -> Mapping[str, tuple[str, ...]]:
-    """Return the stems of each token: usually one, none or several where SQLite splits it.
+def open_stemmer(connect: Callable[[], sqlite3.Connection] = _IN_MEMORY) -> sqlite3.Connection:
+    """Return a database with the tables that stem words.
 
     SearchError: this SQLite, which `connect` opens in memory, has no FTS5.
+    """
+    connection = connect()
+    try:
+        connection.execute(_CREATE)
+        connection.execute(_VOCABULARY)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise SearchError(sqlite3.sqlite_version) from error
+    return connection
+
+
+class _Stemmers(threading.local):
+    """The database of each thread: making one takes longer than to stem a query."""
+
+    connection: sqlite3.Connection | None = None
+
+
+_stemmers = _Stemmers()
+
+
+def stems_of(tokens: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return the stems of each token: usually one, none or several where SQLite splits it.
+
+    SearchError: this SQLite has no FTS5.
 
     >>> stems_of(["merging", "café", "数据"])
     {'merging': ('merg',), 'café': ('cafe',), '数据': ('数据',)}
@@ -159,13 +181,14 @@ def stems_of(
     stems: dict[str, tuple[str, ...]] = dict.fromkeys(different, ())
     if not different:
         return stems
-    with closing(connect()) as connection:
-        try:
-            connection.execute(_CREATE)
-            connection.execute(_VOCABULARY)
-        except sqlite3.DatabaseError as error:
-            raise SearchError(sqlite3.sqlite_version) from error
+    connection = _stemmers.connection
+    if connection is None:
+        connection = _stemmers.connection = open_stemmer()
+    try:
         connection.executemany(_INSERT, enumerate(different))
         for number, stem in connection.execute(_SELECT):
             stems[different[number]] += (stem,)
+    finally:
+        # The words were never written: nothing grows, and the next call begins with no words.
+        connection.rollback()
     return stems

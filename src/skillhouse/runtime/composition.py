@@ -131,4 +131,4 @@ def _encoder_settings(composition: Composition) -> tuple[object, ...]:
 
 
 def _network_settings(config: Config) -> tuple[object, ...]:
-    return config.net, config.approvals
+    return config.net, config.approvals, config.search

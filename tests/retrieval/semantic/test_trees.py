@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from skillhouse.retrieval.evidence import FEATURES, Evidence
+from skillhouse.retrieval.evidence import FEATURES, Evidence, score
 from skillhouse.retrieval.semantic.fusion import fused
 from skillhouse.retrieval.semantic.trees import FILE, INPUTS, Trees, load_trees, packed_trees
 
 
 def row(number: int, share: float, **cosines: float) -> Evidence:
-    made = Evidence(number, (share,) * len(FEATURES), {}, ())
+    features = (share,) * len(FEATURES)
+    made = Evidence(number, features, score(features), {}, ())
     return fused(made, cosines)
 
 

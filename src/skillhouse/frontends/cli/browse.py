@@ -139,8 +139,14 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     state = prepare_search(house, terminal)
     found = search_answer(house, " ".join(options.query), options.limit)
     hits, others = found.found.hits, found.shadowed
+    if found.found.fault:
+        terminal.error(found.found.fault)
     if options.json:
-        more = {"weak": found.found.is_weak, "meaning": meaning_value(state)}
+        more = {
+            "weak": found.found.is_weak,
+            "fault": found.found.fault or None,
+            "meaning": meaning_value(state),
+        }
         terminal.json_list("hits", found.values(), more)
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")

@@ -137,7 +137,7 @@ def prepare_search(
     search = house.view(agent).search
     progress = ReadingProgress(terminal)
     try:
-        search.index(progress)
+        search.prepare(progress)
     finally:
         progress.end()
     progress = ReadingProgress(terminal, what="encoding skills for search by meaning")

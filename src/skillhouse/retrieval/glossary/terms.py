@@ -2,71 +2,105 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 LANGS = ("zh", "ja", "ko", "de", "fr", "es", "ru")
 """The languages of the table after English, in the order of its columns."""
 CJK = frozenset(LANGS[:3])
 _FILE = Path(__file__).with_name("terms.tsv")
+LINKS = frozenset("d de del der des die du el l la las le les los".split())
+"""Words within phrases that do not count."""
 _BASE_LEAST = 4
-_ENDINGS = tuple(
-    sorted(
-        "en er es em ern e n s t ung x a o as os ar ando iendo ée és er ez "
-        "а у ы и е о й я ю ов ам ами ах ой ую ая ый ые ть".split(),
-        key=len,
-        reverse=True,
-    )
-)
+_MARK = re.compile("[\u0300-\u036f]")
+_ENDINGS = {
+    lang: tuple(sorted(endings.split(), key=len, reverse=True))
+    for lang, endings in {
+        "de": "e en em er ern es n s t",
+        "fr": "e ee ees er ers es ez s x",
+        "es": "a ada ado ando ar as e er es iendo ir o os s",
+        "ru": "а ам ами ах ая е его ей ем ему ет и ие ией ий ии им ими их ию ия ов ого ой ом ому "
+        "ою у ую ы ые ый ым ыми ых ь ью ю я ями ях",
+    }.items()
+}
+"""Endings of nouns, adjectives and common forms of verbs, without marks."""
+_PART_LEAST = 4
+"""Letters of each part of a compound."""
 _LATIN_LEAST = 5
 """Letters from which a word in Latin script is looked for in skills for an English one."""
 
 
-class Terms(NamedTuple):
-    """The table by its words."""
-
-    english: Mapping[str, Mapping[str, Sequence[str]]]
-    """English words and phrases of each word of another language, by language and base form."""
-    others: Mapping[str, Sequence[str]]
-    """Words of other languages for each English one."""
+@cache
+def english(lang: str) -> Mapping[str, Sequence[str]]:
+    """Return the English words and phrases of each word of a language, by its base form."""
+    column = LANGS.index(lang) + 1
+    found: dict[str, dict[str, None]] = {}
+    for row in _rows():
+        for word in row[column]:
+            key = word if lang in CJK else base(word, lang)
+            found.setdefault(key, {}).update(dict.fromkeys(row[0]))
+    return {key: tuple(words) for key, words in found.items()}
 
 
 @cache
-def terms() -> Terms:
-    """Return the table, which is read once."""
-    english: dict[str, dict[str, list[str]]] = {lang: {} for lang in LANGS}
-    others: dict[str, list[str]] = {}
-    rows = list(_rows())
-    own = {word for row in rows for word in row[0]}
-    for mine, *columns in rows:
-        for lang, words in zip(LANGS, columns, strict=True):
-            for word in words:
-                key = word if lang in CJK else base(word)
-                english[lang].setdefault(key, []).extend(mine)
-                if not word.isascii() or (len(word) >= _LATIN_LEAST and word not in own):
-                    for each in mine:
-                        others.setdefault(each, []).append(word)
-    return Terms(english, others)
+def others() -> Mapping[str, Sequence[str]]:
+    """Return the words of other languages for each English one."""
+    found: dict[str, dict[str, None]] = {}
+    own = {word for row in _rows() for word in row[0]}
+    for mine, *columns in _rows():
+        words = [
+            word
+            for column in columns
+            for word in column
+            if not word.isascii() or (len(word) >= _LATIN_LEAST and word not in own)
+        ]
+        for each in mine:
+            found.setdefault(each, {}).update(dict.fromkeys(words))
+    return {key: tuple(words) for key, words in found.items()}
 
 
-def _rows() -> Iterator[list[list[str]]]:
-    for line in _FILE.read_text("utf-8").splitlines():
-        if not line.startswith("#"):
-            yield [cell.split("|") for cell in line.split("\t")]
+@cache
+def _rows() -> Sequence[Sequence[Sequence[str]]]:
+    lines = _FILE.read_text("utf-8").splitlines()
+    return [[cell.split("|") for cell in line.split("\t")] for line in lines if line[0] != "#"]
 
 
-def base(word: str) -> str:
-    """Return a word without marks and without one ending, as the table is searched.
+def base(text: str, lang: str) -> str:
+    """Return a word or phrase without marks, each word without one ending, as it is searched.
 
-    >>> base("Prévisions"), base("dateien"), base("погоду")
+    >>> base("Prévisions", "fr"), base("Dateien", "de"), base("погоду", "ru")
     ('prevision', 'datei', 'погод')
+    >>> base("bases de données", "fr") == base("base donnée", "fr")
+    True
     """
-    letters = unicodedata.normalize("NFKD", word.casefold())
-    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    for ending in _ENDINGS:
-        if plain.endswith(ending) and len(plain) - len(ending) >= _BASE_LEAST:
-            return plain[: -len(ending)]
-    return plain
+    plain = text.casefold()
+    if not plain.isascii():
+        plain = _MARK.sub("", unicodedata.normalize("NFKD", plain))
+    return " ".join(_shortened(word, lang) for word in plain.split() if word not in LINKS)
+
+
+def _shortened(word: str, lang: str) -> str:
+    endings = _ENDINGS[lang]
+    if not word.endswith(endings):
+        return word
+    for ending in endings:
+        if word.endswith(ending) and len(word) - len(ending) >= _BASE_LEAST:
+            return word[: -len(ending)]
+    return word
+
+
+def compound(word: str) -> tuple[str, str] | None:
+    """Return the two words of the table that a German compound is made of, or None.
+
+    >>> compound("datenbankabfrage"), compound("wetter")
+    (('datenbank', 'abfrage'), None)
+    """
+    table = english("de")
+    for at in range(len(word) - _PART_LEAST, _PART_LEAST - 1, -1):
+        parts = word[:at], word[at:]
+        if all(base(part, "de") in table for part in parts):
+            return parts
+    return None

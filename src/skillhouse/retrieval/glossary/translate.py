@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from skillhouse.floor.regex import regex
 from skillhouse.retrieval.glossary.chinese import split
 from skillhouse.retrieval.glossary.dictionary import Dictionary, Senses
-from skillhouse.retrieval.glossary.terms import CJK, LANGS, base, terms
+from skillhouse.retrieval.glossary.terms import LINKS, base, compound, english, others
 
 _FILE = Path(__file__).with_name("zh.glossary")
 _OWN_SHARE = 0.5
@@ -26,7 +26,17 @@ _FUNCTION_WORDS = {
     "es": "el la los las una para con que mi mis del en y por cómo qué quiero hazme un",
     "ru": "и в на с для как мне мой что по из это",
 }
+_STOP_WORDS = {
+    "de": "am an auch auf aus bei brauche dem den des einem einer es heute in ins kann meinem "
+    "meiner meinen mir morgen nach neue neuen oder sich sind soll was wenn wo zu zum zur zwei",
+    "fr": "au aux ce ces cette comment de donne en entre faire il moi nous où par qu que qui sa se "
+    "ses son soir sous votre vos à ce",
+    "es": "a al como de dos está este esta hace hacer lo me nos o quiero se sin sobre su sus un y",
+    "ru": "а бы был в во где для до ее завтра или их к как какая когда ко меня мы на нам о об от "
+    "по при с сделай со сделать то у чтобы",
+}
 _LANGS_OF_WORD = {lang: frozenset(words.split()) for lang, words in _FUNCTION_WORDS.items()}
+_IDLE = {lang: words.union(_STOP_WORDS[lang].split()) for lang, words in _LANGS_OF_WORD.items()}
 
 
 class Meaning(NamedTuple):
@@ -36,6 +46,8 @@ class Meaning(NamedTuple):
     senses: Senses
     is_sure: bool
     """Whether the word is of another language by its script, or by the words around it."""
+    words: tuple[str, ...]
+    """The words of the query that it is about; of a part of a compound, the compound."""
 
 
 def meanings(query: str) -> list[Meaning]:
@@ -51,7 +63,7 @@ def meanings(query: str) -> list[Meaning]:
 
 def translations(word: str) -> Sequence[str]:
     """Return words of other languages for an English one."""
-    return terms().others.get(word, ())
+    return others().get(word, ())
 
 
 def languages(query: str) -> list[str]:
@@ -64,6 +76,16 @@ def languages(query: str) -> list[str]:
     return [lang for lang, those in _LANGS_OF_WORD.items() if not those.isdisjoint(words)]
 
 
+def idle_words(query: str) -> frozenset[str]:
+    """Return the words of other languages that say nothing in a query of theirs.
+
+    >>> "mit" in idle_words("Kuchen mit Sahne"), idle_words("cake with cream")
+    (True, frozenset())
+    """
+    langs = languages(query)
+    return LINKS.union(*(_IDLE[lang] for lang in langs)) if langs else frozenset()
+
+
 def _of_signs(query: str) -> list[Meaning]:
     runs = _CJK_RUN.findall(query)
     if not runs:
@@ -73,7 +95,7 @@ def _of_signs(query: str) -> list[Meaning]:
     is_korean = not is_japanese and _HANGUL.search(query) is not None
     # Without kana, a text of Han signs can be either.
     langs = ("ko",) if is_korean else ("ja", "zh") if is_japanese else ("zh", "ja")
-    tables = [terms().english[lang] for lang in langs]
+    tables = [english(lang) for lang in langs]
     translated: list[Meaning] = []
 
     def senses(word: str) -> Senses:
@@ -85,33 +107,55 @@ def _of_signs(query: str) -> list[Meaning]:
         rest = 1.0 - _OWN_SHARE if known else 0.0
         share = (1.0 - rest) / len(written)
         return (
-            *((english, share) for english in written),
-            *((english, rest * weight) for english, weight in known),
+            *((each, share) for each in written),
+            *((each, rest * weight) for each, weight in known),
         )
 
     for run in runs:
         text = run if is_japanese else dictionary.simplified(run)
-        translated += [Meaning(word, meant, is_sure=True) for word, meant in split(text, senses)]
+        translated += [
+            Meaning(word, meant, is_sure=True, words=(word,)) for word, meant in split(text, senses)
+        ]
     return translated
 
 
 def _of_words(query: str) -> list[Meaning]:
-    words = _WORD.findall(query.casefold())
     langs = languages(query)
-    table = terms().english
+    idle = idle_words(query) or LINKS
+    words = [word for word in _WORD.findall(query.casefold()) if word not in idle]
+    tried = langs or _LANGS_OF_WORD
     found: list[Meaning] = []
-    for word in words:
-        if any(word in _LANGS_OF_WORD[lang] for lang in langs):
-            continue
-        key = base(word)
-        for lang in langs or [lang for lang in LANGS if lang not in CJK]:
-            english = table[lang].get(key)
-            if english and word not in english:
-                share = 1.0 / len(english)
-                is_sure = bool(langs) or not word.isascii()
-                found.append(Meaning(word, tuple((each, share) for each in english), is_sure))
-                break
+    at = 0
+    while at < len(words):
+        phrase = words[at : at + 2]
+        meant = _meaning(phrase, tried) if len(phrase) > 1 else None
+        if meant is None:
+            phrase = words[at : at + 1]
+            meant = _meaning(phrase, tried)
+        at += len(phrase)
+        text = " ".join(phrase)
+        is_sure = bool(langs) or not text.isascii()
+        if meant is not None:
+            found.append(Meaning(text, meant, is_sure, tuple(phrase)))
+        elif "de" in tried and (parts := compound(text)):
+            found += [
+                Meaning(part, senses, is_sure, (text,))
+                for part in parts
+                if (senses := _meaning([part], ["de"]))
+            ]
     return found
+
+
+def _meaning(words: Sequence[str], langs: Iterable[str]) -> Senses | None:
+    """Return what a word or phrase means in the first language that has it."""
+    text = " ".join(words)
+    for lang in langs:
+        if lang == "ru" and text.isascii():
+            continue
+        meant = english(lang).get(base(text, lang))
+        if meant and text not in meant:
+            return tuple((each, 1.0 / len(meant)) for each in meant)
+    return None
 
 
 @cache

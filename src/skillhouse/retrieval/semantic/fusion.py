@@ -38,5 +38,4 @@ def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
     if sure is not None:
         of_words, of_cosine, bias = CONFIDENCE[sure]
         value = of_words * value + of_cosine * cosines[sure] + bias
-    found = Fused(score, confidence_of(value), cosines)
-    return evidence._replace(fused=found)
+    return evidence._replace(score=score, fused=Fused(confidence_of(value), cosines))

@@ -59,11 +59,9 @@ class Trees:
             return [*judged]
         found = []
         for each, value in zip(judged, self.scores(inputs_of(judged)), strict=True):
-            if each.fused is None:
-                continue
             # Rows in the same leaves keep the order of the weighed sum.
-            score = 100.0 / (1.0 + math.exp(-value)) + _TIES * each.fused.score
-            found.append(each._replace(fused=each.fused._replace(score=score)))
+            score = 100.0 / (1.0 + math.exp(-value)) + _TIES * each.score
+            found.append(each._replace(score=score))
         return found
 
     def scores(self, inputs: Floats) -> Sequence[float]:
