@@ -29,6 +29,15 @@ PINS = (
             *("--extra", "agent-framework"),
         ],
     ),
+    # The encoders of search by meaning, 140 MB installed: their tests have an environment of their
+    # own. It agrees with the numpy of the others.
+    (
+        "semantic",
+        [
+            *("requirements/adapter.in", "pyproject.toml", "--extra", "semantic"),
+            *("--constraint", "requirements/dev.txt"),
+        ],
+    ),
     # Adapters that have an environment of their own: one wants older packages than we have, the
     # other carries a program of 240 MB. They agree with no other file.
     *(

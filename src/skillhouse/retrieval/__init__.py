@@ -6,8 +6,8 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.confidence import CONFIDENT as CONFIDENT
     from skillhouse.retrieval.confidence import is_weak as is_weak
     from skillhouse.retrieval.head_index import HeadIndex as HeadIndex
+    from skillhouse.retrieval.hits import Hit as Hit
     from skillhouse.retrieval.index import Document as Document
-    from skillhouse.retrieval.index import Hit as Hit
     from skillhouse.retrieval.index import Progress as Progress
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.search_result import SearchResult as SearchResult
     from skillhouse.retrieval.search_result import reason as reason
     from skillhouse.retrieval.search_result import skills_of as skills_of
+    from skillhouse.retrieval.semantic import Embedder as Embedder
+    from skillhouse.retrieval.semantic import EncoderError as EncoderError
+    from skillhouse.retrieval.semantic import Encoders as Encoders
+    from skillhouse.retrieval.semantic import encoders_of as encoders_of
     from skillhouse.retrieval.tokens import QUERY_TERMS_MAX as QUERY_TERMS_MAX
     from skillhouse.retrieval.tokens import SearchError as SearchError
     from skillhouse.retrieval.tokens import name_key as name_key
     from skillhouse.retrieval.tokens import query_terms as query_terms
     from skillhouse.retrieval.tokens import stems_of as stems_of
+    from skillhouse.retrieval.votes import MeaningMaker as MeaningMaker
+    from skillhouse.retrieval.votes import MeaningState as MeaningState
 else:
     from skillhouse.lazy_exports import lazy_exports
 

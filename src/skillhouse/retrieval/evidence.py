@@ -34,6 +34,19 @@ _K_DESCRIPTION, _K_BODY = 1.5, 2.0
 _NAME, _DESCRIPTION, _BODY = FIELD_BITS
 
 
+class Fused(NamedTuple):
+    """What vectors and words together say of a row."""
+
+    confidence: float
+    cosines: Mapping[str, float]
+    """Of its vectors with the query's, from -1 to 1, by the encoder that votes."""
+
+    @property
+    def similarity(self) -> float:
+        """The highest cosine."""
+        return max(self.cosines.values())
+
+
 class Evidence(NamedTuple):
     """Why a row fits."""
 
@@ -46,6 +59,14 @@ class Evidence(NamedTuple):
     """The concepts that the row has, by number, with the packed counts of their stems."""
     concepts: Sequence[Concept]
     """What the row was judged for."""
+    fused: Fused | None = None
+    """With the votes of encoders, where there are any."""
+
+    @property
+    def words(self) -> float:
+        """The weighed sum of the features."""
+        weighed = zip(FEATURE_WEIGHTS, self.features, strict=True)
+        return sum(weight * value for weight, value in weighed)
 
     def matched(self) -> dict[str, tuple[str, ...]]:
         """Return the words of the query that the row has, by field."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import unicodedata
 
-from skillhouse.retrieval.index import Hit, SearchIndex
+from skillhouse.retrieval.hits import Hit
+from skillhouse.retrieval.index import SearchIndex
 from skillhouse.retrieval.query import looked_for
 from skillhouse.retrieval.tokens import stems_of
 from skillhouse.skill import SkillIndex
@@ -23,6 +24,10 @@ class HeadIndex:
 
     def __init__(self, index: SkillIndex) -> None:
         self._skills = index.skills
+
+    @property
+    def meaning_state(self) -> None:
+        """No encoder votes here."""
 
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return skills with a word of `query` in name or description, best first."""

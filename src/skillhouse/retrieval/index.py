@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
-from typing import NamedTuple
 
-from skillhouse.floor import SkillError, dataclass, encode
-from skillhouse.retrieval.confidence import confidence
+from skillhouse.floor import SkillError, encode
 from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
+from skillhouse.retrieval.hits import Head, Hit, best_first, collapsed, hit_of
 from skillhouse.retrieval.query import MIX, Mix, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
 from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
 from skillhouse.retrieval.tokens import name_key, name_keys
+from skillhouse.retrieval.votes import MeaningMaker, Meanings, MeaningState, Votes, encoded
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
@@ -28,41 +28,10 @@ Progress = Callable[[int, int], None]
 """Called before each body with the number of bodies read and their total."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A skill that matches a query."""
-
-    id: str
-    name: str
-    score: float
-    """Higher is better; comparable within one result only."""
-    fields: tuple[str, ...] = ()
-    """Which of name, description and body contain a word of the query."""
-    exact: bool = False
-    """Whether the query is this skill's name or id; such hits come first."""
-    confidence: float = 0.0
-    """How likely a skill that is judged like this fits, from 0 to 1; below `CONFIDENT` it is a weak
-    match."""
-    matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The words of the query that each field answers, translated or corrected where needed."""
-    alike: tuple[str, ...] = ()
-    """Ids of skills of the same name or with the same texts, which are no hits of their own."""
-    learned: float = 0.0
-    """How often it was chosen for similar requests, 0 to 1, which is part of the score."""
-
-
-class _Head(NamedTuple):
-    """A document without its body."""
-
-    id: str
-    name: str
-    description: str
-
-
 class _IndexRows:
     """Documents of several segments, in the order of equal scores."""
 
-    def __init__(self, segments: Sequence[tuple[Segment, Sequence[_Head | None]]]) -> None:
+    def __init__(self, segments: Sequence[tuple[Segment, Sequence[Head | None]]]) -> None:
         """Take the segments, each with the heads of its documents; None for one that is hidden."""
         # Equal scores keep the order of the rows, so the rows are sorted by id.
         order = sorted(
@@ -114,16 +83,27 @@ class SearchIndex:
         self._lock = threading.Lock()
         self._rows = _IndexRows([_loose(kept)])
         self._renewed: Callable[[], _IndexRows] = lambda: self._rows
+        self.meanings: Meanings | None = None
+        """The vectors of the documents, where there are encoders."""
 
     @classmethod
-    def from_documents(cls, documents: Iterable[Document]) -> SearchIndex:
+    def from_documents(
+        cls, documents: Iterable[Document], *, encoders: MeaningMaker | None = None
+    ) -> SearchIndex:
         """Return an index of documents.
 
         >>> index = SearchIndex.from_documents([("user:pdf", "pdf", "Merges PDF files", "")])
         >>> [hit.id for hit in index.search("merging two files")]
         ['user:pdf']
         """
-        return cls(documents)
+        made = cls(documents)
+        made._begin_meanings(encoders, None)
+        return made
+
+    def _begin_meanings(self, encoders: MeaningMaker | None, cache: Path | None) -> None:
+        if encoders is not None:
+            heads = self._rows.heads
+            self.meanings = encoders.over(len(heads), lambda row: encoded(*heads[row][1:]), cache)
 
     @classmethod
     def from_skills(
@@ -133,6 +113,7 @@ class SearchIndex:
         bodies: bool = True,
         cache: Path | None = None,
         progress: Progress = lambda _, __: None,
+        encoders: MeaningMaker | None = None,
     ) -> SearchIndex:
         """Return an index of the skills that are not shadowed.
 
@@ -143,6 +124,7 @@ class SearchIndex:
             bodies: Whether bodies are searched too.
             cache: Directory of the persistent index, for skills that did not change since; None
                 reads every body.
+            encoders: Find skills by meaning too, as soon as they are ready.
         """
         made = cls()
         source = _Source(index, progress, bodies=bodies)
@@ -150,6 +132,7 @@ class SearchIndex:
         # Whoever it is from may hold the index, and reading again is no part of what it hears of.
         source.progress = _quiet
         made._renewed = lambda: source.rows_again(cache)
+        made._begin_meanings(encoders, cache)
         return made
 
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
@@ -164,37 +147,54 @@ class SearchIndex:
         """
         if limit <= 0 or not len(self):
             return []
+        votes = self._votes(query)
         with self._lock:
             try:
-                return self._hits(query, limit, collapse=collapse)
+                return self._hits(query, limit, votes, collapse=collapse)
             except (DamagedError, OSError):
                 self._rows = self._renewed()
-                return self._hits(query, limit, collapse=collapse)
+                return self._hits(query, limit, votes, collapse=collapse)
+
+    def _votes(self, query: str) -> Votes | None:
+        return None if self.meanings is None else self.meanings.votes(query)
+
+    def close(self) -> None:
+        """Make no more vectors in the background; the index can still be searched."""
+        if self.meanings is not None:
+            self.meanings.close()
+
+    @property
+    def meaning_state(self) -> MeaningState | None:
+        """How far search by meaning is; None where there are no encoders."""
+        return None if self.meanings is None else self.meanings.state
 
     def judged(self, query: str, mix: Mix = MIX) -> list[tuple[str, Evidence]]:
         """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
-        judged, _ = _judged(rows, query, CANDIDATES, mix)
+        judged, _ = _judged(rows, query, CANDIDATES, self._votes(query), mix)
         return [(rows.heads[each.row].id, each) for each in judged]
 
-    def _hits(self, query: str, limit: int, *, collapse: bool) -> list[Hit]:
+    def _hits(self, query: str, limit: int, votes: Votes | None, *, collapse: bool) -> list[Hit]:
         rows = self._rows
-        judged, judge = _judged(rows, query, limit)
+        judged, judge = _judged(rows, query, limit, votes)
         key = name_key(query)
         named = judge.evidence(rows.of_key.get(key, ()))
         # A word that skills have is a word first, and what a name begins with second.
         is_word = bool(judged) and all(concept.is_written for concept in judged[0].concepts)
         begun = [] if named or " " in query else rows.begun(key, parts=is_word and "-" not in key)
-        ranked = _best_first(judged, named, judge.evidence(begun))
-        groups = _collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
-        return [_hit(rows.heads, group) for group in groups[:limit]]
+        pinned = judge.evidence(begun)
+        if votes is not None:
+            named, pinned = votes.fused(named), votes.fused(pinned)
+        ranked = best_first(judged, named, pinned)
+        groups = collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
+        return [hit_of(rows.heads, group) for group in groups[:limit]]
 
     def __len__(self) -> int:
         return len(self._rows.heads)
 
 
 def _judged(
-    rows: _IndexRows, query: str, limit: int, mix: Mix = MIX
+    rows: _IndexRows, query: str, limit: int, votes: Votes | None, mix: Mix = MIX
 ) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
@@ -203,8 +203,13 @@ def _judged(
     depth = min(max(few, limit), len(rows.heads))
     found = ranking.candidates(request.concepts, request.found, limit=depth)
     judge = Judge(ranking, request.concepts, request.found)
-    first = _without_stubs(rows, judge.evidence(found[:few]))
-    return first + judge.evidence(found[few:]), judge
+    first, others = found[:few], found[few:]
+    if votes is None:
+        return _without_stubs(rows, judge.evidence(first)) + judge.evidence(others), judge
+    known = set(found)
+    first += [row for row in votes.nearest() if row not in known]
+    judged = _without_stubs(rows, judge.evidence(first))
+    return votes.fused(judged) + votes.fused(judge.evidence(others)), judge
 
 
 def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
@@ -215,72 +220,10 @@ def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidenc
     return sorted([*first, *judged[STUBS:]], key=order)
 
 
-class _Ranked(NamedTuple):
-    evidence: Evidence
-    score: float
-    is_exact: bool
-
-
-def _best_first(
-    judged: Sequence[Evidence], named: Sequence[Evidence], begun: Sequence[Evidence]
-) -> list[_Ranked]:
-    """Return judged rows with final scores, after those that the query names or begins to name."""
-    pinned = {each.row for each in (*named, *begun)}
-    last = highest = max((each.score for each in (*named, *begun, *judged)), default=0.0)
-    ranked = [_Ranked(each, highest, is_exact=True) for each in named]
-    ranked += [_Ranked(each, highest, is_exact=False) for each in begun]
-    for each in judged:
-        if each.row not in pinned:
-            # What was not among the candidates is never better than what was.
-            last = min(each.score, last)
-            ranked.append(_Ranked(each, last, is_exact=False))
-    return ranked
-
-
-def _hit(heads: Sequence[_Head], group: Sequence[_Ranked]) -> Hit:
-    """Return the hit of the first of a group, with the ids of the rest."""
-    (evidence, score, is_exact), *others = group
-    head = heads[evidence.row]
-    matches = evidence.matched()
-    return Hit(
-        id=head.id,
-        name=head.name,
-        score=score,
-        fields=tuple(matches),
-        exact=is_exact,
-        confidence=1.0 if is_exact else confidence(evidence),
-        matches=matches,
-        alike=tuple(heads[each.evidence.row].id for each in others),
-    )
-
-
-CLONE_CHARS = 60
-"""Characters from which skills with one description are copies."""
-
-
-def _collapsed(heads: Sequence[_Head], ranked: Sequence[_Ranked]) -> list[list[_Ranked]]:
-    """Return those of one name or of one long description together, the best one first."""
-    groups: list[list[_Ranked]] = []
-    of_key: dict[tuple[str, str], list[_Ranked]] = {}
-    for each in ranked:
-        head = heads[each.evidence.row]
-        keys = [("name", name_key(head.name) or head.id)]
-        if len(head.description) >= CLONE_CHARS:
-            keys.append(("text", head.description))
-        group = next((of_key[key] for key in keys if key in of_key), None)
-        if group is None:
-            group = []
-            groups.append(group)
-        for key in keys:
-            of_key.setdefault(key, group)
-        group.append(each)
-    return groups
-
-
-def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
+def _loose(documents: Sequence[Document]) -> tuple[Segment, list[Head]]:
     key = bytes(KEY_BYTES)
     segment = in_memory(Keyed(key, name, about, body) for _, name, about, body in documents)
-    return segment, [_Head(*document[:3]) for document in documents]
+    return segment, [Head(*document[:3]) for document in documents]
 
 
 def _quiet(done: int, total: int) -> None:
@@ -305,7 +248,7 @@ class _Source:
 
     def rows(self, cache: Path | None) -> _IndexRows:
         missing = dict(self._skills)
-        segments: list[tuple[Segment, Sequence[_Head | None]]] = []
+        segments: list[tuple[Segment, Sequence[Head | None]]] = []
         for segment in [] if cache is None else kept_segments(cache, self._roots(), self._read):
             skills = (missing.pop(key, None) for key in segment.keys)
             segments.append(
@@ -359,8 +302,8 @@ class _Source:
             yield skill, _body(skill) if self._bodies else ""
 
 
-def _head(skill: Skill) -> _Head:
-    return _Head(skill.id, skill.name, skill.description)
+def _head(skill: Skill) -> Head:
+    return Head(skill.id, skill.name, skill.description)
 
 
 def _body(skill: Skill) -> str:

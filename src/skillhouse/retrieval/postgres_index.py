@@ -18,7 +18,8 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillError, SkillhouseError, encode, needs_extra
-from skillhouse.retrieval.index import Document, Hit, Progress, SearchIndex
+from skillhouse.retrieval.hits import Hit
+from skillhouse.retrieval.index import Document, Progress, SearchIndex
 from skillhouse.retrieval.query import looked_for
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX, READING
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from skillhouse.floor import dataclass
 from skillhouse.retrieval.confidence import is_weak
-from skillhouse.retrieval.index import Hit
+from skillhouse.retrieval.hits import Hit
+from skillhouse.retrieval.votes import MeaningState
 from skillhouse.skill import Skill, SkillIndex
 
 WORDS_SHOWN = 8
@@ -31,6 +32,9 @@ class SearchResult:
     fault: str = ""
     """Why the configured database was not asked; empty where all is well."""
 
+    meaning: MeaningState | None = None
+    """How far search by meaning was; None without encoders."""
+
     @property
     def is_weak(self) -> bool:
         """Whether there are hits, and none of them fits well."""
@@ -48,6 +52,8 @@ def reason(hit: Hit) -> str:
     if hit.exact:
         return "exact name"
     reasons = [f"{field}: {_words(found)}" for field, found in hit.matches.items()]
+    if not reasons and hit.similarity > 0:
+        reasons.append("similar in meaning")
     if hit.learned:
         reasons.append("loaded for similar requests")
     return "; ".join(reasons)

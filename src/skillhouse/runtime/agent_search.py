@@ -18,7 +18,7 @@ from skillhouse.runtime.learned_choices import lifted
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import Progress, Searcher, SearchResult
+    from skillhouse.retrieval import Encoders, MeaningState, Progress, Searcher, SearchResult
     from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.skill import Skill
 
@@ -26,6 +26,8 @@ PATIENCE_SECONDS = 0.5
 """A model's search waits so long for a complete index; one that is kept is open by then."""
 RANKED_MAX = 500
 """Skills of an agent that are ranked for a list: more than fit into any usual budget."""
+MEANING_PAUSE_SECONDS = 0.1
+"""Between two looks at vectors that are being made."""
 LIFTED_FROM = 20
 """Hits among which a skill that was chosen before is lifted."""
 BODIES_SOON = 100
@@ -45,6 +47,7 @@ class AgentSearch:
         *,
         bodies: bool,
         cache: Path | None,
+        encoders: Callable[[], Encoders | None] = lambda: None,
         learned: LearnedChoices | None = None,
         address: Callable[[], str] = str,
     ) -> None:
@@ -56,6 +59,7 @@ class AgentSearch:
         self._learned = learned
         self._bodies = bodies
         self._cache = cache
+        self._encoders = encoders
         self._lock = threading.Lock()
         self._made: Future[Searcher] | None = None
         self._is_closed = False
@@ -75,6 +79,23 @@ class AgentSearch:
         if is_ours:
             self._make(made, progress)
         return made.result()
+
+    def wait_for_meaning(self, seconds: float, progress: Progress) -> MeaningState | None:
+        """Return how far search by meaning is, after waiting for it so long; None without it.
+
+        `progress` hears how many vectors there are.
+        """
+        index = self.at_hand()[0]
+        if not isinstance(index, retrieval.SearchIndex):
+            return None
+        end = time.monotonic() + seconds
+        while (meanings := index.meanings) is not None:
+            state = meanings.state
+            progress(state.done, state.total)
+            left = end - time.monotonic()
+            if left <= 0 or meanings.wait(min(MEANING_PAUSE_SECONDS, left)):
+                break
+        return index.meaning_state
 
     def prepare(self, progress: Progress) -> None:
         """Have the complete index made, in files where the database cannot be used."""
@@ -160,7 +181,10 @@ class AgentSearch:
             skills = retrieval.skills_of(self._visible, hits)
             hits = lifted(hits, [shares.get(skill.file, 0.0) for skill in skills])[:limit]
         return retrieval.SearchResult(
-            hits=tuple(hits), is_partial=not is_complete, fault=self._fault
+            hits=tuple(hits),
+            is_partial=not is_complete,
+            fault=self._fault,
+            meaning=_meaning_of(index),
         )
 
     def _give_up(self, error: SkillhouseError) -> None:
@@ -195,13 +219,22 @@ class AgentSearch:
                 (_with_signature(skill, signatures) for skill in self._visible.skills),
                 name_match=self._visible.name_match,
             )
+            self._stop_encoding()
             self._made = None
             self._fault = ""
             self._is_known.clear()
 
     def close(self) -> None:
-        """Stop reading in the background."""
+        """Stop reading and encoding in the background."""
         self._is_closed = True
+        self._stop_encoding()
+
+    def _stop_encoding(self) -> None:
+        made = self._made
+        if made is not None and made.done() and made.exception() is None:
+            index = made.result()
+            if isinstance(index, retrieval.SearchIndex):
+                index.close()
 
     def _begun(self) -> tuple[Future[Searcher], bool]:
         """Return the index that is or will be made, and whether the caller has to make it."""
@@ -231,7 +264,11 @@ class AgentSearch:
                 self._visible, address, bodies=self._bodies, progress=progress
             )
         return retrieval.SearchIndex.from_skills(
-            self._visible, bodies=self._bodies, cache=self._cache, progress=progress
+            self._visible,
+            bodies=self._bodies,
+            cache=self._cache,
+            progress=progress,
+            encoders=self._encoders(),
         )
 
     def _give_way(self, done: int, total: int) -> None:
@@ -242,6 +279,11 @@ class AgentSearch:
             raise SkillhouseError("the search index is no longer needed")
         # It lets go of the interpreter, which a thread that computes keeps for 5 ms at a time.
         time.sleep(0)
+
+
+def _meaning_of(index: Searcher) -> MeaningState | None:
+    """Return how far search by meaning is; a database has none."""
+    return index.meaning_state if isinstance(index, retrieval.SearchIndex) else None
 
 
 def _with_signature(skill: Skill, signatures: Mapping[str, Signature]) -> Skill:

@@ -25,6 +25,7 @@ from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
+    from skillhouse.retrieval import Encoders
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.skill import Profile, ToolRule
@@ -46,6 +47,7 @@ class AgentView:
         learned: LearnedChoices | None = None,
         why_absent: Callable[[str], str] = lambda _: "",
         fault: Callable[[Skill], str] = lambda _: "",
+        encoders: Callable[[], Encoders | None] = lambda: None,
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
@@ -104,6 +106,7 @@ class AgentView:
             self.visible,
             bodies=self.profile.search_bodies,
             cache=config.cache_directory,
+            encoders=encoders,
             learned=learned,
             address=lambda: read_secret(
                 config.search.database,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
@@ -14,6 +15,7 @@ from skillhouse.runtime.policy import Policy
 if TYPE_CHECKING:
     from skillhouse import remote
     from skillhouse.approval import Grant
+    from skillhouse.retrieval import Encoders
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
     from skillhouse.runtime.gates import GateFactory
@@ -65,6 +67,7 @@ class Composition:
             self.mcp_host = mcp_host_of(config, lambda: newest().network)
         if before is not None and _network_settings(before.config) == _network_settings(config):
             self._network_before = vars(before).get("network")
+        self._encoders_before = before
         self.policy = Policy(
             config,
             profile,
@@ -83,6 +86,17 @@ class Composition:
         from skillhouse.runtime.network import Network  # noqa: PLC0415 - only calls need it.
 
         return self._network_before or Network(self.config)
+
+    @once
+    def encoders(self) -> Encoders | None:
+        """The encoders of search; MissingExtraError: one that is configured is not installed."""
+        before, self._encoders_before = self._encoders_before, None
+        if before is not None and _encoder_settings(before) == _encoder_settings(self):
+            return before.encoders
+        from skillhouse.retrieval import encoders_of  # noqa: PLC0415 - likewise.
+
+        search = self.config.search
+        return encoders_of(search.encoder, Path(search.weights) if search.weights else None)
 
     @once
     def gates(self) -> GateFactory:
@@ -109,6 +123,11 @@ def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
         if own:
             toolbox.check_own_tools(own, known)
         toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
+
+
+def _encoder_settings(composition: Composition) -> tuple[object, ...]:
+    search = composition.config.search
+    return search.encoder, search.weights
 
 
 def _network_settings(config: Config) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import threading
 
     from skillhouse import tools as toolbox
+    from skillhouse.retrieval import Encoders
     from skillhouse.runtime.agent_search import Signature
     from skillhouse.runtime.code_manifests import Found
     from skillhouse.runtime.composition import Composition
@@ -65,6 +66,7 @@ class HouseSnapshot:
         recent: RecentSkills,
         learned: LearnedChoices | None,
         fault: Callable[[Skill], str],
+        encoders: Callable[[], Encoders | None],
     ) -> None:
         """Store the dependencies; everything is read when it is first asked for.
 
@@ -72,7 +74,7 @@ class HouseSnapshot:
         finds below the roots, knowing whether the project is trusted. `worked` and `recent` outlive
         a snapshot, which keeps its first order: a client takes another list for a change.
         `learned` has what was loaded after searches, where that counts. `fault`
-        says why a skill may not be loaded as it is now.
+        says why a skill may not be loaded as it is now, `encoders` what finds skills by meaning.
         """
         self._config = config
         self._profile = policy.profile
@@ -85,6 +87,7 @@ class HouseSnapshot:
         self._recent = recent
         self._learned = learned
         self._fault = fault
+        self._encoders = encoders
         self._views: dict[str, AgentView] = {}
         self._gates: dict[str, toolbox.Gate] = {}
         self._signatures: dict[str, Signature] | None = None
@@ -187,6 +190,7 @@ class HouseSnapshot:
                 learned=self._learned,
                 why_absent=lambda name: why_absent(place, name),
                 fault=self._fault,
+                encoders=self._encoders,
             )
             if self._signatures is not None:
                 self._views[agent].search.renew(self._signatures)
@@ -266,6 +270,7 @@ def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
         services.recent,
         services.learned if composition.config.search.learn else None,
         lambda skill: services.installed_check.fault(skill.directory, skill.scope),
+        lambda: composition.encoders,
     )
 
 

@@ -79,6 +79,9 @@ class SearchTool(Tool):
                 data["weak"] = True
             if found.is_partial:
                 data["partial"] = True
+            if found.meaning is not None:
+                # Until an encoder is ready, its vote is missing.
+                data["encoders"] = {"ready": found.meaning.ready, "all": found.meaning.encoders}
             return Output(text=self._text(shown, found, session), data=data)
 
         need = PermissionRequest(

@@ -24,6 +24,7 @@ from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.json_values import (
     catalog_value,
     content_value,
+    meaning_value,
 )
 from skillhouse.frontends.presentation.skill_lists import (
     WEAK,
@@ -66,8 +67,9 @@ def _configure_catalog(parser: argparse.ArgumentParser) -> None:
 def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         view = house.view(options.agent)
+        state = None
         if options.request.strip():
-            prepare_search(house, terminal, agent=options.agent)
+            state = prepare_search(house, terminal, agent=options.agent)
         catalog = view.catalog(options.budget, style=options.style, request=options.request)
         is_asked = bool(options.request.strip())
         fitting = request_value(view, options.request, catalog) if is_asked else None
@@ -76,6 +78,7 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
         style = options.style or view.profile.catalog.style
         value = {"agent": options.agent, "request": options.request, "style": style}
         value |= {"budget_tokens": budget, **catalog_value(catalog)}
+        value["meaning"] = meaning_value(state)
         if fitting is not None:
             value |= fitting
         terminal.json(value)
@@ -133,13 +136,17 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         return _learned(options, terminal, house)
     if not options.query:
         raise UsageError("expected a request; see `skillhouse search --help`")
-    prepare_search(house, terminal)
+    state = prepare_search(house, terminal)
     found = search_answer(house, " ".join(options.query), options.limit)
     hits, others = found.found.hits, found.shadowed
     if found.found.fault:
         terminal.error(found.found.fault)
     if options.json:
-        more = {"weak": found.found.is_weak, "fault": found.found.fault or None}
+        more = {
+            "weak": found.found.is_weak,
+            "fault": found.found.fault or None,
+            "meaning": meaning_value(state),
+        }
         terminal.json_list("hits", found.values(), more)
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")

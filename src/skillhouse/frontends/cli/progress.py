@@ -10,6 +10,7 @@ from skillhouse.frontends.presentation.text import cut
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.retrieval import MeaningState
     from skillhouse.runtime import Skillhouse
 
 BEGIN_SECONDS = 1.0
@@ -55,12 +56,18 @@ class _Pace:
 class ReadingProgress:
     """The skills that are read for the search index."""
 
-    def __init__(self, terminal: Terminal, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        clock: Callable[[], float] = time.monotonic,
+        what: str = "reading skills for the search index",
+    ) -> None:
+        self._what = what
         self._terminal = terminal
         self._pace = _Pace(terminal, clock)
 
     def __call__(self, done: int, total: int) -> None:
-        text = f"reading skills for the search index: {done} of {total}"
+        text = f"{self._what}: {done} of {total}"
         self._pace.show(lambda _: text, done, max(total, 1))
 
     def end(self) -> None:
@@ -114,10 +121,36 @@ def size_text(count: int) -> str:
     return f"{size:.1f} GB"
 
 
-def prepare_search(house: Skillhouse, terminal: Terminal, *, agent: str = "default") -> None:
-    """Bring an agent's search index up to date; `SearchError` if SQLite has no full-text module."""
+MEANING_SECONDS = 20.0
+"""A person waits so long for vectors; the next search goes on where this one ended."""
+
+
+def prepare_search(
+    house: Skillhouse, terminal: Terminal, *, agent: str = "default"
+) -> MeaningState | None:
+    """Bring an agent's search index up to date, and return how far search by meaning is.
+
+    Raises:
+        MissingExtraError: an encoder that is configured is not installed.
+        SearchError: SQLite has no full-text module.
+    """
+    search = house.view(agent).search
     progress = ReadingProgress(terminal)
     try:
-        house.view(agent).search.prepare(progress)
+        search.prepare(progress)
     finally:
         progress.end()
+    progress = ReadingProgress(terminal, what="encoding skills for search by meaning")
+    try:
+        state = search.wait_for_meaning(MEANING_SECONDS, progress)
+    finally:
+        progress.end()
+    if state is not None and state.fault:
+        terminal.note(f"search by meaning is incomplete: {state.fault}")
+    elif state is not None and len(state.ready) < len(state.encoders):
+        waiting = "+".join(name for name in state.encoders if name not in state.ready)
+        terminal.note(
+            f"encoder `{waiting}` is not ready: {state.done} of {state.total} vectors are made,"
+            " the next search goes on"
+        )
+    return state

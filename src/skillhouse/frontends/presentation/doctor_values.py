@@ -17,7 +17,7 @@ from skillhouse.clients import (
     problems,
 )
 from skillhouse.discovery import git_root, watch_bound, watch_use
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import MissingExtraError, SkillhouseError, dataclass
 from skillhouse.frontends.presentation.client_report import lens_value
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
@@ -126,7 +126,7 @@ def _own_place(
         with Skillhouse(config) as house:
             view = house.view()
             found, use = catalog_report(view), watch_use(house.snapshot.roots)
-            notes = list(catalog_notes(found, view))
+            notes = [*catalog_notes(found, view), *_encoder_notes(house)]
             code, changed = offered_code(house), tuple(changed_skills(house))
     except SkillhouseError as error:
         return None, None, (), [f"the catalog cannot be made: {error}"], ()
@@ -141,6 +141,17 @@ def _own_place(
         )
     watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
     return found, watches, code, notes, changed
+
+
+def _encoder_notes(house: Skillhouse) -> list[str]:
+    """Say which encoders search uses, or why a configured one cannot be used."""
+    try:
+        encoders = house.services.composition.encoders
+    except MissingExtraError as error:
+        return [f"search by meaning is off: {error}"]
+    if encoders is None:
+        return []
+    return [f"search finds skills by meaning too, with {' and '.join(encoders.names)}"]
 
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
     from skillhouse.permission import CommandReading, MatchedRule
-    from skillhouse.retrieval import Hit
+    from skillhouse.retrieval import Hit, MeaningState
     from skillhouse.runtime import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
     from skillhouse.runtime.code_facts import CodeFacts
     from skillhouse.sandbox import Python, PythonPlaces, SandboxStatus
@@ -169,8 +169,22 @@ def hit_value(hit: Hit) -> dict[str, Any]:
         "confidence": round(hit.confidence, 4),
         "matches": {where: list(words) for where, words in hit.matches.items()},
         "alike": list(hit.alike),
+        "similarity": round(hit.similarity, 4),
         "reason": reason(hit),
         "learned": round(hit.learned, 4),
+    }
+
+
+def meaning_value(state: MeaningState | None) -> dict[str, Any] | None:
+    """Return how far search by meaning is."""
+    if state is None:
+        return None
+    return {
+        "encoders": list(state.encoders),
+        "ready": list(state.ready),
+        "done": state.done,
+        "total": state.total,
+        "fault": state.fault or None,
     }
 
 

@@ -144,7 +144,6 @@ def load_config(
         extensions=merged.extensions or ExtensionSettings(),
         skill_code=merged.skill_code or SkillCodeSettings(),
         memory=merged.memory or MemorySettings(),
-        search=merged.search or SearchSettings(),
         protection=merged.protection or ProtectionSettings(),
         mcp_servers=merged.mcp_servers or (),
         agents={
@@ -163,6 +162,7 @@ def load_config(
         signer=merged.signer or SignerSettings(),
         registry=merged.registry or RegistrySettings(),
         repositories=skills.repositories,
+        search=merged.search or SearchSettings(),
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
         problems=problems,

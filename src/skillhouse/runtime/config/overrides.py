@@ -50,7 +50,6 @@ class _PlainFields(TypedDict, total=False):
     skill_code: SkillCodeSettings
     protection: ProtectionSettings
     memory: MemorySettings
-    search: SearchSettings
     mcp_servers: tuple[McpServerSettings, ...]
     agents: Mapping[str, Layer]
     skill_rules: Mapping[str, tuple[Rule, ...]]
@@ -64,6 +63,7 @@ class _PlainFields(TypedDict, total=False):
     signer: SignerSettings
     registry: RegistrySettings
     repositories: tuple[RepositorySettings, ...]
+    search: SearchSettings
     assignees: frozenset[str]
     audit_checkpoints: Path | None
     problems: tuple[Diagnostic, ...]

@@ -1,0 +1,108 @@
+"""Hits of a search: which rows come first, and which are one hit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import NamedTuple
+
+from skillhouse.floor import dataclass
+from skillhouse.retrieval.confidence import confidence
+from skillhouse.retrieval.evidence import Evidence
+from skillhouse.retrieval.tokens import name_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A skill that matches a query."""
+
+    id: str
+    name: str
+    score: float
+    """Higher is better; comparable within one result only."""
+    fields: tuple[str, ...] = ()
+    """Which of name, description and body contain a word of the query."""
+    exact: bool = False
+    """Whether the query is this skill's name or id; such hits come first."""
+    confidence: float = 0.0
+    """How likely a skill that is judged like this fits, from 0 to 1; below `CONFIDENT` it is a weak
+    match."""
+    matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The words of the query that each field answers, translated or corrected where needed."""
+    alike: tuple[str, ...] = ()
+    """Ids of skills of the same name or with the same texts, which are no hits of their own."""
+    similarity: float = 0.0
+    """Cosine of the query's and the skill's vectors, from -1 to 1; 0 where no encoder voted."""
+    learned: float = 0.0
+    """How often it was chosen for similar requests, 0 to 1, which is part of the score."""
+
+
+class Head(NamedTuple):
+    """A document without its body."""
+
+    id: str
+    name: str
+    description: str
+
+
+class Ranked(NamedTuple):
+    evidence: Evidence
+    score: float
+    is_exact: bool
+
+
+def best_first(
+    judged: Sequence[Evidence], named: Sequence[Evidence], begun: Sequence[Evidence]
+) -> list[Ranked]:
+    """Return judged rows with final scores, after those that the query names or begins to name."""
+    pinned = {each.row for each in (*named, *begun)}
+    last = highest = max((each.score for each in (*named, *begun, *judged)), default=0.0)
+    ranked = [Ranked(each, highest, is_exact=True) for each in named]
+    ranked += [Ranked(each, highest, is_exact=False) for each in begun]
+    for each in judged:
+        if each.row not in pinned:
+            # What was not among the candidates is never better than what was.
+            last = min(each.score, last)
+            ranked.append(Ranked(each, last, is_exact=False))
+    return ranked
+
+
+def hit_of(heads: Sequence[Head], group: Sequence[Ranked]) -> Hit:
+    """Return the hit of the first of a group, with the ids of the rest."""
+    (evidence, score, is_exact), *others = group
+    head = heads[evidence.row]
+    matches = evidence.matched()
+    return Hit(
+        id=head.id,
+        name=head.name,
+        score=score,
+        fields=tuple(matches),
+        exact=is_exact,
+        confidence=1.0 if is_exact else confidence(evidence),
+        matches=matches,
+        similarity=0.0 if evidence.fused is None else evidence.fused.similarity,
+        alike=tuple(heads[each.evidence.row].id for each in others),
+    )
+
+
+CLONE_CHARS = 60
+"""Characters from which skills with one description are copies."""
+
+
+def collapsed(heads: Sequence[Head], ranked: Sequence[Ranked]) -> list[list[Ranked]]:
+    """Return those of one name or of one long description together, the best one first."""
+    groups: list[list[Ranked]] = []
+    of_key: dict[tuple[str, str], list[Ranked]] = {}
+    for each in ranked:
+        head = heads[each.evidence.row]
+        keys = [("name", name_key(head.name) or head.id)]
+        if len(head.description) >= CLONE_CHARS:
+            keys.append(("text", head.description))
+        group = next((of_key[key] for key in keys if key in of_key), None)
+        if group is None:
+            group = []
+            groups.append(group)
+        for key in keys:
+            of_key.setdefault(key, group)
+        group.append(each)
+    return groups

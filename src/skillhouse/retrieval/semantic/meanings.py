@@ -1,0 +1,183 @@
+"""The vectors of the rows of one index: read or made in the background, asked at once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from skillhouse.floor import SkillhouseError
+from skillhouse.retrieval.evidence import Evidence, order
+from skillhouse.retrieval.semantic.fusion import fused
+from skillhouse.retrieval.votes import MeaningState
+
+if TYPE_CHECKING:
+    from skillhouse.retrieval.semantic.embedder import Bytes, Embedder, Floats
+    from skillhouse.retrieval.semantic.nearest import Nearest
+    from skillhouse.retrieval.semantic.trees import Trees
+
+QUERY_CHARS_MAX = 1_000
+NEAREST = 50
+"""Rows of each encoder that are judged besides those that words find."""
+
+logger = logging.getLogger(__name__)
+
+
+class Loaded(Protocol):
+    """Encoders by name."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def get(self, name: str) -> Embedder: ...
+
+
+class SkillMeanings:
+    """Vectors of rows by several encoders; each encoder votes as soon as it has all of its own."""
+
+    def __init__(
+        self, encoders: Loaded, count: int, text: Callable[[int], str], cache: Path | None
+    ) -> None:
+        self._encoders = encoders
+        self._count = count
+        self._text = text
+        self._cache = cache
+        self._voters: tuple[_Voter, ...] = ()
+        self._trees: Trees | None = None
+        self._done: dict[str, int] = {}
+        self._faults: list[str] = []
+        self._is_closed = False
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Begin the work, in a thread that no program waits for when it ends."""
+        threading.Thread(target=self._run, name="search-vectors", daemon=True).start()
+
+    @property
+    def state(self) -> MeaningState:
+        return MeaningState(
+            encoders=tuple(self._encoders.names),
+            ready=tuple(voter.embedder.name for voter in self._voters),
+            done=sum(self._done.values()),
+            total=self._count * len(self._encoders.names),
+            fault="; ".join(self._faults),
+        )
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether all encoders are ready, or cannot be, within some seconds."""
+        return self._ended.wait(seconds)
+
+    def close(self) -> None:
+        """Make no more vectors; those that were made stay."""
+        self._is_closed = True
+
+    def votes(self, query: str) -> QueryVotes | None:
+        """Return what the encoders say that are ready and read the query's script, if any."""
+        text = query[:QUERY_CHARS_MAX]
+        voters = [voter for voter in self._voters if voter.embedder.reads(text)]
+        if not voters:
+            return None
+        voting = [(voter, voter.embedder.encode([text])[0]) for voter in voters]
+        return QueryVotes(voting, self._trees)
+
+    def _run(self) -> None:
+        try:
+            for name in self._encoders.names:
+                self._prepare(name)
+        except _ClosedError:
+            return
+        finally:
+            self._ended.set()
+
+    def _prepare(self, name: str) -> None:
+        """Let one encoder vote, or keep why it cannot."""
+        try:
+            # What only encoders need is loaded on this thread.
+            from skillhouse.retrieval.semantic.nearest import Nearest  # noqa: PLC0415
+
+            embedder = self._encoders.get(name)
+            vectors = self._vectors(embedder)
+            from skillhouse.retrieval.semantic.trees import load_trees  # noqa: PLC0415
+
+            self._trees = self._trees or load_trees()
+            self._voters = (*self._voters, _Voter(embedder, Nearest(vectors)))
+        except (SkillhouseError, OSError, ValueError, LookupError, MemoryError) as error:
+            if isinstance(error, _ClosedError):
+                raise
+            # Words still find skills; a person hears why meaning does not.
+            logger.warning("the encoder `%s` cannot be used: %s", name, error)
+            self._faults.append(f"{name}: {error}")
+
+    def _vectors(self, embedder: Embedder) -> Bytes:
+        from skillhouse.retrieval.semantic import vectors as kept  # noqa: PLC0415 - likewise.
+
+        found = kept.zeros(self._count, embedder.dimensions)
+        rows: dict[bytes, list[int]] = {}
+        for row in range(self._count):
+            text = self._text(row)
+            if embedder.reads(text):
+                rows.setdefault(kept.key_of(text), []).append(row)
+
+        def make(some: Sequence[int]) -> Bytes:
+            return kept.packed(embedder.encode([self._text(row) for row in some]))
+
+        def done(count: int) -> None:
+            self._done[embedder.name] = self._count * count // max(len(rows), 1)
+            if self._is_closed:
+                raise _ClosedError("the vectors are no longer needed")
+
+        try:
+            if self._cache is not None:
+                kept.VectorFile(self._cache, embedder).fill(found, rows, make, done)
+                return found
+        except OSError as error:
+            # A full disk or a directory of another's costs the cache and never the search.
+            logger.warning("vectors of skills cannot be kept: %s", error)
+        kept.fill(found, rows, make, done)
+        return found
+
+
+class _ClosedError(SkillhouseError):
+    """The index is no longer needed."""
+
+
+class _Voter:
+    """An encoder with the vectors of all rows."""
+
+    def __init__(self, embedder: Embedder, nearest: Nearest) -> None:
+        self.embedder = embedder
+        self.nearest = nearest
+
+
+class QueryVotes:
+    """What encoders say of one query."""
+
+    def __init__(self, voters: Sequence[tuple[_Voter, Floats]], trees: Trees | None) -> None:
+        """Take the encoders that vote, each with its vector of the query.
+
+        `trees` order rows where the encoders are those that they were fitted to.
+        """
+        self._voters = voters
+        self._trees = trees
+
+    def nearest(self) -> list[int]:
+        """Return the rows whose vectors are nearest."""
+        rows = [voter.nearest.top(vector, NEAREST).tolist() for voter, vector in self._voters]
+        return list(dict.fromkeys(row for of_voter in rows for row in of_voter))
+
+    def fused(self, judged: Sequence[Evidence]) -> list[Evidence]:
+        """Return rows that were judged by words with the encoders' votes, best first."""
+        rows = [each.row for each in judged]
+        cosines = {
+            voter.embedder.name: voter.nearest.similarities(vector, rows)
+            for voter, vector in self._voters
+        }
+        found = [
+            fused(each, {name: float(values[at]) for name, values in cosines.items()})
+            for at, each in enumerate(judged)
+        ]
+        if judged and self._trees is not None:
+            found = self._trees.ordered(found)
+        return sorted(found, key=order)
