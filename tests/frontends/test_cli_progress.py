@@ -62,3 +62,16 @@ def test_a_library_that_was_read_once_is_not_read_again(
     assert code == 0
     monkeypatch.setattr("skillhouse.retrieval.index.load_body", pytest.fail)
     assert run(verb, "gravel", "--root", str(root))[:2] == (0, first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "query", ["", "🎉", "\0", '" OR NEAR( * ^', "طائرة \u202e", "kite " * 20_000, "数据" * 16_000]
+)
+def test_no_query_fails_in_a_terminal(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, query: str
+) -> None:
+    write_skill(tmp_path / "root/kite")
+    code, _, error = run("search", query, "--root", str(tmp_path / "root"))
+    # 1 is that nothing was found.
+    assert (code in (0, 1), "Traceback" in error) == (True, False), error

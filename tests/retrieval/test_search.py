@@ -69,3 +69,12 @@ def test_a_file_that_broke_since_it_was_listed_is_found_without_its_body(root):
     (root / "forms" / "SKILL.md").write_bytes(b"\xff\xfe")
     assert [hit.name for hit in search(index, "pdf")] == ["pdf-tools"]
     assert [hit.name for hit in search(index, "form")] == ["forms"]
+
+
+def test_an_index_with_a_cache_keeps_its_search_index_there(root, tmp_path, monkeypatch):
+    index = discover([root], cache=tmp_path / "cache", clock=lambda: 1 << 62)
+    first = search(index, "pdf")
+    monkeypatch.setattr("skillhouse.retrieval.index.load_body", pytest.fail)
+    assert search(index, "pdf") == first
+    kept = index.where(lambda skill: skill.name == "forms")
+    assert [hit.name for hit in search(kept, "pdf")] == ["forms"]

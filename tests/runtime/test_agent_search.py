@@ -215,3 +215,51 @@ def test_a_slow_disk_is_not_waited_for(
         assert not is_complete
         held.go.set()
         assert names(house.search("zephyrs")) == ["kites"]
+
+
+def test_an_index_that_is_kept_is_prepared_before_the_first_search(house: Skillhouse) -> None:
+    search = house.view().search
+    search.prepare()
+    assert len(search.index()) == len(house.view().visible)
+    assert house.config.cache_directory is not None
+    assert list(house.config.cache_directory.rglob("*.base"))
+    house.close()
+
+
+def test_without_a_cache_no_index_is_prepared(tmp_path: Path, held: Held) -> None:
+    held.go.set()
+    write_skill(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
+    with Skillhouse(configured(make_places(tmp_path)), cache_directory=None) as house:
+        house.view().search.prepare()
+        assert held.read == []
+        assert names(house.search("zephyrs")) == ["kites"]
+        assert "kites" in held.read
+
+
+HOSTILE = (
+    "",
+    " ",
+    "\0",
+    "kite\0 OR 1=1",
+    "🎉🎈",
+    '" OR kite NEAR(a b) * ^ name:',
+    "طائرة ورقية kite",
+    "\u202ekite\u202c",
+    "\ud800 kite",
+    "kite " * 20_000,
+    "数据分析" * 8_000,
+    "".join(map(chr, range(0x4E00, 0x9FFF))),
+    " ".join(f"w{number}" for number in range(20_000)),
+)
+"""Queries of up to 100 kB that are no plain words."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_query_fails_as_a_tool_call(house: Skillhouse, query: str) -> None:
+    result = house.call_sync("search_skills", {"query": query})
+    # A lone surrogate is no text that JSON can send, which the gate says; else it is answered.
+    assert result.status == "ok" or not query.isascii() or not query.strip("\0 ")
+    assert "Traceback" not in result.content
+    assert isinstance(house.search(query), list)
+    house.close()

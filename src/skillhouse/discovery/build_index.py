@@ -139,7 +139,7 @@ def discover(
         roots: In the order in which they shadow each other, within a scope or, if the profile
             takes roots as they are written, at all; a bare path is explicit.
         trusted: The caller's word for the project's skills; without it they are not read at all.
-        cache: Directory of the persistent index; None reads every file.
+        cache: Directory of the persistent index, which `search` uses too; None reads every file.
         clock: Nanoseconds since the epoch.
     """
     chosen = load_profile(profile)
@@ -168,7 +168,9 @@ def discover(
     if snapshots is not None and snapshots.fault is not None:
         message, path = str(snapshots.fault), snapshots.fault.path
         general.append(_general("cache-unusable", Severity.WARNING, message, path))
-    return SkillIndex(source=lambda: _merged(scans, general, chosen), name_match=chosen.name_match)
+    return SkillIndex(
+        source=lambda: _merged(scans, general, chosen), name_match=chosen.name_match, cache=cache
+    )
 
 
 class _Scan(NamedTuple):

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.retrieval.confidence import CONFIDENT as CONFIDENT
     from skillhouse.retrieval.confidence import is_weak as is_weak
+    from skillhouse.retrieval.head_index import HeadIndex as HeadIndex
     from skillhouse.retrieval.index import Document as Document
-    from skillhouse.retrieval.index import HeadIndex as HeadIndex
     from skillhouse.retrieval.index import Hit as Hit
     from skillhouse.retrieval.index import Progress as Progress
     from skillhouse.retrieval.index import SearchIndex as SearchIndex

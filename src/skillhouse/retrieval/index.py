@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import heapq
 import threading
-import unicodedata
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, field
 from pathlib import Path
@@ -15,12 +13,13 @@ from typing import NamedTuple
 from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.confidence import confidence
 from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
-from skillhouse.retrieval.query import MIX, Mix, looked_for, read_query
-from skillhouse.retrieval.rank import Part, Ranking
+from skillhouse.retrieval.query import MIX, Mix, read_query
+from skillhouse.retrieval.rank import Concept
+from skillhouse.retrieval.rows import Head, IndexRows
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
-from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
-from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
+from skillhouse.retrieval.stubs import STUB_FACTOR
+from skillhouse.retrieval.tokens import name_key
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
@@ -53,60 +52,6 @@ class Hit:
     """How often it was chosen for similar requests, 0 to 1, which is part of the score."""
 
 
-class _Head(NamedTuple):
-    """A document without its body."""
-
-    id: str
-    name: str
-    description: str
-
-
-class _IndexRows:
-    """Documents of several segments, in the order of equal scores."""
-
-    def __init__(self, segments: Sequence[tuple[Segment, Sequence[_Head | None]]]) -> None:
-        """Take the segments, each with the heads of its documents; None for one that is hidden."""
-        # Equal scores keep the order of the rows, so the rows are sorted by id.
-        order = sorted(
-            (head, segment.ties[number], part, number)
-            for part, (segment, heads) in enumerate(segments)
-            for number, head in enumerate(heads)
-            if head is not None
-        )
-        self.heads = [head for head, *_ in order]
-        rows = [array("i", [-1]) * len(heads) for _, heads in segments]
-        for row, (_, _, part, number) in enumerate(order):
-            rows[part][number] = row
-        parts = [Part(segment, rows[part]) for part, (segment, _) in enumerate(segments)]
-        self.ranking = Ranking(parts, len(order))
-        self.of_key: dict[str, list[int]] = {}
-        ids = name_keys([head.id for head in self.heads])
-        names = name_keys([head.name for head in self.heads])
-        for row, keys in enumerate(zip(ids, names, strict=True)):
-            for key in {*keys} - {""}:
-                self.of_key.setdefault(key, []).append(row)
-
-    def begun(self, key: str, *, parts: bool) -> list[int]:
-        """Return the rows whose name or id begins with a key, if they are few.
-
-        Args:
-            parts: Whether the key has to end where a word of the name does.
-        """
-        if len(key) < PIN_LEAST:
-            return []
-        ends = "-" if parts else ""
-        keys = [each for each in self.of_key if each.startswith(key + ends)]
-        # The beginning of every id, such as `user:`, is none of a name.
-        rows = {row for each in keys if ":" not in each[len(key) :] for row in self.of_key[each]}
-        if len(rows) > PINS_MAX:
-            return []
-        return [row for row in sorted(rows) if not self.is_stub(row)]
-
-    def is_stub(self, row: int) -> bool:
-        head = self.heads[row]
-        return is_stub(head.name, head.description)
-
-
 class SearchIndex:
     """An immutable index of documents, for any thread."""
 
@@ -114,8 +59,8 @@ class SearchIndex:
         """Index documents; ids may repeat."""
         kept = list(documents)
         self._lock = threading.Lock()
-        self._rows = _IndexRows([_loose(kept)])
-        self._renewed: Callable[[], _IndexRows] = lambda: self._rows
+        self._rows = IndexRows([_loose(kept)])
+        self._renewed: Callable[[], IndexRows] = lambda: self._rows
 
     @classmethod
     def from_documents(cls, documents: Iterable[Document]) -> SearchIndex:
@@ -194,25 +139,34 @@ class SearchIndex:
 
 
 def _judged(
-    rows: _IndexRows, query: str, limit: int, mix: Mix = MIX
+    rows: IndexRows, query: str, limit: int, mix: Mix = MIX
 ) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
-    request = read_query(query, ranking, mix)
+    request = read_query(query[:QUERY_CHARS_MAX], ranking, mix)
+    concepts = _heaviest(request.concepts)
     few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
     depth = min(max(few, limit), len(rows.heads))
-    found = ranking.candidates(request.concepts, request.found, limit=depth)
-    judge = Judge(ranking, request.concepts, request.found)
+    found = ranking.candidates(concepts, request.found, limit=depth)
+    judge = Judge(ranking, concepts, request.found)
     first = _without_stubs(rows, judge.evidence(found[:few]))
     return first + judge.evidence(found[few:]), judge
 
 
-def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
+def _without_stubs(rows: IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
     """Return judged rows in their order, after stubs among the first lost part of their score."""
     first = [
         lessened(each, STUB_FACTOR) if rows.is_stub(each.row) else each for each in judged[:STUBS]
     ]
     return sorted([*first, *judged[STUBS:]], key=order)
+
+
+def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:
+    """Return the concepts that count, in the order of the query."""
+    if len(concepts) <= CONCEPTS_MAX:
+        return concepts
+    least = heapq.nlargest(CONCEPTS_MAX, (concept.weight for concept in concepts))[-1]
+    return [concept for concept in concepts if concept.weight >= least][:CONCEPTS_MAX]
 
 
 class _Ranked(NamedTuple):
@@ -237,7 +191,7 @@ def _best_first(
     return ranked
 
 
-def _hit(heads: Sequence[_Head], group: Sequence[_Ranked]) -> Hit:
+def _hit(heads: Sequence[Head], group: Sequence[_Ranked]) -> Hit:
     """Return the hit of the first of a group, with the ids of the rest."""
     (evidence, score, is_exact), *others = group
     head = heads[evidence.row]
@@ -258,7 +212,7 @@ CLONE_CHARS = 60
 """Characters from which skills with one description are copies."""
 
 
-def _collapsed(heads: Sequence[_Head], ranked: Sequence[_Ranked]) -> list[list[_Ranked]]:
+def _collapsed(heads: Sequence[Head], ranked: Sequence[_Ranked]) -> list[list[_Ranked]]:
     """Return those of one name or of one long description together, the best one first."""
     groups: list[list[_Ranked]] = []
     of_key: dict[tuple[str, str], list[_Ranked]] = {}
@@ -277,10 +231,10 @@ def _collapsed(heads: Sequence[_Head], ranked: Sequence[_Ranked]) -> list[list[_
     return groups
 
 
-def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
+def _loose(documents: Sequence[Document]) -> tuple[Segment, list[Head]]:
     key = bytes(KEY_BYTES)
     segment = in_memory(Keyed(key, name, about, body) for _, name, about, body in documents)
-    return segment, [_Head(*document[:3]) for document in documents]
+    return segment, [Head(*document[:3]) for document in documents]
 
 
 class _Source:
@@ -299,9 +253,9 @@ class _Source:
             else:
                 self._skills[key] = skill
 
-    def rows(self, cache: Path | None) -> _IndexRows:
+    def rows(self, cache: Path | None) -> IndexRows:
         missing = dict(self._skills)
-        segments: list[tuple[Segment, Sequence[_Head | None]]] = []
+        segments: list[tuple[Segment, Sequence[Head | None]]] = []
         for segment in [] if cache is None else kept_segments(cache, self._roots(), self._read):
             skills = (missing.pop(key, None) for key in segment.keys)
             segments.append(
@@ -314,9 +268,9 @@ class _Source:
                 for skill, body in self._with_bodies(unkept)
             )
             segments.append((in_memory(documents), [_head(skill) for skill in unkept]))
-        return _IndexRows(segments)
+        return IndexRows(segments)
 
-    def rows_again(self, cache: Path | None) -> _IndexRows:
+    def rows_again(self, cache: Path | None) -> IndexRows:
         """Return all skills as rows, after the cache was found to be damaged."""
         if cache is not None:
             forget(cache, list(self._roots()))
@@ -355,8 +309,8 @@ class _Source:
             yield skill, _body(skill) if self._bodies else ""
 
 
-def _head(skill: Skill) -> _Head:
-    return _Head(skill.id, skill.name, skill.description)
+def _head(skill: Skill) -> Head:
+    return Head(skill.id, skill.name, skill.description)
 
 
 def _body(skill: Skill) -> str:
@@ -367,54 +321,17 @@ def _body(skill: Skill) -> str:
         return ""
 
 
-PIN_LEAST = 3
-"""Letters of a query from which skills whose name begins with it come first."""
-PINS_MAX = 20
-"""Skills that come first so; the beginning of more names is a common word."""
 STUBS = 20
 """Best rows that are looked through for stubs."""
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
+QUERY_CHARS_MAX = 16_384
+"""Characters of a query that are read."""
+CONCEPTS_MAX = 128
+"""Concepts of a query that count: a page of Chinese has hundreds of words."""
 CANDIDATES_LEAST = 40
 LOOK_UPS_MAX = 1_600
 """Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
-CANDIDATES_MAX = 500
-"""Skills that a `HeadIndex` ranks: those with the most words of the query."""
-
-
-class HeadIndex:
-    """Searches names and descriptions without an index, while one is being built.
-
-    It scans thousands of skills in a few hundredths of a second, and ranks almost like a
-    `SearchIndex` of the same texts.
-    """
-
-    def __init__(self, index: SkillIndex) -> None:
-        self._skills = index.skills
-
-    def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
-        """Return skills with a word of `query` in name or description, best first."""
-        stems = {stem for parts in stems_of(looked_for(query)).values() for stem in parts}
-        # The stem of `happy` is `happi`; every other stem is the beginning of its word.
-        beginnings = {_folded(stem if len(stem) < 4 else stem[:-1]) for stem in stems}
-        counted = (
-            (sum(beginning in text for beginning in beginnings), -number)
-            for number, text in enumerate(
-                _folded(f"{skill.name} {skill.description}") for skill in self._skills
-            )
-        )
-        best = heapq.nlargest(CANDIDATES_MAX, (pair for pair in counted if pair[0]))
-        skills = [self._skills[-number] for _, number in best]
-        return SearchIndex.from_documents(
-            (skill.id, skill.name, skill.description, "") for skill in skills
-        ).search(query, limit=limit, collapse=collapse)
-
-
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    letters = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
@@ -432,12 +349,13 @@ def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
 def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:
     """Return the skills of `index` that match `query`, best first, equal ones by id.
 
-    A `SkillIndex` is indexed for this call only; build a `SearchIndex` for several. Shadowed skills
-    are not searched. `query` is any text in any language, without syntax. SearchError: this
+    Of a `SkillIndex` with a cache, the search index is kept there and brought up to date; without
+    one it is made for this call only. Build a `SearchIndex` for several calls. Shadowed skills are
+    not searched. `query` is any text in any language, without syntax. SearchError: this
     Python's SQLite has no full-text module.
     """
     if isinstance(index, SkillIndex):
         if limit <= 0:
             return []
-        index = SearchIndex.from_skills(index)
+        index = SearchIndex.from_skills(index, cache=index.cache)
     return index.search(query, limit=limit, collapse=True)

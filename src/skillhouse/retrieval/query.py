@@ -24,6 +24,8 @@ REVERSE_ROWS = 30
 """Rows from which an English word is not looked for in other languages: enough skills have it."""
 UNSURE_TIMES = 20
 """A word that could be of another language is, if so many times more skills have its meaning."""
+_TRANSLATED_CHARS = 2_000
+"""Characters of a query that are translated: each of their words looks up several others."""
 _SENSES_MAX = 4
 _SENSE_LEAST = 0.04
 _FAMILIAR = 0.35
@@ -83,7 +85,7 @@ def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
     idle = idle_words(query)
     terms = query_terms(query)
     terms = [term for term in terms if term not in idle] or terms
-    translated = meanings(query)
+    translated = meanings(query[:_TRANSLATED_CHARS])
     senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
     # What is written in another language is no misspelt English.
     reading = _Reading(ranking, stems_of([*terms, *senses]), mix, corrects=not idle)

@@ -68,6 +68,22 @@ class AgentSearch:
             self._make(made, progress)
         return made.result()
 
+    def prepare(self) -> None:
+        """Make the index in a thread before the first search, where it is kept for later."""
+        if self._cache is not None:
+            self._begin()
+
+    def _begin(self) -> Future[SearchIndex]:
+        """Make the index in a thread, if it is not made yet, and return at once."""
+        with self._lock:
+            made, is_ours = self._begun()
+            if is_ours:
+                # A daemon, so that a program that ends need not wait for what it can do without.
+                threading.Thread(
+                    target=self._make, args=(made, self._give_way), name="search-index", daemon=True
+                ).start()
+        return made
+
     def at_hand(self) -> tuple[SearchIndex | HeadIndex, bool]:
         """Return an index at once, and whether it is complete.
 
@@ -77,13 +93,7 @@ class AgentSearch:
         Raises:
             SearchError: this Python's SQLite has no full-text module.
         """
-        with self._lock:
-            made, is_ours = self._begun()
-            if is_ours:
-                # A daemon, so that a program that ends need not wait for what it can do without.
-                threading.Thread(
-                    target=self._make, args=(made, self._give_way), name="search-index", daemon=True
-                ).start()
+        made = self._begin()
         self._is_known.wait(PATIENCE_SECONDS)
         if made.done():
             return made.result(), True

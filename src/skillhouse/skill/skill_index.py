@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from operator import attrgetter
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, dataclass, nearest
@@ -50,11 +51,14 @@ class SkillIndex:
         left_out: Iterable[LeftOut] = (),
         source: Callable[[], IndexContent] | None = None,
         name_match: NameMatch = "casefold",
+        cache: Path | None = None,
     ) -> None:
         """Hold these values, or those that `source` returns when they are first needed.
 
-        With "casefold" a reference in another case finds what it fits alone.
+        With "casefold" a reference in another case finds what it fits alone. `cache` is the
+        directory where the search index of these skills is kept, if it is.
         """
+        self.cache = cache
         self.name_match = name_match
         if source is None:
             content = IndexContent(
@@ -127,7 +131,8 @@ class SkillIndex:
 
     def where(self, keep: Callable[[Skill], bool]) -> SkillIndex:
         """Return an index of those skills in force that `keep` accepts, with the same look-up."""
-        return SkillIndex(filter(keep, self.skills), name_match=self.name_match)
+        kept = filter(keep, self.skills)
+        return SkillIndex(kept, name_match=self.name_match, cache=self.cache)
 
     def __len__(self) -> int:
         return len(self.skills)

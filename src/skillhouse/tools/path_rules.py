@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES, is_secret
@@ -40,7 +41,12 @@ class PathRules:
         self._opened: dict[str, set[str]] = {"read": set(), "write": set()}
         self._entered: set[str] = set()
         self._strict = {action: self._patterns(action) for action in ("read", "write")}
-        self._skills = frozenset(self._closed_skills())
+
+    @cached_property
+    def _skills(self) -> frozenset[str]:
+        """The homes of skills that are closed to the call, decided when the first path needs them:
+        among 10,000 skills that takes as long as all else of most plans."""
+        return frozenset(self._closed_skills())
 
     @property
     def key(self) -> Hashable:

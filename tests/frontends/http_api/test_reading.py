@@ -150,3 +150,13 @@ def test_a_fault_of_ours_says_nothing_of_this_machine(
     answer = client.get(f"{API}/skills")
     assert (answer.status_code, answer.json()["code"]) == (500, "broken")
     assert "secret" not in json.dumps(answer.json())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "query", ["🎉", "\0", '" OR NEAR( * ^', "طائرة \u202e", "kite " * 9_000, "数据" * 3_000]
+)
+def test_no_query_fails(client: TestClient, query: str) -> None:
+    answer = client.get(f"{API}/search", params={"q": query})
+    # What is longer than a parameter may be is refused, and never an error of ours.
+    assert answer.status_code == 200 or (answer.status_code == 400 and "code" in answer.json())

@@ -115,6 +115,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     if agent:
         terminal.note(f"nothing is approved on this page: {agent}")
     handler = service_logging(sys.stderr, house.audit_log.clean)
+    house.view().search.prepare()
     try:
         return serve(
             house,

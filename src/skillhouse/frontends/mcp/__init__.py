@@ -52,6 +52,8 @@ def serve(house: Skillhouse, *, agent: str = "default", user: str = "local") -> 
                 from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
             reader.end_fast_handshake()
             server = SkillhouseServer(house, listing, agent=agent, user=user)
+            # After what a client waits for.
+            house.view(agent).search.prepare()
             anyio.run(serve_wire, server, reader, fast_handshake, watch, sink)
     return 0
 

@@ -1,0 +1,142 @@
+"""What search costs by the number of skills: made by mutation of the development set.
+
+`./x bench search_scale [--skills N ...] [--folder FOLDER]` writes N skills, and measures in fresh
+processes: making the kept index, and discovery, opening it and the first search, then the
+requests of the set. Times are CPU. Without the set the measurement is skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from _measure import ROOT, markdown_table
+from _relevance import FOLDER, Document, load, rows
+from skillhouse.discovery import discover
+from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex
+
+REQUESTS = 400
+_CHANGED = 0.1
+"""Share of the words of a copy that are another skill's."""
+
+
+def main() -> int:
+    """Print a table with a column for each number of skills."""
+    parser = argparse.ArgumentParser(description="search by the number of skills")
+    parser.add_argument("--skills", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not (options.folder / "corpus.jsonl").is_file():
+        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
+        return 0
+    if options.child:
+        part, place = options.child
+        found = build(Path(place)) if part == "build" else ask(Path(place), options.folder)
+        print(json.dumps(found))
+        return 0
+    for count in options.skills:
+        with tempfile.TemporaryDirectory() as directory:
+            write_skills(Path(directory) / "library", load(options.folder).documents, count)
+            found = {**child("build", directory, options), **child("ask", directory, options)}
+        lines = [(name, f"{value:,.1f}") for name, value in found.items()]
+        print(markdown_table((f"{count:,} skills", ""), lines) + "\n", flush=True)
+    return 0
+
+
+def child(part: str, place: str, options: argparse.Namespace) -> dict[str, float]:
+    """Return what a fresh process measured."""
+    command = [sys.executable, __file__, "--folder", str(options.folder), "--child", part, place]
+    path = os.pathsep.join((str(ROOT / "src"), *filter(None, sys.path)))
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def write_skills(library: Path, documents: Sequence[Document], count: int) -> None:
+    """Write skills: the documents, then copies of which each tenth word is of another one."""
+    chance = random.Random(5)
+    for number in range(count):
+        _, name, about, body = documents[number % len(documents)]
+        if number >= len(documents):
+            about, body = (_mutated(text, documents, chance) for text in (about, body))
+        skill = library / f"s{number % 997:03}" / f"skill-{number:07}"
+        skill.mkdir(parents=True)
+        head = f"---\nname: {json.dumps(name)}\ndescription: {json.dumps(about)}\n---\n"
+        (skill / "SKILL.md").write_text(head + body, "utf-8", errors="replace")
+
+
+def _mutated(text: str, documents: Sequence[Document], chance: random.Random) -> str:
+    parts = text.split(" ")
+    others = chance.choice(documents)[3].split() or ["none"]
+    for at in chance.sample(range(len(parts)), int(len(parts) * _CHANGED)):
+        parts[at] = chance.choice(others)
+    return " ".join(parts)
+
+
+def build(place: Path) -> dict[str, float]:
+    """Make the index that is kept."""
+    found = discover([place / "library"], cache=place / "cache", clock=lambda: 1 << 62)
+    began, wall = time.process_time(), time.perf_counter()
+    index = SearchIndex.from_skills(found, cache=place / "cache")
+    spent = time.process_time() - began
+    size = sum(path.stat().st_size for path in (place / "cache" / "words").iterdir())
+    return {
+        "skills": len(index),
+        "build, s CPU": spent,
+        "build, s wall": time.perf_counter() - wall,
+        "build, peak MiB": _peak_mib(),
+        "kept, MB": size / 1e6,
+    }
+
+
+def ask(place: Path, folder: Path) -> dict[str, float]:
+    """Open the index and search it: the requests of the set, and long ones of common words."""
+    queries = list(rows(folder / "queries.jsonl"))
+    chance = random.Random(3)
+    texts = [query["text"] for query in chance.sample(queries, min(REQUESTS, len(queries)))]
+    english = " ".join(query["text"] for query in queries if query["lang"] == "en").casefold()
+    common = Counter(word for word in english.split() if word.isalpha() and len(word) > 3)
+    long = " ".join(word for word, _ in common.most_common(QUERY_TERMS_MAX))
+    began = time.process_time()
+    found = discover([place / "library"], cache=place / "cache", clock=lambda: 1 << 62)
+    discovered = time.process_time()
+    index = SearchIndex.from_skills(found, cache=place / "cache")
+    opened = time.process_time()
+    index.search(texts[0])
+    first = time.process_time()
+    spent = sorted(_cpu_ms(index, text) for text in texts)
+    return {
+        "discovery, ms": 1_000 * (discovered - began),
+        "open the index, ms": 1_000 * (opened - discovered),
+        "first search, ms": 1_000 * (first - opened),
+        "request, p50 ms": spent[len(spent) // 2],
+        "request, p99 ms": spent[int(len(spent) * 0.99)],
+        f"request of {QUERY_TERMS_MAX} words, ms": _cpu_ms(index, long),
+        "peak MiB": _peak_mib(),
+    }
+
+
+def _cpu_ms(index: SearchIndex, text: str) -> float:
+    began = time.process_time()
+    index.search(text)
+    return 1_000 * (time.process_time() - began)
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
