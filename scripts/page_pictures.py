@@ -1,7 +1,8 @@
 """Draws the pictures of the pages: `./x py scripts/page_pictures.py [--only NAME]`.
 
 A demo house in a temporary directory is served by the real `skillhouse up`, and Chromium takes each
-page in both schemes and two widths into docs/images/pages.
+page in both schemes and two widths into docs/images/pages, with at most 256 colours each. Paths and
+the kernel of the machine that draws are shown as those of a home.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import argparse
 import contextlib
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +28,7 @@ CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--force-color-profile=srgb"]
 WIDTHS = {"wide": 1280, "narrow": 360}
 SCHEMES = ("light", "dark")
-HEIGHT_MAX = 1_500
+HEIGHT_MAX = 1_200
 """Pixels of a picture; pages may be longer."""
 
 PAGES = {
@@ -80,6 +84,9 @@ SKILLS = {
     "home/.claude/skills/spreadsheet/SKILL.md": (
         "---\nname: spreadsheet\ndescription: Reads tables: sums, filters, charts.\n---\nBody.\n"
     ),
+    "home/.agents/skills/mail/SKILL.md": (
+        "---\nname: mail\ndescription: > Drafts answers. Use when: mail waits.\n---\nBe brief.\n"
+    ),
     "home/.codex/config.toml": "",
     "project/.agents/skills/release/SKILL.md": (
         "---\nname: release\ndescription: Prepares a release: changelog, version, tag.\n---\n"
@@ -128,13 +135,29 @@ with Skillhouse() as house:
     house.call_sync("write", {"path": "README.md", "content": changed})
     house.call_sync("exec", {"command": "git add README.md && git commit -m 'Add notes'"})
 """
+NEUTRAL = """pairs => {
+  // A path may break after its slashes, so its text is in pieces.
+  const slash = "/(?:<wbr>)?";
+  for (const [from, to] of pairs) {
+    const path = new RegExp(from.split("/").join(slash), "g");
+    for (const part of document.querySelectorAll("main, title")) {
+      if (path.test(part.innerHTML)) part.innerHTML = part.innerHTML.replaceAll(path, to);
+    }
+  }
+  for (const part of document.querySelectorAll(".lead.path")) {
+    part.textContent = part.textContent.replace(/Linux \\S+/, "Linux 6.12");
+  }
+}"""
+"""Replaces paths of this machine just before a picture is taken."""
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/\?token=\S+")
 
 
 @contextlib.contextmanager
-def demo() -> Iterator[tuple[str, str]]:
-    """Make the demo house and serve it; give its address, and the one that opens a session."""
-    # A fixed name: it is in the pictures.
+def demo() -> Iterator[tuple[str, str, Path]]:
+    """Make the demo house and serve it.
+
+    Gives its address, the one that opens a session, and its directory.
+    """
     with tempfile.TemporaryDirectory(prefix="demo-") as made:
         base = Path(made)
         files = {**SKILLS, "home/.config/skillhouse/config.toml": CONFIG}
@@ -159,12 +182,14 @@ def demo() -> Iterator[tuple[str, str]]:
                 assert process.stdout is not None
                 found = ADDRESS.match(process.stdout.readline())
                 assert found is not None
-                yield found[1], found[0]
+                yield found[1], found[0], base
             finally:
                 process.terminate()
 
 
-def take(browser: Browser, root: str, opening: str, names: list[str]) -> None:
+def take(browser: Browser, served: tuple[str, str, Path], names: list[str]) -> None:
+    root, opening, base = served
+    neutral = ((base / "home", "/home/you"), (base, "/home/you"), (ROOT / "src", "/usr/lib"))
     for scheme in SCHEMES:
         for width_name, width in WIDTHS.items():
             context = browser.new_context(
@@ -183,8 +208,9 @@ def take(browser: Browser, root: str, opening: str, names: list[str]) -> None:
                 page.wait_for_timeout(300)
                 height = page.evaluate("document.documentElement.scrollHeight")
                 page.set_viewport_size({"width": width, "height": min(height, HEIGHT_MAX)})
+                page.evaluate(NEUTRAL, [[str(old), new] for old, new in neutral])
                 file = PICTURES / f"{name}-{scheme}-{width_name}.png"
-                page.screenshot(path=file)
+                file.write_bytes(with_fewer_colours(page.screenshot()))
                 page.set_viewport_size({"width": width, "height": 900})
             context.close()
 
@@ -201,14 +227,71 @@ def is_shown(page: Page, root: str, name: str) -> bool:
     return answer is not None and answer.ok
 
 
+def with_fewer_colours(png: bytes) -> bytes:
+    """Return a PNG of 8-bit RGB as one with a palette: its 256 commonest colours.
+
+    Any other colour, of the edges of letters, becomes the nearest of them.
+    """
+    chunks = dict[bytes, bytes]()
+    at = 8
+    while at < len(png):
+        size, kind = struct.unpack_from(">I4s", png, at)
+        chunks[kind] = chunks.get(kind, b"") + png[at + 8 : at + 8 + size]
+        at += size + 12
+    width, height, depth, form = struct.unpack_from(">IIBB", chunks[b"IHDR"])
+    assert (depth, form) == (8, 2), "expected a PNG of 8-bit RGB"
+    rows = list(unfiltered(zlib.decompress(chunks[b"IDAT"]), 3 * width))
+    counts = Counter(row[x : x + 3] for row in rows for x in range(0, 3 * width, 3))
+    palette = [colour for colour, _ in counts.most_common(256)]
+    index = {colour: palette.index(nearest(colour, palette)) for colour in counts}
+    data = b"".join(
+        b"\0" + bytes(index[row[x : x + 3]] for x in range(0, 3 * width, 3)) for row in rows
+    )
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"PLTE", b"".join(palette)), (b"IDAT", zlib.compress(data, 9)))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part))
+        for kind, part in (*parts, (b"IEND", b""))
+    )
+
+
+def nearest(colour: bytes, palette: list[bytes]) -> bytes:
+    return min(palette, key=lambda one: sum((a - b) ** 2 for a, b in zip(one, colour, strict=True)))
+
+
+def unfiltered(data: bytes, stride: int) -> Iterator[bytes]:
+    """Yield the rows of an image of three bytes a pixel (PNG, 9.2, filter types of method 0)."""
+    above = bytes(stride)
+    for start in range(0, len(data), stride + 1):
+        kind, row = data[start], bytearray(data[start + 1 : start + 1 + stride])
+        if kind == 2:
+            row = bytearray((one + two) & 255 for one, two in zip(row, above, strict=True))
+        elif kind:
+            for at in range(stride):
+                left, corner = (row[at - 3], above[at - 3]) if at > 2 else (0, 0)
+                row[at] = (row[at] + guessed(kind, left, above[at], corner)) & 255
+        above = bytes(row)
+        yield above
+
+
+def guessed(kind: int, left: int, above: int, corner: int) -> int:
+    """Return what a filter of a row takes a byte for, from those beside and above it."""
+    if kind == 1:
+        return left
+    if kind == 3:
+        return (left + above) // 2
+    guess = left + above - corner
+    return min((left, above, corner), key=lambda one: abs(guess - one))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=list(PAGES), help="one page")
     chosen = parser.parse_args()
     PICTURES.mkdir(parents=True, exist_ok=True)
-    with demo() as (root, opening), sync_playwright() as driver:
+    with demo() as served, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        take(browser, root, opening, chosen.only or list(PAGES))
+        take(browser, served, chosen.only or list(PAGES))
         browser.close()
     total = sum(file.stat().st_size for file in PICTURES.iterdir())
     print(f"{len(list(PICTURES.iterdir()))} pictures, {total / 1_000_000:.1f} MB")

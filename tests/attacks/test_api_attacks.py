@@ -7,6 +7,7 @@ everything; a key opens all, what is in a path is a path, and every reader gets 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -31,6 +32,9 @@ from tests.frontends.http_api.place import (
     make_house,
     token_of,
 )
+from tests.frontends.http_api.test_packages import applied, planned
+from tests.frontends.test_cli_repositories import configure
+from tests.registry.repositories import StaticRepository
 
 pytestmark = pytest.mark.slow
 
@@ -254,6 +258,70 @@ def test_events_of_another_user_are_not_sent(house: Skillhouse) -> None:
     assert b"bob pays" in anyio.run(read, "local")
 
 
+def test_a_reader_whose_token_was_revoked_is_sent_nothing_more(house: Skillhouse) -> None:
+    log, tokens = EventLog(), house.services.enforcement.access_tokens
+    access, _ = tokens.new("spy", [AccessScope.READ])
+
+    async def read(holds: Callable[[], bool]) -> bytes:
+        sent = bytearray()
+        stream = log.open("local", "", holds=holds)
+        assert stream is not None
+
+        async def receive() -> dict[str, Any]:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            sent.extend(message.get("body", b""))
+            if b"for who is known" in sent and b"after" not in sent:
+                tokens.revoke(access.id)
+                log.publish("index", {"added": ["after"]})
+
+        with anyio.move_on_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(stream, receive, send)
+                while not log.readers:  # noqa: ASYNC110 - the log has no event for it.
+                    await anyio.sleep(0.001)
+                log.publish("index", {"added": ["for who is known"]})
+                while log.readers and b"after" not in sent:  # noqa: ASYNC110 - likewise.
+                    await anyio.sleep(0.001)
+                tasks.cancel_scope.cancel()
+        return bytes(sent)
+
+    ours = anyio.run(read, lambda: tokens.holds(access.id))
+    assert b"for who is known" in ours
+    assert b"after" not in ours
+    access, _ = tokens.new("spy", [AccessScope.READ])
+    assert b"after" in anyio.run(read, lambda: True)
+
+
+def test_an_answer_to_what_was_shown_installs_nothing_else(tmp_path: Path) -> None:
+    made = StaticRepository(tmp_path / "official")
+    made.make("1.0.0", "memo")
+    configure(tmp_path, ("official", made.address, True))
+    client = client_of(make_house(tmp_path))
+    request = {"action": "install", "source": "memo"}
+    (plan,) = planned(client, **request)
+    made.make("1.1.0", "memo")
+    for answer in (
+        {"plan_digest": plan["plan_digest"], "answers": plan["questions"]},
+        {"plan_digest": "sha256:00", "answers": ["unsigned", "untrusted", "edited"]},
+    ):
+        (done,) = applied(client, {"memo": answer}, **request)
+        assert (done["status"], done["error"]["code"]) == ("refused", "plan-changed")
+    other = tmp_path / "other"
+    other.mkdir()
+    thief = client_of(make_house(other), COOKIE)
+    for path in ("/changes", "/changes/plan", "/outdated", "/verify", "/fixes/0"):
+        refused(thief.post(API + path, json={}), 403, "proof-wanted")
+    assert not (tmp_path / "home/.agents/skills/memo").exists()
+    # A naive service shows a name, and takes the answer for whatever has that name by then.
+    (brought,) = planned(client, **request)
+    naive = {"plan_digest": brought["plan_digest"], "answers": plan["questions"]}
+    (done,) = applied(client, {"memo": naive}, **request)
+    assert (done["status"], plan["version"], done["version"]) == ("installed", "1.0.0", "1.1.0")
+
+
 def test_questions_grants_and_records_of_another_user_are_not_shown(house: Skillhouse) -> None:
     write = {"path": "a.txt", "content": "secret of bob"}
     question = house.call_sync("write", write, user="bob").approval_id
@@ -313,9 +381,10 @@ def test_a_named_token_does_what_its_scope_names_and_nothing_else(
             assert answer.status_code in (200, 404), answer.text
         else:
             refused(answer, 403, "scope-wanted")
-    # Pages and `/mcp` are the owner's; what is published beside v1 needs the same scopes.
+    # Pages are the owner's; what is published beside v1 needs the same scopes, and `/mcp` calls.
     assert client.get("/").status_code == 403
-    assert client.post("/mcp", json={}).status_code == 403
+    if scope != "call":
+        assert client.post("/mcp", json={}).status_code == 403
     assert client.get("/api/skills").status_code == (200 if scope == "read" else 403)
     listed = {"operation": "SKILLS_GET_ALL"}
     expected = 200 if scope == "manage" else 403

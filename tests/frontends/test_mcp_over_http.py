@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import anyio
@@ -11,7 +12,16 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from skillhouse.remote import McpServer, connected
-from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS, Peer, http_client, text_of, up
+from tests.frontends.mcp_inside import YES, Person
+from tests.frontends.mcp_peer import (
+    LEGACY,
+    PATIENCE_SECONDS,
+    Peer,
+    http_client,
+    running_up,
+    text_of,
+    up,
+)
 from tests.runtime.places import write_skill
 
 # It starts processes.
@@ -92,3 +102,111 @@ def test_nobody_else_is_answered(tmp_path: Path) -> None:
         assert status(http, url) == 401
         assert http.put(url, headers={"authorization": right}).status_code == 405
         assert http.post(f"{address}/", headers={"authorization": right}).status_code == 405
+
+
+AGENTS = """
+[[agents.reviewer.rules]]
+effect = "deny"
+action = "skill"
+pattern = "notes"
+"""
+ACCEPTS = {"accept": "application/json, text/event-stream"}
+
+
+def named(peer: Peer, name: str, *options: str) -> str:
+    """Return a new named token."""
+    return peer.skillhouse("tokens", "new", name, *options).strip()
+
+
+def test_a_named_token_calls_as_its_own_agent_and_user(tmp_path: Path) -> None:
+    peer = Peer(tmp_path)
+    peer.configure(AGENTS)
+    write_skill(peer.home / ".agents/skills/notes", "Takes notes.")
+    bob = named(peer, "bob", "--scope", "call", "--agent", "reviewer", "--user", "bob")
+    eve = named(peer, "eve", "--scope", "call", "--user", "eve")
+    reader = named(peer, "reader", "--scope", "read", "--scope", "manage")
+    write = {"path": "a.txt", "content": "b"}
+
+    async def work(address: str, token: str) -> None:
+        person = Person(YES)
+        async with http_client(address, bob, LEGACY, elicitation_callback=person) as client:
+            # This agent has another rule, and no prompts: those are a person's.
+            assert (await client.call_tool("skill", {"name": "notes"})).is_error
+            # What a program says in place of a person is asked for by none, and counts for nothing.
+            assert "not approved yet" in text_of(await client.call_tool("write", write))
+            assert person.shown == []
+            assert (await client.list_prompts()).prompts == []
+        async with http_client(address, eve, LEGACY) as client:
+            assert not (await client.call_tool("skill", {"name": "notes"})).is_error
+        async with http_client(address, token, LEGACY) as client:
+            assert not (await client.call_tool("skill", {"name": "notes"})).is_error
+
+    with up(peer) as (address, token), httpx2.Client(timeout=PATIENCE_SECONDS) as http:
+        anyio.run(work, address, token)
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        for key in (reader, bob[:-1] + "x"):
+            answer = http.post(
+                f"{address}/mcp", json=body, headers={"authorization": f"Bearer {key}"}
+            )
+            assert answer.status_code == (403 if key == reader else 401)
+    records = json.loads(peer.skillhouse("audit", "list", "--json"))["records"]
+    calls = [one["record"] for one in records if one["record"]["tool"] in ("skill", "write")]
+    found = {(one["tool"], one["agent"], one["user"], one["channel"]) for one in calls}
+    assert found == {
+        ("write", "reviewer", "bob", "mcp"),
+        ("skill", "default", "eve", "mcp"),
+        ("skill", "default", "local", "mcp"),
+    }
+
+
+def test_a_session_of_one_token_is_unknown_to_another_and_ends_with_its_own(
+    tmp_path: Path,
+) -> None:
+    peer = Peer(tmp_path)
+    bob = named(peer, "bob", "--scope", "call", "--user", "bob")
+    eve = named(peer, "eve", "--scope", "call", "--user", "eve")
+    begin = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    more = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+
+    with up(peer) as (address, _), httpx2.Client(timeout=PATIENCE_SECONDS) as http:
+
+        def post(key: str, body: dict[str, object], **headers: str) -> httpx2.Response:
+            given = {"authorization": f"Bearer {key}", **ACCEPTS, **headers}
+            return http.post(f"{address}/mcp", json=body, headers=given)
+
+        session = {"mcp-session-id": post(bob, begin).headers["mcp-session-id"]}
+        assert post(bob, more, **session).status_code == 200
+        assert post(eve, more, **session).status_code == 404
+        # A stream that is open ends soon after its token was revoked, not only the next request.
+        given = {"authorization": f"Bearer {bob}", **ACCEPTS, **session}
+        with http.stream("GET", f"{address}/mcp", headers=given) as stream:
+            assert stream.status_code == 200
+            peer.skillhouse("tokens", "revoke", "bob")
+            for _ in stream.iter_bytes():
+                pass
+        assert post(bob, more, **session).status_code == 401
+
+
+def test_what_the_network_reaches_demands_a_token_and_says_so(tmp_path: Path) -> None:
+    peer = Peer(tmp_path)
+    with running_up(peer, "--host", "0.0.0.0") as (process, address, token):
+        port = address.rpartition(":")[2]
+        with httpx2.Client(timeout=PATIENCE_SECONDS) as http:
+            for path in ("/mcp", "/rpc", "/api/v1/calls", "/api/v1/skills"):
+                url = f"http://127.0.0.1:{port}{path}"
+                assert http.post(url, json={}).status_code == 401, path
+            given = {"authorization": f"Bearer {token}"}
+            found = http.get(f"http://127.0.0.1:{port}/api/v1/skills", headers=given)
+            assert found.status_code == 200
+        process.terminate()
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert "the network reaches this service; it demands a token" in errors

@@ -56,7 +56,7 @@ def test_each_frontend_says_why_and_lists_the_copies_of_a_hit(run: Run, library:
         client = TestClient(http_app(house, token=TOKEN, port=PORT, session=SESSION), BASE)
         client.headers.update(BEARER)
         page = Page(client.get("/", params={"q": REQUEST}).text)
-        assert f"{WHY}; also: {copy}" in page.text
+        assert f"fits by {WHY}; also: {copy}" in " ".join(page.text.split())
         assert [link for link in page.links if link.startswith("/skills/user")] == [
             f"/skills/{first}"
         ]
@@ -82,7 +82,7 @@ def test_each_frontend_says_that_nothing_fits_well(run: Run, library: Path) -> N
         client.headers.update(BEARER)
         for request, weak in ((WEAK, True), (REQUEST, False)):
             page = Page(client.get("/", params={"q": request}).text).text
-            assert ("Nothing fits well: try other words, or English." in page) is weak
+            assert ("Nothing fits well." in page) is weak
             assert client.get("/api/v1/search", params={"q": request}).json()["weak"] is weak
             found = client.get("/api/v1/catalog", params={"request": request}).json()
             assert found["weak"] is weak

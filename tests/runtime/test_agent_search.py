@@ -219,7 +219,7 @@ def test_a_slow_disk_is_not_waited_for(
 
 def test_an_index_that_is_kept_is_prepared_before_the_first_search(house: Skillhouse) -> None:
     search = house.view().search
-    search.prepare()
+    search.start()
     assert len(search.index()) == len(house.view().visible)
     assert house.config.cache_directory is not None
     assert list(house.config.cache_directory.rglob("*.base"))
@@ -230,7 +230,7 @@ def test_without_a_cache_no_index_is_prepared(tmp_path: Path, held: Held) -> Non
     held.go.set()
     write_skill(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
     with Skillhouse(configured(make_places(tmp_path)), cache_directory=None) as house:
-        house.view().search.prepare()
+        house.view().search.start()
         assert held.read == []
         assert names(house.search("zephyrs")) == ["kites"]
         assert "kites" in held.read

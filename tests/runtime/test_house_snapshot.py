@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import anyio
 import pytest
 
+from skillhouse.floor import UnknownSkillError
 from skillhouse.runtime import Difference, Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 
@@ -109,3 +112,43 @@ def test_a_profile_without_a_cache_looks_at_every_call(place: Path) -> None:
     write_skill(skills_of(place) / "later")
     assert "later" in fresh.catalog().text
     assert "later" not in usual.catalog().text
+
+
+def use_everything(house: Skillhouse) -> None:
+    """Make all that a snapshot can hold: views, menus, gates with tools, an index of the search."""
+    house.view().search.at_hand()
+    house.search("body")
+    house.catalog(request="body")
+    house.invocable()
+    assert house.call_sync("skill", {"name": "pdf"}).status == "ok"
+    house.forecast("exec", {"command": "ls"})
+    assert house.tools()
+    with pytest.raises(UnknownSkillError):
+        house.load("none")
+
+
+def test_a_snapshot_is_gone_with_the_next_one_without_a_collector(tmp_path: Path) -> None:
+    """A service scans each second, and a process that starts quickly collects garbage rarely."""
+    places = make_places(tmp_path)
+    root = places.home / ".agents/skills"
+    write_skill(root / "pdf")
+    with Skillhouse(configured(places), cache_directory=tmp_path / "cache") as house:
+        use_everything(house)
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            kept: list[weakref.ref[object]] = []
+            for number in range(3):
+                kept += [weakref.ref(one) for one in (house.snapshot, house.view(), house.index)]
+                kept.append(weakref.ref(house.view().search.index()))
+                write_skill(root / "pdf", f"Changed {number} times.")
+                assert house.refresh()
+                use_everything(house)
+            # The search of a model may be reading in the background.
+            deadline = time.monotonic() + 10
+            while any(one() is not None for one in kept) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert [one() for one in kept] == [None] * len(kept)
+        finally:
+            if was_enabled:
+                gc.enable()

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-_IN_ALL = frozenset(("mcp", "server", "watch", "signer", "chat", "telemetry", "registry", "hsm"))
+_IN_ALL = frozenset("mcp server watch signer chat telemetry registry hsm postgres".split())
 """The extras that `all` has (pyproject.toml)."""
 _BIN, _SUFFIX = ("Scripts", ".exe") if os.name == "nt" else ("bin", "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, field
@@ -14,7 +13,6 @@ from skillhouse.floor import SkillError, dataclass, encode
 from skillhouse.retrieval.confidence import confidence
 from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
 from skillhouse.retrieval.query import MIX, Mix, read_query
-from skillhouse.retrieval.rank import Concept
 from skillhouse.retrieval.rows import Head, IndexRows
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
@@ -94,6 +92,8 @@ class SearchIndex:
         made = cls()
         source = _Source(index, progress, bodies=bodies)
         made._rows = source.rows(cache)
+        # Whoever it is from may hold the index, and reading again is no part of what it hears of.
+        source.progress = _quiet
         made._renewed = lambda: source.rows_again(cache)
         return made
 
@@ -143,12 +143,11 @@ def _judged(
 ) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
-    request = read_query(query[:QUERY_CHARS_MAX], ranking, mix)
-    concepts = _heaviest(request.concepts)
+    request = read_query(query, ranking, mix)
     few = min(CANDIDATES, max(CANDIDATES_LEAST, LOOK_UPS_MAX // max(len(request.found), 1)))
     depth = min(max(few, limit), len(rows.heads))
-    found = ranking.candidates(concepts, request.found, limit=depth)
-    judge = Judge(ranking, concepts, request.found)
+    found = ranking.candidates(request.concepts, request.found, limit=depth)
+    judge = Judge(ranking, request.concepts, request.found)
     first = _without_stubs(rows, judge.evidence(found[:few]))
     return first + judge.evidence(found[few:]), judge
 
@@ -159,14 +158,6 @@ def _without_stubs(rows: IndexRows, judged: Sequence[Evidence]) -> list[Evidence
         lessened(each, STUB_FACTOR) if rows.is_stub(each.row) else each for each in judged[:STUBS]
     ]
     return sorted([*first, *judged[STUBS:]], key=order)
-
-
-def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:
-    """Return the concepts that count, in the order of the query."""
-    if len(concepts) <= CONCEPTS_MAX:
-        return concepts
-    least = heapq.nlargest(CONCEPTS_MAX, (concept.weight for concept in concepts))[-1]
-    return [concept for concept in concepts if concept.weight >= least][:CONCEPTS_MAX]
 
 
 class _Ranked(NamedTuple):
@@ -237,12 +228,16 @@ def _loose(documents: Sequence[Document]) -> tuple[Segment, list[Head]]:
     return segment, [Head(*document[:3]) for document in documents]
 
 
+def _quiet(done: int, total: int) -> None:
+    """Hear of nothing."""
+
+
 class _Source:
     """Skills as documents, which are read when the cache does not have them."""
 
     def __init__(self, index: SkillIndex, progress: Progress, *, bodies: bool) -> None:
         self._bodies = bodies
-        self._progress = progress
+        self.progress = progress
         self._skills: dict[bytes, Skill] = {}
         self._unkept: list[Skill] = []
         policies: dict[int, bytes] = {}
@@ -305,7 +300,7 @@ class _Source:
 
     def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
         for number, skill in enumerate(skills):
-            self._progress(number, len(skills))
+            self.progress(number, len(skills))
             yield skill, _body(skill) if self._bodies else ""
 
 
@@ -325,25 +320,9 @@ STUBS = 20
 """Best rows that are looked through for stubs."""
 CANDIDATES = 80
 """Rows that are judged by all evidence; others follow them in the order of BM25F."""
-QUERY_CHARS_MAX = 16_384
-"""Characters of a query that are read."""
-CONCEPTS_MAX = 128
-"""Concepts of a query that count: a page of Chinese has hundreds of words."""
 CANDIDATES_LEAST = 40
 LOOK_UPS_MAX = 1_600
 """Rows times stems that are looked up: of the candidates of a long query, fewer are judged."""
-
-
-def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
-    """Return the skill of each hit, best first; `index` has the skills that were searched.
-
-    Several skills of one id are as many hits, equally good ones in the order of the index.
-    """
-    by_id: dict[str, list[Skill]] = {hit.id: [] for hit in hits}
-    for skill in index.skills:
-        if (of_id := by_id.get(skill.id)) is not None:
-            of_id.append(skill)
-    return [by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0] for hit in hits]
 
 
 def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:

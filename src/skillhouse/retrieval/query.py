@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -24,6 +25,10 @@ REVERSE_ROWS = 30
 """Rows from which an English word is not looked for in other languages: enough skills have it."""
 UNSURE_TIMES = 20
 """A word that could be of another language is, if so many times more skills have its meaning."""
+QUERY_CHARS_MAX = 16_384
+"""Characters of a query that are read."""
+CONCEPTS_MAX = 128
+"""Concepts of a query that count: a page of Chinese has hundreds of words."""
 _TRANSLATED_CHARS = 2_000
 """Characters of a query that are translated: each of their words looks up several others."""
 _SENSES_MAX = 4
@@ -82,6 +87,7 @@ class Request(NamedTuple):
 
 def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
     """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
+    query = query[:QUERY_CHARS_MAX]
     idle = idle_words(query)
     terms = query_terms(query)
     terms = [term for term in terms if term not in idle] or terms
@@ -99,7 +105,15 @@ def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
         if term not in texts or is_pair(term)
         for concept in reading.written(term, is_beside=has_signs)
     ]
-    return Request([*concepts, *meant], reading.found, reading.corrected)
+    return Request(_heaviest([*concepts, *meant]), reading.found, reading.corrected)
+
+
+def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:
+    """Return the concepts that count, in the order of the query."""
+    if len(concepts) <= CONCEPTS_MAX:
+        return concepts
+    least = heapq.nlargest(CONCEPTS_MAX, (concept.weight for concept in concepts))[-1]
+    return [concept for concept in concepts if concept.weight >= least][:CONCEPTS_MAX]
 
 
 class _Reading:

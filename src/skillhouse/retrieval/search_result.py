@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from skillhouse.floor import dataclass
 from skillhouse.retrieval.confidence import is_weak
 from skillhouse.retrieval.index import Hit
+from skillhouse.skill import Skill, SkillIndex
 
 WORDS_SHOWN = 8
 """Words of a query that a reason names for one field."""
@@ -26,6 +28,8 @@ class SearchResult:
     hits: tuple[Hit, ...] = ()
     is_partial: bool = False
     """Whether names and descriptions alone were searched, because the index is being built."""
+    fault: str = ""
+    """Why the configured database was not asked; empty where all is well."""
 
     @property
     def is_weak(self) -> bool:
@@ -52,3 +56,15 @@ def reason(hit: Hit) -> str:
 def _words(found: tuple[str, ...]) -> str:
     more = f" and {len(found) - WORDS_SHOWN} more" if len(found) > WORDS_SHOWN else ""
     return ", ".join(found[:WORDS_SHOWN]) + more
+
+
+def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
+    """Return the skill of each hit, best first; `index` has the skills that were searched.
+
+    Several skills of one id are as many hits, equally good ones in the order of the index.
+    """
+    by_id: dict[str, list[Skill]] = {hit.id: [] for hit in hits}
+    for skill in index.skills:
+        if (of_id := by_id.get(skill.id)) is not None:
+            of_id.append(skill)
+    return [by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0] for hit in hits]

@@ -157,8 +157,12 @@ class AccessTokens:
         is_right = hmac.compare_digest(digest, _digest(token))
         if not is_right or access.kind != kind:
             return None
-        has_ended = access.expires_ms and access.expires_ms <= self._now()
-        return None if has_ended else access
+        return None if self._has_ended(access) else access
+
+    def holds(self, access_id: str) -> bool:
+        """Whether a token or browser is there, and has not ended."""
+        _, access = self._rows().get(access_id, ("", NO_ACCESS))
+        return access.kind != "none" and not self._has_ended(access)
 
     def all(self) -> tuple[Access, ...]:
         """Return every token and browser, the oldest first; none has its secret."""
@@ -212,6 +216,9 @@ class AccessTokens:
                 )
             self._known = (stamp, {row[0]: (row[6], _access(row)) for row in rows})
         return self._known[1]
+
+    def _has_ended(self, access: Access) -> bool:
+        return bool(access.expires_ms) and access.expires_ms <= self._now()
 
     def _now(self) -> int:
         return int(self._clock() * 1000)

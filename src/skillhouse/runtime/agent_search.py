@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from skillhouse.runtime.learned_choices import lifted
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import HeadIndex, Progress, SearchIndex, SearchResult
+    from skillhouse.retrieval import Progress, Searcher, SearchResult
     from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.skill import Skill
 
@@ -32,6 +33,8 @@ BODIES_SOON = 100
 
 Signature = tuple[int, int, int, int] | None
 
+logger = logging.getLogger(__name__)
+
 
 class AgentSearch:
     """One agent's skills, ready to be searched; any thread may ask."""
@@ -43,24 +46,29 @@ class AgentSearch:
         bodies: bool,
         cache: Path | None,
         learned: LearnedChoices | None = None,
+        address: Callable[[], str] = str,
     ) -> None:
         """Take the skills; `learned` has what was loaded after searches, None where that changes
-        nothing."""
+        nothing, and `address` gives the database that has the index, empty for files."""
         self._visible = visible
+        self._address = address
+        self._fault = ""
         self._learned = learned
         self._bodies = bodies
         self._cache = cache
         self._lock = threading.Lock()
-        self._made: Future[SearchIndex] | None = None
+        self._made: Future[Searcher] | None = None
         self._is_closed = False
         self._is_known = threading.Event()
         """Set once the index is complete, or known to take long."""
 
-    def index(self, progress: Progress = lambda _, __: None) -> SearchIndex:
+    def index(self, progress: Progress = lambda _, __: None) -> Searcher:
         """Return the complete index, once it is made; `progress` hears of this call's work only.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.
+            ConfigError, MissingExtraError: the configured database has no address, or what talks
+                to it is not installed.
         """
         with self._lock:
             made, is_ours = self._begun()
@@ -68,12 +76,20 @@ class AgentSearch:
             self._make(made, progress)
         return made.result()
 
-    def prepare(self) -> None:
+    def prepare(self, progress: Progress) -> None:
+        """Have the complete index made, in files where the database cannot be used."""
+        try:
+            self.index(progress)
+        except retrieval.SearchDatabaseError as error:
+            self._give_up(error)
+            self.index(progress)
+
+    def start(self) -> None:
         """Make the index in a thread before the first search, where it is kept for later."""
         if self._cache is not None:
             self._begin()
 
-    def _begin(self) -> Future[SearchIndex]:
+    def _begin(self) -> Future[Searcher]:
         """Make the index in a thread, if it is not made yet, and return at once."""
         with self._lock:
             made, is_ours = self._begun()
@@ -84,7 +100,7 @@ class AgentSearch:
                 ).start()
         return made
 
-    def at_hand(self) -> tuple[SearchIndex | HeadIndex, bool]:
+    def at_hand(self) -> tuple[Searcher, bool]:
         """Return an index at once, and whether it is complete.
 
         Where many bodies have to be read, a thread does that, and until it has, names and
@@ -117,9 +133,21 @@ class AgentSearch:
             waits: Whether it waits for the complete index, as `index` does; else `at_hand`.
             user: Whose earlier choices count.
 
+        A database that cannot be used costs its index alone: files are searched in its place, and
+        `fault` says so.
+
         Raises:
-            SearchError: this Python's SQLite has no full-text module.
+            SearchError, ConfigError, MissingExtraError: as of `index`.
         """
+        try:
+            return self._found(query, limit, collapse=collapse, waits=waits, user=user)
+        except retrieval.SearchDatabaseError as error:
+            self._give_up(error)
+        return self._found(query, limit, collapse=collapse, waits=waits, user=user)
+
+    def _found(
+        self, query: str, limit: int, *, collapse: bool, waits: bool, user: str
+    ) -> SearchResult:
         index, is_complete = (self.index(), True) if waits else self.at_hand()
         shares: Mapping[str, float] = {}
         if self._learned is not None and limit > 0:
@@ -131,7 +159,17 @@ class AgentSearch:
         if shares:
             skills = retrieval.skills_of(self._visible, hits)
             hits = lifted(hits, [shares.get(skill.file, 0.0) for skill in skills])[:limit]
-        return retrieval.SearchResult(hits=tuple(hits), is_partial=not is_complete)
+        return retrieval.SearchResult(
+            hits=tuple(hits), is_partial=not is_complete, fault=self._fault
+        )
+
+    def _give_up(self, error: SkillhouseError) -> None:
+        """Search in files from now on, until the skills are looked at again."""
+        logger.warning("%s; this machine's own index is used", error)
+        with self._lock:
+            self._fault = str(error)
+            self._made = None
+            self._is_known.clear()
 
     def ranked(self, request: str) -> list[Skill]:
         """Return up to `RANKED_MAX` skills that contain a word of a request, best first.
@@ -158,25 +196,26 @@ class AgentSearch:
                 name_match=self._visible.name_match,
             )
             self._made = None
+            self._fault = ""
             self._is_known.clear()
 
     def close(self) -> None:
         """Stop reading in the background."""
         self._is_closed = True
 
-    def _begun(self) -> tuple[Future[SearchIndex], bool]:
+    def _begun(self) -> tuple[Future[Searcher], bool]:
         """Return the index that is or will be made, and whether the caller has to make it."""
         if self._made is not None:
             return self._made, False
         self._made = Future()
-        self._made.add_done_callback(lambda _: self._is_known.set())
+        # Without `self`, which holds the future: a circle would keep the index of every scan.
+        is_known = self._is_known
+        self._made.add_done_callback(lambda _: is_known.set())
         return self._made, True
 
-    def _make(self, made: Future[SearchIndex], progress: Progress) -> None:
+    def _make(self, made: Future[Searcher], progress: Progress) -> None:
         try:
-            index = retrieval.SearchIndex.from_skills(
-                self._visible, bodies=self._bodies, cache=self._cache, progress=progress
-            )
+            index = self._opened(progress)
         except BaseException as error:  # noqa: BLE001 - whoever waits hears it, Ctrl-C included.
             with self._lock:
                 if self._made is made:
@@ -184,6 +223,16 @@ class AgentSearch:
             made.set_exception(error)
         else:
             made.set_result(index)
+
+    def _opened(self, progress: Progress) -> Searcher:
+        address = "" if self._fault else self._address()
+        if address:
+            return retrieval.PostgresIndex(
+                self._visible, address, bodies=self._bodies, progress=progress
+            )
+        return retrieval.SearchIndex.from_skills(
+            self._visible, bodies=self._bodies, cache=self._cache, progress=progress
+        )
 
     def _give_way(self, done: int, total: int) -> None:
         """Let other threads run before each body that is read."""

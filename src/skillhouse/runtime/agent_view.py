@@ -17,6 +17,7 @@ from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.runtime.agent_search import AgentSearch
+from skillhouse.runtime.config.secret_places import read_secret
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.prompts import Prompts
 from skillhouse.runtime.settings import SkillSettings
@@ -104,6 +105,12 @@ class AgentView:
             bodies=self.profile.search_bodies,
             cache=config.cache_directory,
             learned=learned,
+            address=lambda: read_secret(
+                config.search.database,
+                "the address of the search database",
+                config.places.environment,
+                key="search.database",
+            ),
         )
         """Finds among what the agent sees."""
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)

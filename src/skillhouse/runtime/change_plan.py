@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+# A package and not its names, which are loaded when something is installed: a service starts first.
+from skillhouse import registry
 from skillhouse.floor import SkillhouseError, dataclass
-from skillhouse.registry import Candidate, InstallPlace, LockEntry, SourceError
-from skillhouse.runtime.install_report import InstallReport
-from skillhouse.runtime.install_steps import InstallError
-from skillhouse.runtime.installed_check import InstalledState
-from skillhouse.runtime.installed_skills import InstalledSkills
-from skillhouse.runtime.installer import Installer, StagedSkill
-from skillhouse.runtime.skill_sources import OpenSource
+
+if TYPE_CHECKING:
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry
+    from skillhouse.runtime.install_report import InstallReport
+    from skillhouse.runtime.installed_check import InstalledState
+    from skillhouse.runtime.installed_skills import InstalledSkills
+    from skillhouse.runtime.installer import Installer, StagedSkill
+    from skillhouse.runtime.skill_sources import OpenSource
 
 UNSIGNED = "unsigned"
 UNTRUSTED = "untrusted"
@@ -72,7 +75,7 @@ class PlannedChange:
     """Makes it; everything in `questions` must have been agreed to."""
 
 
-Stage = Callable[[], AbstractContextManager[StagedSkill]]
+Stage = Callable[[], "AbstractContextManager[StagedSkill]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ def chosen_candidates(
         SourceError: it has no skill, or not just one of a name.
     """
     if not found.candidates:
-        raise SourceError(f"no skill is in `{found.resolved}`")
+        raise registry.SourceError(f"no skill is in `{found.resolved}`")
     if everything:
         return found.candidates
     if names:
@@ -124,7 +127,9 @@ def _named(every: Sequence[Candidate], name: str) -> Candidate:
     exact = [one for one in fitting if one.path == name] or fitting
     if len(exact) != 1:
         said = ", ".join(one.path for one in exact) or "see --list"
-        raise SourceError(f"expected one skill `{name}` in the source, got {len(exact)}: {said}")
+        raise registry.SourceError(
+            f"expected one skill `{name}` in the source, got {len(exact)}: {said}"
+        )
     return exact[0]
 
 
@@ -186,7 +191,7 @@ def wanted_changes(
     installed = installer.installed
     if request.action == "install":
         if found is None:
-            raise SourceError("expected a source")
+            raise registry.SourceError("expected a source")
         place = installed.place(request.scope)
         for one in chosen_candidates(found, request.skills, everything=request.everything):
             yield WantedChange(
@@ -249,8 +254,8 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
         return PlannedChange(staged=staged, is_in_force=True, questions=(), apply=_nothing)
     try:
         installer.check(staged, force=False)
-    except InstallError as error:
-        if error.code != "local-edits":
+    except SkillhouseError as error:
+        if getattr(error, "code", "") != "local-edits":
             raise
         installer.check(staged, force=True)
         words = (*words, EDITED)

@@ -112,4 +112,4 @@ def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
 
 
 def _network_settings(config: Config) -> tuple[object, ...]:
-    return config.net, config.approvals
+    return config.net, config.approvals, config.search

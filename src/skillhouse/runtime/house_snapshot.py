@@ -172,6 +172,9 @@ class HouseSnapshot:
     def view(self, agent: str) -> AgentView:
         """Return what an agent sees. Raises ConfigError: no agent has that name."""
         if agent not in self._views:
+            # INVARIANT: nothing that a view holds leads to its snapshot. A circle would keep each
+            # scan in memory until the collector looks through everything.
+            worked, place = self._worked, self.place
             self._views[agent] = AgentView(
                 agent,
                 self.index,
@@ -179,10 +182,10 @@ class HouseSnapshot:
                 self._config,
                 self._policy,
                 roots=tuple(root.path for root in self.roots),
-                worked=lambda: self._worked.of(agent),
+                worked=lambda: worked.of(agent),
                 recent=self.recent,
                 learned=self._learned,
-                why_absent=lambda name: why_absent(self.place, name),
+                why_absent=lambda name: why_absent(place, name),
                 fault=self._fault,
             )
             if self._signatures is not None:

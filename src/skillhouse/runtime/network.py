@@ -44,6 +44,7 @@ class Network:
         self._settings = config.net
         self._approvals = config.approvals
         self._repositories = config.repositories
+        self._search = config.search
         self._environment = config.places.environment
         cache = config.cache_directory
         self._downloads = None if cache is None else cache / DOWNLOADS
@@ -96,7 +97,9 @@ class Network:
     @once
     def secret_values(self) -> tuple[str, ...]:
         """The values that no log may hold."""
-        variables = sorted(secret_variables(self._settings, self._approvals, self._repositories))
+        variables = sorted(
+            secret_variables(self._settings, self._approvals, self._repositories, self._search)
+        )
         return tuple(value for name in variables if (value := self._environment.get(name, "")))
 
     def conceal(self, text: str) -> str:

@@ -10,14 +10,11 @@ from pathlib import Path
 
 from skillhouse import net, registry
 from skillhouse.floor import (
-    ConfigError,
     MissingExtraError,
     SkillhouseError,
     dataclass,
-    file_problem,
     nearest,
     needs_extra,
-    read_regular,
 )
 from skillhouse.registry import (
     LockEntry,
@@ -28,6 +25,7 @@ from skillhouse.registry import (
     SkillReleases,
 )
 from skillhouse.runtime.config import Config, RepositorySettings
+from skillhouse.runtime.config.secret_places import read_secret
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.repository_http import repository_at
 
@@ -304,28 +302,8 @@ def _state(releases: tuple[Release, ...], entry: LockEntry) -> ReleaseState:
 
 def read_token(settings: RepositorySettings, environment: Mapping[str, str]) -> str:
     """Return the token of a repository, empty for none; ConfigError where it is not there."""
-    kind, _, name = settings.token.partition(":")
-    key = "skills.repositories"
-    if not kind:
-        return ""
-    if kind == "env":
-        found = environment.get(name, "")
-        if not found.strip():
-            message = f"expected the token of `{settings.name}` in the variable `{name}`"
-            raise ConfigError(message, key=key)
-        return found.strip()
-    path = Path(name).expanduser()
-    if problem := file_problem(path, secret=True):
-        message = f"the token of `{settings.name}` is not used: {problem}"
-        raise ConfigError(message, path=path, key=key)
-    try:
-        found = read_regular(path, TOKEN_MAX).decode("ascii", "replace").strip()
-    except OSError as error:
-        message = f"cannot read the token of `{settings.name}`: {error.strerror}"
-        raise ConfigError(message, path=path, key=key) from error
-    if not found:
-        raise ConfigError(f"expected the token of `{settings.name}`", path=path, key=key)
-    return found
+    what = f"the token of `{settings.name}`"
+    return read_secret(settings.token, what, environment, key="skills.repositories")
 
 
 def _has_roots(trusted: Path) -> bool:

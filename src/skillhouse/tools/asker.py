@@ -61,17 +61,19 @@ class Asker:
         approvals: ApprovalBroker,
         recorder: Recorder,
         workspace_root: str,
-        judge: Judge,
-        begin: Begin,
     ) -> None:
         self._approvals = approvals
         self._recorder = recorder
         self._workspace_root = workspace_root
-        self._judge = judge
-        self._begin = begin
 
     async def approved(
-        self, tool: Tool, session: Session, state: CallState, lock: WorkspaceLock | None
+        self,
+        tool: Tool,
+        session: Session,
+        state: CallState,
+        lock: WorkspaceLock | None,
+        judge: Judge,
+        begin: Begin,
     ) -> ToolResult | None:
         """Get an approval of the exact call, consume it and begin; or return the refusal.
 
@@ -99,7 +101,8 @@ class Asker:
                     # is compared below cannot change before the call has ended.
                     hold = lock.hold(exclusive=True, title=state.title)
                     await alone.enter_async_context(hold)
-                refusal = await in_thread(partial(self._redeemed, tool, session, state, asked))
+                work = partial(self._redeemed, tool, session, state, asked, judge, begin)
+                refusal = await in_thread(work)
                 if refusal is None or isinstance(refusal, ToolResult):
                     state.holding.push_async_exit(alone.pop_all())
                     return refusal
@@ -125,7 +128,13 @@ class Asker:
             return self._failed(context, error)
 
     def _redeemed(
-        self, tool: Tool, session: Session, state: CallState, asked: ApprovalRequest
+        self,
+        tool: Tool,
+        session: Session,
+        state: CallState,
+        asked: ApprovalRequest,
+        judge: Judge,
+        begin: Begin,
     ) -> ToolResult | CommandInputs | None:
         """Consume the approval and begin, or return the inputs that are not those approved.
 
@@ -136,7 +145,7 @@ class Asker:
         approval = context.approval
         assert approval is not None  # noqa: S101 - `approved` has looked.
         try:
-            now = self._judge(tool, context, session)
+            now = judge(tool, context, session)
             if now.denied is not None:
                 return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
             inputs = _measured(now)
@@ -156,7 +165,7 @@ class Asker:
         if inputs is not None and plan.run_sealed is not None:
             now = replace(now, plan=replace(plan, run=partial(plan.run_sealed, inputs)))
         state.context = replace(now, approval=used)
-        return self._begin(tool, state)
+        return begin(tool, state)
 
     def _changed(self, context: CallContext, inputs: CommandInputs | None) -> str:
         """Return what changed since the latest question about the same call, or nothing."""

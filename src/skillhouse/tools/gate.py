@@ -100,12 +100,12 @@ class Gate:
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()
         self._workspace = workspace
-        self._asker = Asker(
-            approvals, self._recorder, workspace_root, self._evaluated_again, self._begin
-        )
+        self._asker = Asker(approvals, self._recorder, workspace_root)
         self._agreed = agreed or RedeemedApprovals()
         self._telling = telling
-        has_read = lambda: "read" in self.tools  # noqa: E731 - only a long result asks.
+        # Without `self`: a gate in a circle would keep the skills of its scan in memory.
+        offered = self._tools
+        has_read = lambda: "read" in offered.shown()  # noqa: E731 - only a long result asks.
         self._delivery = Delivery(conceal, results, has_read=has_read) if conceal else None
 
     @once
@@ -257,7 +257,8 @@ class Gate:
             # Whoever answers should not have to hear afterwards that nothing could run.
             if state.plan.check_feasible is not None:
                 await state.plan.check_feasible()
-            return await self._asker.approved(tool, session, state, lock)
+            steps = (self._evaluated_again, self._begin)
+            return await self._asker.approved(tool, session, state, lock, *steps)
         if lock is not None:
             await state.holding.enter_async_context(
                 lock.hold(exclusive=state.plan.runs_alone, title=state.title)

@@ -224,10 +224,11 @@ def test_a_click_that_was_meant_for_the_page_before_approves_nothing(
 def test_a_question_that_is_answered_elsewhere_loses_its_buttons_without_a_reload(
     opened: Callable[..., Any], place: Place
 ) -> None:
+    """Also right after the page came, when nothing looks for changes yet."""
     found = place.broker.open(question())
     page = opened(f"/approvals/{found.id}")
-    page.evaluate("window.stays = true")
     place.broker.withdraw(found.id, "the caller went away")
+    page.evaluate("window.stays = true")
     page.wait_for_selector("#answer form", state="detached")
     assert "the caller went away" in page.inner_text("#state")
     assert page.evaluate("window.stays")

@@ -208,6 +208,24 @@ def test_no_argument_passes_for_a_difference_that_was_compared(
     assert '<pre class="body quoted" tabindex="0" role="group" aria-label="difference">' in page
 
 
+@pytest.mark.slow
+def test_a_line_of_megabytes_is_cut_and_that_is_said(house: Skillhouse, client: TestClient) -> None:
+    line = "x\u202e" * 600_000
+    content = canonical({"tool": "write", "arguments": {"content": line}})
+    opened = house.approvals.open(
+        question(
+            facts=(("content", line),),
+            asked=(Asked(action="exec", resource=line),),
+            content=content,
+            content_digest=content_digest(content),
+        )
+    )
+    page = client.get(f"/approvals/{opened.id}").text
+    assert "1,190,000 more" in page  # Of the command.
+    assert len(page) < 3_500_000
+    assert "1,150,000 more characters are not on this page" in page
+
+
 def test_a_link_in_the_place_of_a_file_is_not_followed(
     house: Skillhouse, client: TestClient, tmp_path: Path
 ) -> None:

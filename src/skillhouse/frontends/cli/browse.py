@@ -136,8 +136,11 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     prepare_search(house, terminal)
     found = search_answer(house, " ".join(options.query), options.limit)
     hits, others = found.found.hits, found.shadowed
+    if found.found.fault:
+        terminal.error(found.found.fault)
     if options.json:
-        terminal.json_list("hits", found.values(), {"weak": found.found.is_weak})
+        more = {"weak": found.found.is_weak, "fault": found.found.fault or None}
+        terminal.json_list("hits", found.values(), more)
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:

@@ -118,6 +118,6 @@ def prepare_search(house: Skillhouse, terminal: Terminal, *, agent: str = "defau
     """Bring an agent's search index up to date; `SearchError` if SQLite has no full-text module."""
     progress = ReadingProgress(terminal)
     try:
-        house.view(agent).search.index(progress)
+        house.view(agent).search.prepare(progress)
     finally:
         progress.end()

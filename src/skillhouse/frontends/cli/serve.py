@@ -104,7 +104,8 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     if is_reachable:
         terminal.note(
-            f"listening on {options.host}: the network reaches this service; it has no TLS"
+            f"listening on {options.host}: the network reaches this service; it demands a token, "
+            "and it has no TLS"
         )
     if options.no_auth:
         terminal.note(
@@ -115,7 +116,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     if agent:
         terminal.note(f"nothing is approved on this page: {agent}")
     handler = service_logging(sys.stderr, house.audit_log.clean)
-    house.view().search.prepare()
+    house.view().search.start()
     try:
         return serve(
             house,

@@ -31,7 +31,7 @@ from skillhouse.frontends.http.api.problems import problem_value
 from skillhouse.frontends.http.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.frontends.http.api.routes import ENDPOINTS, document
 from skillhouse.frontends.http.forms import json_response
-from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
+from skillhouse.frontends.http.guard import AccessKeys, RequestGuard, access_of
 from skillhouse.frontends.http.operations_api import (
     OPERATIONS_METHODS,
     OPERATIONS_PATH,
@@ -100,7 +100,12 @@ def make_app(
     reader = StatusReader(house, time.monotonic)
     # Pending calls name the page.
     house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
-    mcp = McpOverHttp(house, needs_key=not open_mcp)
+    mcp = McpOverHttp(
+        house,
+        access=access_of,
+        holds=enforcement.access_tokens.holds,
+        needs_key=not open_mcp,
+    )
     events = EventLog()
     watch = EventWatch(house, reader, events)
     services = ApiServices(
@@ -186,8 +191,8 @@ async def _running(mcp: McpOverHttp, watch: EventWatch, jobs: Jobs) -> AsyncIter
 
 
 def _needed_scope(method: str, path: str) -> AccessScope | None:
-    """Return what a named token needs beside /api/v1: pages and `/mcp` are the owner's."""
-    if path == RPC_PATH:
+    """Return what a named token needs beside /api/v1: pages are the owner's."""
+    if path in (RPC_PATH, MCP_PATH):
         return AccessScope.CALL
     if not path.startswith(API):
         return None

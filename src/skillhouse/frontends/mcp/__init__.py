@@ -53,7 +53,7 @@ def serve(house: Skillhouse, *, agent: str = "default", user: str = "local") -> 
             reader.end_fast_handshake()
             server = SkillhouseServer(house, listing, agent=agent, user=user)
             # After what a client waits for.
-            house.view(agent).search.prepare()
+            house.view(agent).search.start()
             anyio.run(serve_wire, server, reader, fast_handshake, watch, sink)
     return 0
 

@@ -5,7 +5,8 @@ The SDK is imported at the first request, so the page does not wait for it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,17 +15,35 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from skillhouse.floor import MissingExtraError
+from skillhouse.floor import MissingExtraError, SkillhouseError, dataclass
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.http_messages import MessageFilter
 from skillhouse.frontends.mcp.messages import MESSAGE_MAX
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.access_tokens import OWNER_NAME, Access, AccessScope
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
+logger = logging.getLogger(__name__)
+
 MCP_PATH = "/mcp"
 MCP_METHODS = ("GET", "HEAD", "POST", "DELETE")
+SEATS_MAX = 32
+"""Tokens whose servers run at one moment; the one that was used longest ago is ended first."""
+ENDED_SECONDS = 2.0
+"""Time after which the open connections of a token that was revoked end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Whose calls a server of `/mcp` makes; what is of one seat is unknown at the others."""
+
+    id: str = ""
+    """Of the named token; empty for the owner's own key, and where no key is needed."""
+    agent: str = "default"
+    user: str = OWNER_NAME
 
 
 class McpOverHttp:
@@ -34,29 +53,32 @@ class McpOverHttp:
         self,
         house: Skillhouse,
         *,
-        agent: str = "default",
-        user: str = "local",
+        access: Callable[[Scope], Access],
+        holds: Callable[[str], bool],
         needs_key: bool = True,
     ) -> None:
         """Store the dependencies; nothing is imported or started.
 
-        If the guard needs no key, the client's user is unknown, so no answer of a client counts.
+        Args:
+            access: Returns whose key a request has, as the guard found out.
+            holds: Whether the named token with an id has not ended.
+            needs_key: If the guard needs no key, the client's user is unknown, so no answer of a
+                client counts.
         """
         self._house = house
+        self._access = access
+        self._holds = holds
         self._needs_key = needs_key
-        self._agent = agent
-        self._user = user
         self._tasks: TaskGroup | None = None
-        self._manager: Any = None
-        self._server: Any = None
+        self._servers: dict[Seat, _SeatServer] = {}
         self._starting = anyio.Lock()
-        self._checked = MessageFilter(self._answer)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Hold the tasks that requests start; the application's lifespan wraps this."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            tasks.start_soon(self._end_seats)
             try:
                 yield
             finally:
@@ -69,14 +91,68 @@ class McpOverHttp:
             # The guard has checked the header if present; a browser's cookie opens pages only.
             await _refuse(send)
             return
-        await self._checked(scope, receive, send)
+        server = await self._server(self._seat(self._access(scope)))
+        await server.answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _seat(self, access: Access) -> Seat:
+        if access.kind != "token" or AccessScope.CALL not in access.scopes:
+            # The guard lets such a token in only where no key is needed, as if it were none.
+            return Seat()
+        return Seat(id=access.id, agent=access.agent, user=access.user)
+
+    async def _server(self, seat: Seat) -> _SeatServer:
         async with self._starting:
-            if self._manager is None:
+            server = self._servers.pop(seat, None)
+            if server is None:
                 if self._tasks is None:
                     raise RuntimeError("the application runs without its lifespan")
-                self._manager = await self._tasks.start(self._run)
+                while len(self._servers) >= SEATS_MAX:
+                    self._servers.pop(next(iter(self._servers))).end()
+                made = _SeatServer(self._house, seat, is_open=not self._needs_key and not seat.id)
+                await self._tasks.start(made.run)
+                server = made
+            # The one that was used last is the last to be ended for another.
+            self._servers[seat] = server
+            return server
+
+    async def _end_seats(self) -> None:
+        """End the open connections of tokens that were revoked or ended."""
+        while True:
+            await anyio.sleep(ENDED_SECONDS)
+            ended = [
+                seat for seat in self._servers if seat.id and not await self._still_holds(seat.id)
+            ]
+            for seat in ended:
+                if seat in self._servers:
+                    self._servers.pop(seat).end()
+
+    async def _still_holds(self, token: str) -> bool:
+        try:
+            return await in_thread(lambda: self._holds(token))
+        except SkillhouseError:
+            # The state cannot be read: the guard refuses requests meanwhile.
+            logger.exception("looking whether a token has ended")
+            return True
+
+
+class _SeatServer:
+    """The server of one seat, with sessions of its own."""
+
+    def __init__(self, house: Skillhouse, seat: Seat, *, is_open: bool) -> None:
+        """With `is_open` it is for clients without a key, whose user is not known."""
+        self._house = house
+        self._seat = seat
+        self._is_open = is_open
+        self._manager: Any = None
+        self._server: Any = None
+        self._scope = anyio.CancelScope()
+        self.answer = MessageFilter(self._answer)
+
+    def end(self) -> None:
+        """End it with all of its connections."""
+        self._scope.cancel()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._manager.asgi_app(scope, receive, self._watched(scope, send))
 
     def _watched(self, scope: Scope, send: Send) -> Send:
@@ -96,27 +172,37 @@ class McpOverHttp:
 
         return watched
 
-    async def _run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         if find_spec("mcp") is None:
             raise MissingExtraError("mcp", "mcp")
         # In a thread, since importing the SDK takes a while.
         stores = await anyio.to_thread.run_sync(
             import_module, "skillhouse.frontends.mcp.event_store"
         )
-        from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - the SDK.
-
-        server = SkillhouseServer(
-            self._house,
-            ToolListing(self._house, self._agent),
-            agent=self._agent,
-            user=self._user,
-            is_persons=self._needs_key,
+        from skillhouse.frontends.mcp.server import (  # noqa: PLC0415 - the SDK.
+            CHANNEL,
+            OPEN_CHANNEL,
+            SkillhouseServer,
         )
-        self._server = server
-        manager = stores.ResumableSessions(app=server.sdk, max_request_body_size=MESSAGE_MAX)
-        async with manager.run():
-            task_status.started(manager)
-            await anyio.sleep_forever()
+
+        seat = self._seat
+        self._server = SkillhouseServer(
+            self._house,
+            ToolListing(self._house, seat.agent),
+            agent=seat.agent,
+            user=seat.user,
+            channel=OPEN_CHANNEL if self._is_open else CHANNEL,
+            # A program must not answer its own questions: what the client of a named token says
+            # about them is no answer of the user's.
+            is_persons=not self._is_open and not seat.id,
+        )
+        self._manager = stores.ResumableSessions(
+            app=self._server.sdk, max_request_body_size=MESSAGE_MAX
+        )
+        with self._scope:
+            async with self._manager.run():
+                task_status.started()
+                await anyio.sleep_forever()
 
 
 async def _refuse(send: Send) -> None:

@@ -59,6 +59,7 @@ class SkillhouseServer:
         *,
         agent: str,
         user: str,
+        channel: str = CHANNEL,
         is_persons: bool = True,
     ) -> None:
         """Register the handlers; calls are made for `agent` and `user`.
@@ -69,7 +70,7 @@ class SkillhouseServer:
         self._house = house
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
-        who = {"agent": agent, "user": user, "channel": CHANNEL if is_persons else OPEN_CHANNEL}
+        who = {"agent": agent, "user": user, "channel": channel}
         self._bridge = ApprovalBridge(house, who, is_persons=is_persons)
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()

@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.clients import proposed_fixes
+from skillhouse import clients
 from skillhouse.floor import digest
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.change_plan import AgreementError
@@ -46,7 +46,7 @@ def shown_fix(lens: Lens, wanted: str, shown: str) -> Fix:
     Raises:
         AgreementError: `unknown-fix`, there is none any more; `changed`, it would do another thing.
     """
-    for fix in proposed_fixes(lens):
+    for fix in clients.proposed_fixes(lens):
         if fix_id(fix) == wanted:
             if fix_value(lens, fix)["digest"] != shown:
                 raise AgreementError("changed", "it would do something else than was shown")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from skillhouse.audit import Query, entries_of
 from skillhouse.floor import ConfigError, SkillhouseError, dataclass, read_regular
-from skillhouse.frontends.presentation.policy_values import decision_value
+from skillhouse.frontends.presentation.policy_values import explained
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Skillhouse, checked_addition, rule_text
 from skillhouse.runtime.config import Config
@@ -20,7 +20,7 @@ from skillhouse.tools.difference import difference
 RECORDS = 400
 """Latest records of the log whose permissions are decided again."""
 PERMISSIONS_MAX = 40
-"""Different permissions of them; each is decided twice, in some 5 ms."""
+"""Different permissions of them; each is decided twice."""
 _LAYERS = ("managed", "user", "project")
 
 
@@ -41,8 +41,8 @@ class RuleChange:
     text: str
     """The whole file after the change."""
     difference: str
-    decisions: tuple[tuple[AskedBefore, dict[str, Any], dict[str, Any]], ...]
-    """Permissions of earlier calls that would be decided differently: before and after."""
+    decisions: tuple[tuple[AskedBefore, str, str], ...]
+    """Permissions of earlier calls that would be decided differently: effects before and after."""
     tried: int
     """Number of permissions that were decided again."""
 
@@ -53,7 +53,7 @@ class RuleChange:
             "difference": self.difference,
             "tried": self.tried,
             "decisions": [
-                {**asked._asdict(), "before": before["effect"], "after": after["effect"]}
+                {**asked._asdict(), "before": before, "after": after}
                 for asked, before, after in self.decisions
             ],
         }
@@ -102,7 +102,7 @@ def _change(house: Skillhouse, rule: str, whole: str, rules: Sequence[Rule]) -> 
         rule=rule,
         text=whole,
         difference=difference(before, whole, path.name),
-        decisions=tuple(one for one in decided if one[1]["effect"] != one[2]["effect"]),
+        decisions=tuple(one for one in decided if one[1] != one[2]),
         tried=len(asked),
     )
 
@@ -114,12 +114,16 @@ def _with_user_rules(config: Config, rules: Sequence[Rule]) -> Config:
     return dataclasses.replace(config, layers=tuple(layer for layer in kept if layer.rules))
 
 
-def _decided(house: Skillhouse, asked: AskedBefore) -> dict[str, Any]:
+def _decided(house: Skillhouse, asked: AskedBefore) -> str:
     try:
-        return decision_value(house, asked.action, asked.resource, asked.agent)
+        if asked.action == "exec":
+            found = house.forecast("exec", {"command": asked.resource}, agent=asked.agent)
+            return found.effect.value
+        decision = explained(house, asked.action, asked.resource, asked.agent).decision
     except SkillhouseError:
         # Its agent is not configured any more.
-        return {"effect": ""}
+        return ""
+    return decision.effect.value
 
 
 def _asked_before(house: Skillhouse) -> Iterator[AskedBefore]:

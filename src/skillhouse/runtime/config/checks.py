@@ -21,6 +21,7 @@ from skillhouse.runtime.config.repositories import (
     RepositorySettings,
     keys_of_skills,
 )
+from skillhouse.runtime.config.search_settings import SearchSettings
 
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
@@ -218,12 +219,14 @@ def secret_variables(
     settings: NetSettings,
     approvals: ApprovalSettings | None,
     repositories: Iterable[RepositorySettings] = (),
+    search: SearchSettings | None = None,
 ) -> frozenset[str]:
     """Return the variables of this process that hold a secret of the configuration."""
     named = (secret.env for secret in settings.secrets)
     webhook = approvals.webhook_secret_env if approvals is not None else ""
-    tokens = (one.token[4:] for one in repositories if one.token.startswith("env:"))
-    return frozenset(filter(None, (*named, settings.brave_key_env, webhook, *tokens)))
+    places = [*(one.token for one in repositories), search.database if search is not None else ""]
+    variables = (place[4:] for place in places if place.startswith("env:"))
+    return frozenset(filter(None, (*named, settings.brave_key_env, webhook, *variables)))
 
 
 def check_net(settings: NetSettings, path: Path | None) -> None:

@@ -123,7 +123,9 @@ def load_config(
     check_exec_environment(
         merged.exec_environment or (),
         None,
-        secret=secret_variables(merged.net or NetSettings(), merged.approvals, skills.repositories),
+        secret=secret_variables(
+            merged.net or NetSettings(), merged.approvals, skills.repositories, merged.search
+        ),
     )
     remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(

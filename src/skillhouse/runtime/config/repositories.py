@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from skillhouse.floor import ConfigError, dataclass, file_problem, nearest, read_regular
+from skillhouse.runtime.config.secret_places import is_place
 from skillhouse.skill import validate_name
 
 REPOSITORIES_MAX = 20
@@ -68,8 +69,7 @@ def check_repositories(found: tuple[RepositorySettings, ...], path: Path | None)
 
 def _problem(one: RepositorySettings) -> str:
     """Return what is wrong with a repository; empty for nothing."""
-    kind, _, place = one.token.partition(":")
-    if one.token and (kind not in ("file", "env") or not place):
+    if one.token and not is_place(one.token):
         # What was written may be the token itself, so it is not repeated.
         return "expected `file:PATH` or `env:NAME` as its `token`"
     if one.url.startswith("/"):

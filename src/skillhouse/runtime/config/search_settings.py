@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import ConfigError, dataclass
+from skillhouse.runtime.config.secret_places import is_place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,3 +12,12 @@ class SearchSettings:
 
     learn: bool = False
     """Whether skills that agents load after a search come earlier for similar requests."""
+    database: str = ""
+    """Where the address of a PostgreSQL that has the index is, env:NAME or file:PATH; never itself,
+    since it may hold a password. Empty keeps the index in files."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a database that is not named by its place."""
+        if self.database and not is_place(self.database):
+            # What was written may hold a password, so it is not repeated.
+            raise ConfigError("expected `file:PATH` or `env:NAME` in `database`", key="database")

@@ -16,8 +16,12 @@ from skillhouse.frontends.http.api.route_table import (
 
 
 def _events(api: ApiServices, request: ApiRequest) -> Any:
-    last_id = request.query.get("last-event-id", "")
-    stream = api.events.open(request.access.user, last_id)
+    last_id, access = request.query.get("last-event-id", ""), request.access
+    # INVARIANT: nothing is sent to a key that was revoked, though its connection is still open.
+    is_kept, tokens = bool(access.id), api.tokens
+    stream = api.events.open(
+        access.user, last_id, holds=lambda: not is_kept or tokens.holds(access.id)
+    )
     if stream is None:
         text = f"{READERS_MAX} readers are connected; close one"
         raise ApiProblem(429, "too-many-readers", text, headers={"retry-after": "5"})

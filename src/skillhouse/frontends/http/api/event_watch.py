@@ -59,11 +59,17 @@ class EventWatch:
                 tasks.cancel_scope.cancel()
 
     async def _run(self) -> None:
+        is_looking = False
         for number in itertools.count():
             if self._events.readers:
-                await in_thread(partial(self.look, scans=number % SCAN_EVERY == 0))
+                scans = not is_looking or number % SCAN_EVERY == 0
+                await in_thread(partial(self.look, scans=scans))
+                if not is_looking:
+                    # What changed between a reader's page and this first look is in no event.
+                    self._events.publish("reset", {})
+                is_looking = True
             else:
-                # A reader that comes later asks for the state of that moment itself.
+                is_looking = False
                 self._states = self._seen = self._snapshot = self._size = None
                 self._stamp = ()
             await anyio.sleep(LOOK_SECONDS)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import dataclass
+from skillhouse.floor.threads import in_thread
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -26,7 +27,8 @@ EVENT_MAX = 16_384
 """Bytes of an event; of a larger one only the id and kind are sent."""
 READERS_MAX = 64
 QUIET_SECONDS = 15.0
-"""A comment is sent after this time, by which either side notices a broken connection."""
+"""A comment is sent after this time, by which either side notices a broken connection, and whether
+the reader's key still holds is looked at again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +93,16 @@ class EventLog:
     def id_of(self, number: int) -> str:
         return f"{self._start}-{number}"
 
-    def open(self, user: str, last_id: str) -> EventStream | None:
-        """Return a stream for a reader; None if too many are open."""
+    def open(
+        self, user: str, last_id: str, *, holds: Callable[[], bool] = lambda: True
+    ) -> EventStream | None:
+        """Return a stream for a reader; None if too many are open.
+
+        It ends soon after `holds` says that the reader's key has ended.
+        """
         if len(self._wakers) >= READERS_MAX:
             return None
-        return EventStream(self, user, last_id)
+        return EventStream(self, user, last_id, holds)
 
     def add_waker(self, waker: asyncio.Event) -> Callable[[], None]:
         with self._lock:
@@ -111,7 +118,8 @@ class EventLog:
 class EventStream:
     """The answer to one reader, by Server-Sent Events (HTML Living Standard, 9.2)."""
 
-    def __init__(self, log: EventLog, user: str, last_id: str) -> None:
+    def __init__(self, log: EventLog, user: str, last_id: str, holds: Callable[[], bool]) -> None:
+        self._holds = holds
         self._log = log
         self._user = user
         self._last_id = last_id
@@ -125,7 +133,7 @@ class EventStream:
             place = self._log.place(self._last_id)
             if place is None:
                 place = await self._reset(send)
-            while not gone.done():
+            while not gone.done() and await in_thread(self._holds):
                 waker.clear()
                 place = await self._send_after(place, send)
                 await _first((gone, waker), send)

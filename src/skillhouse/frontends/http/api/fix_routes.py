@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.clients import apply_fix, proposed_fixes
+from skillhouse import clients
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.package_schemas import SHORT
 from skillhouse.frontends.http.api.place_routes import CLIENT, lens_of
@@ -16,7 +16,7 @@ from skillhouse.runtime.access_tokens import AccessScope
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     lens = lens_of(api, request)
-    found = [fix_value(lens, fix) for fix in proposed_fixes(lens)]
+    found = [fix_value(lens, fix) for fix in clients.proposed_fixes(lens)]
     return {"list": "fixes", "total": len(found), "fixes": found}
 
 
@@ -24,7 +24,7 @@ def _apply(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     lens = lens_of(api, request)
     fix = shown_fix(lens, request.path["fix"], request.body["digest"])
     value = fix_value(lens, fix)
-    apply_fix(fix, discard=discarding(api.house.config))
+    clients.apply_fix(fix, discard=discarding(api.house.config))
     api.reader.expire()
     return value
 

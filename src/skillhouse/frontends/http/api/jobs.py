@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-JOBS_MAX = 50
-"""Jobs that are known: those that ended are forgotten first."""
+JOBS_MAX = 20
+"""Jobs that are known, each with its result: those that ended are forgotten first."""
 WAITING_MAX = 10
 PROGRESS_SECONDS = 0.25
 """Time between two events about the progress of one job."""

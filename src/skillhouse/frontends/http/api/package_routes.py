@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+# A package and not its names: what installs is loaded with the first request that needs it.
+from skillhouse import runtime
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.frontends.http.api.jobs import Job
@@ -35,9 +37,11 @@ from skillhouse.frontends.presentation.install_report import (
     newest_value,
     state_value,
 )
-from skillhouse.runtime import Installer, Skillhouse
 from skillhouse.runtime.access_tokens import AccessScope
 from skillhouse.runtime.change_plan import ChangeRequest, asked_state, split_id
+
+if TYPE_CHECKING:
+    from skillhouse.runtime import Installer
 
 _INSTALL_ONLY = ("source", "repository", "digest", "all")
 
@@ -46,8 +50,8 @@ _INSTALL_ONLY = ("source", "repository", "digest", "all")
 def installing(api: ApiServices, job: Job) -> Iterator[Installer]:
     """Give an installer with a `Skillhouse` of its own: others read the skills meanwhile."""
     with (
-        Skillhouse(api.house.config) as house,
-        Installer(
+        runtime.Skillhouse(api.house.config) as house,
+        runtime.Installer(
             house,
             report=job.report,
             progress=lambda done, total, unit: job.advance(
@@ -160,7 +164,7 @@ def _verify(api: ApiServices, request: ApiRequest) -> Reply:
 
 def _uninstall(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     scope, name = split_id(request.path["skill"])
-    with api.fresh() as house, Installer(house) as installer:
+    with api.fresh() as house, runtime.Installer(house) as installer:
         is_forced = request.query.get("force", False)
         place = installer.installed.uninstall(name, scope=scope, force=is_forced)
     api.reader.expire()
@@ -169,7 +173,7 @@ def _uninstall(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _pin(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked, (scope, name) = request.body, split_id(request.path["skill"])
-    with api.fresh() as house, Installer(house) as installer:
+    with api.fresh() as house, runtime.Installer(house) as installer:
         pinned, reason = asked["pinned"], asked.get("reason", "")
         entry = installer.installed.pin(name, scope=scope, pinned=pinned, reason=reason)
         place, _ = installer.installed.find(name, scope=scope)
@@ -178,7 +182,7 @@ def _pin(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _accept(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     scope, name = split_id(request.path["skill"])
-    with api.fresh() as house, Installer(house) as installer:
+    with api.fresh() as house, runtime.Installer(house) as installer:
         place, _ = installer.installed.find(name, scope=scope)
         entry = installer.installed.accept(name, request.body["digest"], scope=place.scope)
         state = installer.installed.state(name, entry, place)

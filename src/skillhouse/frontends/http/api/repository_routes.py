@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+# Packages and not their names: what asks repositories is loaded with the first such request.
+from skillhouse import registry, runtime
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.package_schemas import (
     PACKAGE,
@@ -17,10 +19,7 @@ from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Para
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
 from skillhouse.frontends.presentation.install_report import offered_value, release_value
 from skillhouse.frontends.presentation.publisher_values import trusted_value
-from skillhouse.registry import TRUSTED_DIRECTORY, AnchorStore, split_name
-from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.repository_search import judged_listing
-from skillhouse.runtime.skill_sources import SkillSources
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""
@@ -58,8 +57,8 @@ def offered_packages(
 
     Errors are as of `listed`.
     """
-    with Skillhouse(api.house.config) as house:
-        repositories = SkillSources(house.config, house.services.network).repositories
+    with runtime.Skillhouse(api.house.config) as house, runtime.Installer(house) as installer:
+        repositories = installer.sources.repositories
         # Without a repository there is nothing to browse, which is no mistake of the reader.
         if not repositories.all and not repository:
             return [], False
@@ -74,9 +73,9 @@ def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def package_value(api: ApiServices, repository: str, package: str) -> dict[str, Any]:
     """Return a package with its versions, newest first; errors as of `find`."""
-    namespace, skill = split_name(package)
-    with Skillhouse(api.house.config) as house:
-        repositories = SkillSources(house.config, house.services.network).repositories
+    namespace, skill = registry.split_name(package)
+    with runtime.Skillhouse(api.house.config) as house, runtime.Installer(house) as installer:
+        repositories = installer.sources.repositories
         found = repositories.find(namespace, skill, only=repository)
     releases = found.skill
     versions = [release_value(one) for one in releases.versions]
@@ -95,7 +94,7 @@ def package_value(api: ApiServices, repository: str, package: str) -> dict[str, 
 
 
 def _publishers(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
-    anchors = AnchorStore(api.house.config.state_directory / TRUSTED_DIRECTORY)
+    anchors = registry.AnchorStore(api.house.config.state_directory / registry.TRUSTED_DIRECTORY)
     return trusted_value(anchors.read(datetime.fromtimestamp(api.clock(), UTC)))
 
 

@@ -180,6 +180,8 @@ others.onmessage = ({ data }) => happened(data.kind, data.data);
 
 function listen() {
   const source = new EventSource("/api/v1/events");
+  // What changed after this page was made and before it listens is in no event.
+  source.addEventListener("open", () => happened("reset"));
   for (const kind of KINDS) {
     source.addEventListener(kind, (event) => {
       const data = event.data ? JSON.parse(event.data) : null;

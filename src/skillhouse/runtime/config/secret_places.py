@@ -1,0 +1,52 @@
+"""Reads what a configuration names by its place, env:NAME or file:PATH, and never holds itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from skillhouse.floor import ConfigError, file_problem, read_regular
+
+SECRET_MAX = 4_096
+"""Bytes of a secret."""
+
+
+def is_place(text: str) -> bool:
+    """Return whether a text names a place.
+
+    >>> is_place("env:NAME"), is_place("file:~/.token"), is_place("postgresql://u:p@h/d")
+    (True, True, False)
+    """
+    kind, _, name = text.partition(":")
+    return kind in ("env", "file") and bool(name)
+
+
+def read_secret(place: str, what: str, environment: Mapping[str, str], *, key: str) -> str:
+    """Return what is at a place, empty where none is named.
+
+    Args:
+        place: `env:NAME` or `file:PATH`.
+        what: What it is, for messages.
+        key: The key of the configuration that names the place.
+
+    Raises:
+        ConfigError: it is not there, or others can read the file.
+    """
+    kind, _, name = place.partition(":")
+    if not kind:
+        return ""
+    if kind == "env":
+        found = environment.get(name, "").strip()
+        if not found:
+            raise ConfigError(f"expected {what} in the variable `{name}`", key=key)
+        return found
+    path = Path(name).expanduser()
+    if problem := file_problem(path, secret=True):
+        raise ConfigError(f"{what} is not used: {problem}", path=path, key=key)
+    try:
+        found = read_regular(path, SECRET_MAX).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read {what}: {error.strerror}", path=path, key=key) from error
+    if not found:
+        raise ConfigError(f"expected {what}", path=path, key=key)
+    return found

@@ -1,0 +1,70 @@
+"""A PostgreSQL of the tests' own: a cluster on a socket, in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+USERS = ("postgres", "nobody")
+"""Who runs it where the tests are the superuser's, under whom PostgreSQL refuses to start."""
+
+
+def program(name: str) -> str | None:
+    """Return a program of PostgreSQL's server; Debian keeps them off the path."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(places[-1]) if places else None
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """Run a cluster for a block; gives the connection string."""
+    initdb, pg_ctl = program("initdb"), program("pg_ctl")
+    assert initdb is not None
+    assert pg_ctl is not None
+    user = pwd.getpwuid(os.geteuid())
+    if user.pw_uid == 0:
+        user = next(pwd.getpwnam(name) for name in USERS if _is_user(name))
+    # Not below pytest's directory, which another user cannot enter; a socket's path is short.
+    place = Path(tempfile.mkdtemp(prefix="skh-pg-"))
+    try:
+        os.chown(place, user.pw_uid, user.pw_gid)
+        data = place / "data"
+
+        def run(*command: str) -> None:
+            identity = {"user": user.pw_uid, "group": user.pw_gid} if os.geteuid() == 0 else {}
+            subprocess.run(
+                command,
+                check=True,
+                cwd=place,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={"PATH": os.environ["PATH"], "HOME": str(place), "LC_ALL": "C"},
+                **identity,  # type: ignore[call-overload] # Both are numbers.
+            )
+
+        run(initdb, "-D", str(data), "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync")
+        options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
+        run(pg_ctl, "-D", str(data), "-w", "-l", str(place / "log"), "-o", options, "start")
+        try:
+            yield f"host={place} user=tests dbname=postgres"
+        finally:
+            run(pg_ctl, "-D", str(data), "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
