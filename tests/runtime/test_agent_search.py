@@ -65,16 +65,16 @@ def test_a_model_is_answered_by_names_and_descriptions_while_bodies_are_read(
     )
     assert by_body.content == f"no skill fits; try other words, or English\n\n{said}"
     assert by_body.data == {"skills": [], "partial": True}
-    assert by_name.content == f"kite-0: Does things. (name: kite)\n\n{said}"
+    assert by_name.content == f"kite-0: Flies things. (name: kite)\n\n{said}"
     held.go.set()
     # Who needs the whole index waits for the one that is being made.
     assert names(house.search("zephyrs", limit=1)) == ["kite-0"]
     assert len(held.read) == len(house.view().visible)
     whole = house.call_sync("search_skills", {"query": "zephyrs", "limit": 1})
     assert (whole.content, whole.data) == (
-        "kite-0: Does things. (body: zephyrs)",
+        "kite-0: Flies things. (body: zephyrs)",
         {
-            "skills": [{"name": "kite-0", "description": "Does things."}],
+            "skills": [{"name": "kite-0", "description": "Flies things."}],
             "reasons": ["body: zephyrs"],
         },
     )
@@ -95,7 +95,7 @@ def test_a_search_does_not_wait_for_an_index_that_a_program_had_made(
     caller = threading.Thread(target=call, daemon=True)
     caller.start()
     caller.join(60)
-    assert answered[0].startswith("kite-7: Does things. (exact name)\n")
+    assert answered[0].startswith("kite-7: Flies things. (exact name)\n")
     house.close()
 
 
@@ -103,7 +103,7 @@ def test_few_bodies_are_waited_for(tmp_path: Path) -> None:
     write_skill(tmp_path / "home/.agents/skills/kites", body="Needs gravel.\n")
     with Skillhouse(configured(make_places(tmp_path))) as house:
         assert house.call_sync("search_skills", {"query": "gravel"}).content == (
-            "kites: Does things. (body: gravel)"
+            "kites: Flies things. (body: gravel)"
         )
 
 

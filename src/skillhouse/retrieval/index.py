@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -13,11 +12,11 @@ from skillhouse.floor import SkillError, encode
 from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
 from skillhouse.retrieval.hits import Head, Hit, best_first, collapsed, hit_of
 from skillhouse.retrieval.query import MIX, Mix, read_query
-from skillhouse.retrieval.rank import Part, Ranking
+from skillhouse.retrieval.rows import IndexRows
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
-from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
-from skillhouse.retrieval.tokens import name_key, name_keys
+from skillhouse.retrieval.stubs import STUB_FACTOR
+from skillhouse.retrieval.tokens import name_key
 from skillhouse.retrieval.votes import MeaningMaker, Meanings, MeaningState, Votes, encoded
 from skillhouse.skill import Skill, SkillIndex, load_body
 
@@ -28,52 +27,6 @@ Progress = Callable[[int, int], None]
 """Called before each body with the number of bodies read and their total."""
 
 
-class _IndexRows:
-    """Documents of several segments, in the order of equal scores."""
-
-    def __init__(self, segments: Sequence[tuple[Segment, Sequence[Head | None]]]) -> None:
-        """Take the segments, each with the heads of its documents; None for one that is hidden."""
-        # Equal scores keep the order of the rows, so the rows are sorted by id.
-        order = sorted(
-            (head, segment.ties[number], part, number)
-            for part, (segment, heads) in enumerate(segments)
-            for number, head in enumerate(heads)
-            if head is not None
-        )
-        self.heads = [head for head, *_ in order]
-        rows = [array("i", [-1]) * len(heads) for _, heads in segments]
-        for row, (_, _, part, number) in enumerate(order):
-            rows[part][number] = row
-        parts = [Part(segment, rows[part]) for part, (segment, _) in enumerate(segments)]
-        self.ranking = Ranking(parts, len(order))
-        self.of_key: dict[str, list[int]] = {}
-        ids = name_keys([head.id for head in self.heads])
-        names = name_keys([head.name for head in self.heads])
-        for row, keys in enumerate(zip(ids, names, strict=True)):
-            for key in {*keys} - {""}:
-                self.of_key.setdefault(key, []).append(row)
-
-    def begun(self, key: str, *, parts: bool) -> list[int]:
-        """Return the rows whose name or id begins with a key, if they are few.
-
-        Args:
-            parts: Whether the key has to end where a word of the name does.
-        """
-        if len(key) < PIN_LEAST:
-            return []
-        ends = "-" if parts else ""
-        keys = [each for each in self.of_key if each.startswith(key + ends)]
-        # The beginning of every id, such as `user:`, is none of a name.
-        rows = {row for each in keys if ":" not in each[len(key) :] for row in self.of_key[each]}
-        if len(rows) > PINS_MAX:
-            return []
-        return [row for row in sorted(rows) if not self.is_stub(row)]
-
-    def is_stub(self, row: int) -> bool:
-        head = self.heads[row]
-        return is_stub(head.name, head.description)
-
-
 class SearchIndex:
     """An immutable index of documents, for any thread."""
 
@@ -81,8 +34,8 @@ class SearchIndex:
         """Index documents; ids may repeat."""
         kept = list(documents)
         self._lock = threading.Lock()
-        self._rows = _IndexRows([_loose(kept)])
-        self._renewed: Callable[[], _IndexRows] = lambda: self._rows
+        self._rows = IndexRows([_loose(kept)])
+        self._renewed: Callable[[], IndexRows] = lambda: self._rows
         self.meanings: Meanings | None = None
         """The vectors of the documents, where there are encoders."""
 
@@ -194,7 +147,7 @@ class SearchIndex:
 
 
 def _judged(
-    rows: _IndexRows, query: str, limit: int, votes: Votes | None, mix: Mix = MIX
+    rows: IndexRows, query: str, limit: int, votes: Votes | None, mix: Mix = MIX
 ) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
@@ -212,7 +165,7 @@ def _judged(
     return votes.fused(judged) + votes.fused(judge.evidence(others)), judge
 
 
-def _without_stubs(rows: _IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
+def _without_stubs(rows: IndexRows, judged: Sequence[Evidence]) -> list[Evidence]:
     """Return judged rows in their order, after stubs among the first lost part of their score."""
     first = [
         lessened(each, STUB_FACTOR) if rows.is_stub(each.row) else each for each in judged[:STUBS]
@@ -246,7 +199,7 @@ class _Source:
             else:
                 self._skills[key] = skill
 
-    def rows(self, cache: Path | None) -> _IndexRows:
+    def rows(self, cache: Path | None) -> IndexRows:
         missing = dict(self._skills)
         segments: list[tuple[Segment, Sequence[Head | None]]] = []
         for segment in [] if cache is None else kept_segments(cache, self._roots(), self._read):
@@ -261,9 +214,9 @@ class _Source:
                 for skill, body in self._with_bodies(unkept)
             )
             segments.append((in_memory(documents), [_head(skill) for skill in unkept]))
-        return _IndexRows(segments)
+        return IndexRows(segments)
 
-    def rows_again(self, cache: Path | None) -> _IndexRows:
+    def rows_again(self, cache: Path | None) -> IndexRows:
         """Return all skills as rows, after the cache was found to be damaged."""
         if cache is not None:
             forget(cache, list(self._roots()))
@@ -314,10 +267,6 @@ def _body(skill: Skill) -> str:
         return ""
 
 
-PIN_LEAST = 3
-"""Letters of a query from which skills whose name begins with it come first."""
-PINS_MAX = 20
-"""Skills that come first so; the beginning of more names is a common word."""
 STUBS = 20
 """Best rows that are looked through for stubs."""
 CANDIDATES = 80
