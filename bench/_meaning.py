@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from operator import mul
 from pathlib import Path
 
 from _measure import markdown_table
-from _relevance import DEPTH, MEASURES, Collection, Judged, Query, interval, judge, quality_rows
-from _relevance_fit import Candidates, cross_validated
+from _relevance import (
+    DEPTH,
+    FOLDS,
+    MEASURES,
+    Collection,
+    Judged,
+    Query,
+    interval,
+    judge,
+    quality_rows,
+)
+from _relevance_fit import Candidates, fit
 from _robustness import nothing_fits
 from _trees import trees_without_the_fold
 from skillhouse.retrieval import Encoders, SearchIndex, encoders_of
@@ -69,7 +80,12 @@ def _fitted(index: SearchIndex, queries: Sequence[Query], words: Sequence[Judged
     for lang in ("en", "zh"):
         asked = [query for query in queries if query.lang == lang]
         candidates, names = _candidates(index, asked)
-        results, weights = cross_validated(asked, candidates, [1.0] * len(names))
+        pairs = list(zip(asked, candidates, strict=True))
+        weights = [
+            fit([pair for pair in pairs if pair[0].fold != fold], [1.0] * len(names))
+            for fold in range(FOLDS)
+        ]
+        results = [_result(query, found, weights[query.fold]) for query, found in pairs]
         said = _gain(results, queries, words, lang)
         shown = "; ".join(" ".join(f"{value:.2f}" for value in each) for each in weights)
         parts += [
@@ -77,6 +93,12 @@ def _fitted(index: SearchIndex, queries: Sequence[Query], words: Sequence[Judged
             markdown_table(_HEADER, quality_rows(asked, results)),
         ]
     return "\n\n".join(parts)
+
+
+def _result(query: Query, found: Candidates, weights: Sequence[float]) -> Judged:
+    sums = [sum(map(mul, weights, features)) for features in found.features]
+    order = sorted(range(len(sums)), key=lambda at: -sums[at])
+    return judge([found.ids[at] for at in order], query.relevance)
 
 
 def _ordered_by_trees(
