@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from skillhouse.runtime import agent_search as searching
 from skillhouse.skill import Skill, load_body
 from tests.runtime.places import make_places, write_skill
 
+write_kite = partial(write_skill, description="Flies things.")
+"""A description with a word of its own: others lose part of their score."""
+
 
 @pytest.fixture(autouse=True)
 def _no_file_is_too_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +27,7 @@ def _no_file_is_too_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def house(tmp_path: Path) -> Skillhouse:
     for number in range(200):
-        write_skill(tmp_path / f"home/.agents/skills/kite-{number}", body="Needs zephyrs.\n")
+        write_kite(tmp_path / f"home/.agents/skills/kite-{number}", body="Needs zephyrs.\n")
     return Skillhouse(configured(make_places(tmp_path)))
 
 
@@ -100,7 +104,7 @@ def test_a_search_does_not_wait_for_an_index_that_a_program_had_made(
 
 
 def test_few_bodies_are_waited_for(tmp_path: Path) -> None:
-    write_skill(tmp_path / "home/.agents/skills/kites", body="Needs gravel.\n")
+    write_kite(tmp_path / "home/.agents/skills/kites", body="Needs gravel.\n")
     with Skillhouse(configured(make_places(tmp_path))) as house:
         assert house.call_sync("search_skills", {"query": "gravel"}).content == (
             "kites: Flies things. (body: gravel)"
@@ -120,7 +124,7 @@ def test_a_second_house_reads_no_body(house: Skillhouse, held: Held) -> None:
 
 
 def test_without_a_cache_nothing_is_kept(tmp_path: Path) -> None:
-    write_skill(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
+    write_kite(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
     places = make_places(tmp_path)
     house = Skillhouse(configured(places), cache_directory=None)
     assert names(house.search("zephyrs")) == ["kites"]
@@ -128,24 +132,24 @@ def test_without_a_cache_nothing_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_body_that_changed_is_found_by_its_new_words(tmp_path: Path) -> None:
-    file = write_skill(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n") / "SKILL.md"
+    file = write_kite(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n") / "SKILL.md"
     os.utime(file, (1, 1))
     house = Skillhouse(configured(make_places(tmp_path)))
     assert names(house.search("zephyrs")) == ["kites"]
-    write_skill(file.parent, body="Needs many pebbles.\n")
+    write_kite(file.parent, body="Needs many pebbles.\n")
     # What is listed is as before, so nobody is told of a change.
     assert not house.refresh()
     assert (names(house.search("zephyrs")), names(house.search("pebbles"))) == ([], ["kites"])
-    write_skill(file.parent, body="Needs very much basalt.\n")
+    write_kite(file.parent, body="Needs very much basalt.\n")
     assert not house.refresh()
     assert names(house.view("default").search.at_hand()[0].search("basalt")) == ["kites"]
 
 
 def test_an_agent_made_after_a_body_changed_finds_it(tmp_path: Path) -> None:
-    file = write_skill(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n") / "SKILL.md"
+    file = write_kite(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n") / "SKILL.md"
     house = Skillhouse(configured(make_places(tmp_path)))
     assert len(house.index.skills) > 1
-    write_skill(file.parent, body="Needs many pebbles.\n")
+    write_kite(file.parent, body="Needs many pebbles.\n")
     assert not house.refresh()
     assert names(house.search("pebbles")) == ["kites"]
 
@@ -155,7 +159,7 @@ def test_the_bodies_of_an_untrusted_project_are_neither_read_nor_kept(
 ) -> None:
     held.go.set()
     place = make_places(tmp_path)
-    write_skill(tmp_path / "project/.agents/skills/sly", body="Needs gravelstone.\n")
+    write_kite(tmp_path / "project/.agents/skills/sly", body="Needs gravelstone.\n")
     house = Skillhouse(configured(place))
     assert house.search("gravelstone") == []
     assert "sly" not in held.read
@@ -168,10 +172,10 @@ def test_the_bodies_of_an_untrusted_project_are_neither_read_nor_kept(
 def test_a_denied_skill_is_not_found_and_changes_no_score(tmp_path: Path) -> None:
     place = make_places(tmp_path)
     for name in ("kites", "lamps"):
-        write_skill(tmp_path / f"home/.agents/skills/{name}", body="Needs zephyrs.\n")
+        write_kite(tmp_path / f"home/.agents/skills/{name}", body="Needs zephyrs.\n")
     alone = Skillhouse(configured(place)).search("zephyrs kites")
     for number in range(9):
-        write_skill(tmp_path / f"home/.agents/skills/secret-{number}", body="Needs zephyrs.\n")
+        write_kite(tmp_path / f"home/.agents/skills/secret-{number}", body="Needs zephyrs.\n")
     # The shared files hold the secret ones too, as somebody else may see them.
     assert len(Skillhouse(configured(place)).search("zephyrs", limit=50)) == 11
     (place.user_file.parent).mkdir(parents=True, exist_ok=True)
@@ -209,7 +213,7 @@ def test_a_slow_disk_is_not_waited_for(
     tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searching, "PATIENCE_SECONDS", 0.01)
-    write_skill(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
+    write_kite(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
     with Skillhouse(configured(make_places(tmp_path))) as house:
         _, is_complete = house.view("default").search.at_hand()
         assert not is_complete
@@ -228,7 +232,7 @@ def test_an_index_that_is_kept_is_prepared_before_the_first_search(house: Skillh
 
 def test_without_a_cache_no_index_is_prepared(tmp_path: Path, held: Held) -> None:
     held.go.set()
-    write_skill(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
+    write_kite(tmp_path / "home/.agents/skills/kites", body="Needs zephyrs.\n")
     with Skillhouse(configured(make_places(tmp_path)), cache_directory=None) as house:
         house.view().search.start()
         assert held.read == []
@@ -258,8 +262,9 @@ HOSTILE = (
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_query_fails_as_a_tool_call(house: Skillhouse, query: str) -> None:
     result = house.call_sync("search_skills", {"query": query})
-    # A lone surrogate is no text that JSON can send, which the gate says; else it is answered.
-    assert result.status == "ok" or not query.isascii() or not query.strip("\0 ")
+    # A lone surrogate is no text that JSON can send, and the schema wants a word.
+    refused = "\ud800" in query or not query
+    assert (result.status == "ok") is not refused, result.content
     assert "Traceback" not in result.content
     assert isinstance(house.search(query), list)
     house.close()
