@@ -52,6 +52,16 @@ def shared_data() -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def postgres_server(need: Callable[[object, str], None]) -> Iterator[str]:
+    """Return the address of a PostgreSQL server that runs for these tests alone."""
+    from tests.postgres import cluster, program  # noqa: PLC0415 - most tests need no database.
+
+    need(program("initdb") and program("pg_ctl"), "no PostgreSQL server is installed")
+    with cluster() as address:
+        yield address
+
+
 @pytest.fixture
 def heard() -> Iterator[Listener]:
     """Return what telemetry is told while the test runs."""

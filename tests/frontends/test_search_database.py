@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import ConfigError, MissingExtraError
 from skillhouse.runtime import Skillhouse, configured
-from tests.postgres import cluster, program
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = '[search]\ndatabase = "env:SEARCH_PLACE"\n'
-
-
-@pytest.fixture(scope="module")
-def server(need: Callable[[object, str], None]) -> Iterator[str]:
-    need(program("initdb") and program("pg_ctl"), "no PostgreSQL server is installed")
-    with cluster() as address:
-        yield address
 
 
 @pytest.fixture
@@ -37,18 +29,18 @@ def library(place: Path) -> Path:
 
 
 def test_every_search_asks_the_database(
-    run: Run, library: Path, server: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, library: Path, postgres_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SEARCH_PLACE", server)
+    monkeypatch.setenv("SEARCH_PLACE", postgres_server)
     value = json.loads(run("search", "zephyrs", "--json")[1])
     assert [hit["name"] for hit in value["hits"]] == ["kites"]
     assert value["fault"] is None
     assert "kites" in run("catalog", "--for", "zephyrs")[1].split("</skill>")[0]
     # Nothing of it is in files.
     assert not (library / "home/.cache/skillhouse/words").exists()
-    with Skillhouse(configured(make_places(library, {"SEARCH_PLACE": server}))) as house:
+    with Skillhouse(configured(make_places(library, {"SEARCH_PLACE": postgres_server}))) as house:
         answer = house.call_sync("search_skills", {"query": "zephyrs"})
-        assert answer.content == "kites: Flies kites. (body: zephyrs)"
+        assert answer.content.endswith("kites: Flies kites. (body: zephyrs)")
 
 
 def test_without_the_database_files_are_searched_and_that_is_said(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 from skillhouse.discovery import discover
 from skillhouse.retrieval import PostgresIndex, SearchDatabaseError, SearchIndex
 from skillhouse.skill import Skill, SkillIndex, load_body
-from tests.postgres import cluster, program
 from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
@@ -29,19 +27,12 @@ SKILLS = {
 ODD = ("", " ", "'", "\\", "a'b", "\0", "\ud800", "🦊", "<-> & | !", "pdf:*", "x" * 100_000, "שלום")
 
 
-@pytest.fixture(scope="module")
-def server(need: Callable[[object, str], None]) -> Iterator[str]:
-    need(program("initdb") and program("pg_ctl"), "no PostgreSQL server is installed")
-    with cluster() as address:
-        yield address
-
-
 @pytest.fixture
-def address(server: str) -> str:
+def address(postgres_server: str) -> str:
     """A database without our tables."""
-    with psycopg.connect(server, autocommit=True) as connection:
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS skillhouse_search CASCADE")
-    return server
+    return postgres_server
 
 
 @pytest.fixture

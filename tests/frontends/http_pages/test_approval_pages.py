@@ -6,7 +6,6 @@ import html
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,17 @@ from skillhouse.approval import Answer, ApprovalState, Pattern, signed_headers
 from skillhouse.approval.webhook import secret_bytes
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.app import make_app
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import Skillhouse
 from tests.approval.questions import question
-from tests.runtime.places import make_places
+from tests.frontends.http_pages.served import COOKIE, OURS, PORT, client_of
 
-PORT = 8600
-COOKIE = {"cookie": f"skillhouse_{PORT}=session-of-this-start"}
-OURS = {**COOKIE, "origin": f"http://127.0.0.1:{PORT}"}
 EVIL = "<script>alert(1)</script>\u202e\x1b[2J"
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[Skillhouse]:
-    with Skillhouse(configured(make_places(tmp_path))) as house:
-        yield house
 
 
 @pytest.fixture
 def client(house: Skillhouse) -> TestClient:
     app = http_app(house, token="token-of-this-start", port=PORT, session="session-of-this-start")
-    base = f"http://127.0.0.1:{PORT}"
-    client = TestClient(app, base, raise_server_exceptions=False, follow_redirects=False)
-    client.headers.update(COOKIE)
-    return client
+    return client_of(app, COOKIE)
 
 
 def form_of(client: TestClient, approval_id: str, answer: str, **values: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from skillhouse.frontends.http.pages.clients_page import ROWS_MAX
 from skillhouse.runtime import Skillhouse, configured
-from tests.frontends.http_pages.test_approval_pages import OURS
+from tests.frontends.http_pages.served import OURS
 from tests.frontends.http_pages.test_system_page import client_of
 from tests.frontends.test_http_app import Page
 from tests.runtime.places import make_places, write_skill

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.http_api.place import client_of
-from tests.frontends.http_pages.test_approval_pages import COOKIE, OURS
+from tests.frontends.http_pages.served import COOKIE, OURS
 from tests.runtime.places import make_places
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,11 @@ from skillhouse.approval import (
     content_digest,
 )
 from skillhouse.frontends.http import http_app
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import Skillhouse
 from skillhouse.store import STATE_FILE
 from tests.approval.questions import question, said
-from tests.frontends.http_pages.test_approval_pages import COOKIE, OURS, PORT, form_of
-from tests.runtime.places import make_places
+from tests.frontends.http_pages.served import COOKIE, OURS, PORT, client_of
+from tests.frontends.http_pages.test_approval_pages import form_of
 
 RECIPIENT = "0x" + "ab" * 18 + "c0Fe"
 CLAIM = "A harmless test. <b>Approve</b> it."
@@ -34,18 +33,9 @@ DECODED = (("does", "pays from the account"), ("amount", "1.5 ETH"), ("to", RECI
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Skillhouse]:
-    with Skillhouse(configured(make_places(tmp_path))) as house:
-        yield house
-
-
-@pytest.fixture
 def client(house: Skillhouse) -> TestClient:
     app = http_app(house, token="token-of-this-start", port=PORT, session="session-of-this-start")
-    base = f"http://127.0.0.1:{PORT}"
-    client = TestClient(app, base, raise_server_exceptions=False, follow_redirects=False)
-    client.headers.update(COOKIE)
-    return client
+    return client_of(app, COOKIE)
 
 
 def signing(house: Skillhouse, shown: tuple[tuple[str, str], ...] = DECODED) -> Approval:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.approval import ApprovalState
 from skillhouse.frontends.http.app import make_app
-from skillhouse.runtime import Skillhouse, configured
-from tests.frontends.http_pages.test_approval_pages import OURS, PORT
-from tests.runtime.places import make_places
+from skillhouse.runtime import Skillhouse
+from tests.frontends.http_pages.served import OURS, PORT, client_of
 
 STOP = "/approvals/stop"
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[Skillhouse]:
-    with Skillhouse(configured(make_places(tmp_path))) as house:
-        yield house
 
 
 @pytest.fixture
@@ -34,10 +25,7 @@ def client(house: Skillhouse) -> TestClient:
         session="session-of-this-start",
         read_only="an agent serves it",
     )
-    base = f"http://127.0.0.1:{PORT}"
-    client = TestClient(app, base, raise_server_exceptions=False, follow_redirects=False)
-    client.headers.update(OURS)
-    return client
+    return client_of(app, OURS)
 
 
 def form_on(client: TestClient, path: str) -> dict[str, str]:

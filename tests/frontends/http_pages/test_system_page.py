@@ -14,7 +14,7 @@ from skillhouse.frontends.http.app import make_app
 from skillhouse.frontends.presentation.sandbox_levels import LEVELS
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.access_tokens import AccessScope
-from tests.frontends.http_pages.test_approval_pages import OURS, PORT
+from tests.frontends.http_pages.served import OURS, PORT
 from tests.frontends.test_http_app import Page
 from tests.runtime.places import make_places, write_skill
 
