@@ -119,6 +119,7 @@ def test_catalog_for_a_request_as_json_and_as_an_agent(run: Run, place: Path) ->
         ("builtin:weather", ["weather"])
     ]
     assert value == {
+        "meaning": None,
         "weak": False,
         "agent": "default",
         "request": "weather, \udcff",

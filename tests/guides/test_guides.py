@@ -34,6 +34,7 @@ NOT_RUN = {
     "docs/guides/approvals.md": 1,
     "docs/guides/chat.md": 1,
     "docs/guides/containers.md": 2,
+    "docs/guides/page.md": 1,
     "docs/guides/executable-skills.md": 1,
     "docs/guides/first-hour.md": 1,
     "docs/guides/telemetry.md": 1,

@@ -108,7 +108,8 @@ def test_the_example_of_an_own_loop_runs(place: Path) -> None:
 
 def test_the_example_of_a_subagent_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = GUIDE.read_text(encoding="utf-8")
-    settings = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    settings = [block for block in blocks if "[agents.reviewer]" in block]
     assert len(settings) == 1
     file = place / "home/.config/skillhouse/config.toml"
     file.parent.mkdir(parents=True)

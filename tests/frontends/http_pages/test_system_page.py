@@ -66,7 +66,7 @@ def test_the_page_shows_roots_findings_trust_files_and_the_log(client: TestClien
         f"skillhouse trust {tmp_path}/project",
         f"{tmp_path}/home/.config/skillhouse/config.toml",
         f"{tmp_path}/home/.local/state/skillhouse/audit.jsonl",
-        "Off: no OpenTelemetry SDK is set up",
+        "OpenTelemetry SDK",
     ):
         assert expected in text
     assert 'action="/approvals/stop"' in answer.text

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 
 import anyio
 
-from skillhouse.floor import MissingExtraError, needs_extra
+from skillhouse.floor import MissingExtraError, SkillhouseError, needs_extra
 from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
 from skillhouse.frontends.mcp.handshake import FastHandshake, MessageReader, claimed
 from skillhouse.frontends.mcp.tool_list import ToolListing
@@ -53,7 +53,9 @@ def serve(house: Skillhouse, *, agent: str = "default", user: str = "local") -> 
             reader.end_fast_handshake()
             server = SkillhouseServer(house, listing, agent=agent, user=user)
             # After what a client waits for.
-            house.view(agent).search.start()
+            with suppress(SkillhouseError):
+                # An agent that is gone: each request of the client says so.
+                house.view(agent).search.start()
             anyio.run(serve_wire, server, reader, fast_handshake, watch, sink)
     return 0
 

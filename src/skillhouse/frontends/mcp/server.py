@@ -59,7 +59,7 @@ class SkillhouseServer:
         *,
         agent: str,
         user: str,
-        channel: str = CHANNEL,
+        channel: str = "",
         is_persons: bool = True,
     ) -> None:
         """Register the handlers; calls are made for `agent` and `user`.
@@ -70,6 +70,9 @@ class SkillhouseServer:
         self._house = house
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
+        # INVARIANT: whoever is not known to be the user never shares the channel of the user's client,
+        # where an approval waits to be used, unless the caller says so.
+        channel = channel or (CHANNEL if is_persons else OPEN_CHANNEL)
         who = {"agent": agent, "user": user, "channel": channel}
         self._bridge = ApprovalBridge(house, who, is_persons=is_persons)
         self.connections = self._bridge.connections
