@@ -70,8 +70,8 @@ class SkillhouseServer:
         self._house = house
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
-        # INVARIANT: whoever is not known to be the user never shares the channel of the user's client,
-        # where an approval waits to be used, unless the caller says so.
+        # INVARIANT: whoever is not known to be the user never shares the channel of the user's
+        # client, where an approval waits to be used, unless the caller says so.
         channel = channel or (CHANNEL if is_persons else OPEN_CHANNEL)
         who = {"agent": agent, "user": user, "channel": channel}
         self._bridge = ApprovalBridge(house, who, is_persons=is_persons)
