@@ -45,6 +45,7 @@ class NaiveRegistry:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.unpacking = threading.Lock()  # Python's own `makedirs` races, which is not the point
         directory.mkdir()
 
     def put(self, path: str, archive: bytes, token: str = TOKEN) -> int:
@@ -55,7 +56,7 @@ class NaiveRegistry:
             return 409
         self.before_writing()
         target.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(fileobj=io.BytesIO(archive)) as found:
+        with self.unpacking, tarfile.open(fileobj=io.BytesIO(archive)) as found:
             unfiltered(found, target)
         return 201
 

@@ -142,7 +142,9 @@ def judged_mentions(
     """Return what a body mentions with the verdict of each, and the blocks that were not judged."""
     tools = frozenset(TOOL_DEFAULTS)
     mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
-    return tuple(_verdict(house, mention) for mention in mentions.found), mentions.unjudged
+    cache = toolbox.ForecastCache()
+    found = tuple(_verdict(house, mention, cache) for mention in mentions.found)
+    return found, mentions.unjudged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +180,18 @@ class JudgedLine:
     """Each command, how it was read and which rule decided."""
 
 
-def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> JudgedLine:
-    """Return what a command line would meet as a call, and the rules that match its commands."""
-    found = house.forecast("exec", {"command": line}, agent=agent)
+def judged_line(
+    house: Skillhouse,
+    line: str,
+    *,
+    agent: str = "default",
+    cache: toolbox.ForecastCache | None = None,
+) -> JudgedLine:
+    """Return what a command line would meet as a call, and the rules that match its commands.
+
+    `cache` is shared by lines that are judged for one moment.
+    """
+    found = house.forecast("exec", {"command": line}, agent=agent, cache=cache)
     layers = house.policy.layers(agent)
     rules = LayerRules(layers)
     workspace = house.config.places.start
@@ -253,9 +264,9 @@ def _deciding(judged: JudgedCommand, layers: Sequence[Layer]) -> tuple[str, int,
     return "", 0, None
 
 
-def _verdict(house: Skillhouse, mention: Mention) -> MentionVerdict:
+def _verdict(house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache) -> MentionVerdict:
     if mention.kind == "command":
-        judged = judged_line(house, mention.text)
+        judged = judged_line(house, mention.text, cache=cache)
         plan = judged.verdict.plan
         return MentionVerdict(
             mention=mention,

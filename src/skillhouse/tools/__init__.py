@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import WriteTool as WriteTool
+    from skillhouse.tools.forecast_cache import ForecastCache as ForecastCache
     from skillhouse.tools.function_schema import ToolDefinitionError as ToolDefinitionError
     from skillhouse.tools.function_tool import check_own_tools as check_own_tools
     from skillhouse.tools.gate import Gate as Gate

@@ -46,7 +46,9 @@ class PathRules:
     def _skills(self) -> frozenset[str]:
         """The homes of skills that are closed to the call, decided when the first path needs them:
         among 10,000 skills that takes as long as all else of most plans."""
-        return frozenset(self._closed_skills())
+        # A workspace belongs to one view, and so to the skills that it shows.
+        key = ("closed skills", self._workspace, self._layers, *self._session.loaded)
+        return self._session.once(key, lambda: frozenset(self._closed_skills()))
 
     @property
     def key(self) -> Hashable:
@@ -220,11 +222,39 @@ class PathRules:
         yield from (
             place for place in self._workspace.withheld(self._session) if place.startswith(prefix)
         )
+        alike: dict[str, bool] = {}
         for skill, home in _with_homes(self._session.visible.skills):
             if home.startswith(prefix) and skill.file not in self._session.loaded:
                 needs = self._session.needs_of(skill)
-                if any(self._answer(need) is not Effect.ALLOW for need in needs):
+                if not all(self._allows(need, alike) for need in needs):
                     yield home
+
+    def _allows(self, need: PermissionRequest, alike: dict[str, bool]) -> bool:
+        """Whether a request is allowed; `alike` keeps the answer for the actions with one answer.
+
+        INVARIANT: an action has one answer for what is allowed by default and binds no bytes while
+        no rule that asks or denies is about it: rules that allow change nothing then, so all names
+        fare alike. One of them is decided.
+        """
+        action = need.permission.action
+        is_alike = (
+            need.default is Effect.ALLOW
+            and need.effective_level == "read"
+            and not (need.skill_digest or need.caution)
+        )
+        if is_alike and action in alike:
+            return alike[action]
+        allowed = self._answer(need) is Effect.ALLOW
+        if is_alike and not self._is_restricted(action):
+            alike[action] = allowed
+        return allowed
+
+    def _is_restricted(self, action: str) -> bool:
+        return any(
+            rule.effect is not Effect.ALLOW and matches(rule.action, action)
+            for layer in self._layers
+            for rule in layer.rules
+        )
 
     def _patterns(self, action: str) -> tuple[tuple[Layer, str], ...]:
         """Return rules that deny or ask; one that asks about everything counts for named paths

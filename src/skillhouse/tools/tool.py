@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from skillhouse.floor import dataclass
 from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
+from skillhouse.tools.forecast_cache import ForecastCache
 from skillhouse.tools.seen_skills import SeenSkills, ServerListing
+
+T = TypeVar("T")
 
 SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the least recently used one starts over."""
@@ -129,6 +132,13 @@ class Session:
     """Digest of the skill that asks by itself, by code or commands; empty is the agent. A standing
     approval of it holds for these bytes alone (decision 7)."""
 
+    forecasts: ForecastCache | None = None
+    """None for a call; see `once`."""
+
+    def once(self, key: Hashable, look: Callable[[], T]) -> T:
+        """Look now; for forecasts about one moment, what the first of them saw holds for all."""
+        return look() if self.forecasts is None else self.forecasts.once(key, look)
+
     def needs_of(self, skill: Skill) -> tuple[PermissionRequest, ...]:
         """Return all that loading a skill needs; one denial is enough."""
         further = (check(skill) for check in self.checks)
@@ -191,7 +201,14 @@ class Sessions:
         # Calls come on several threads.
         self._lock = threading.Lock()
 
-    def of(self, call: ToolCall, visible: SkillIndex, *, origin_digest: str = "") -> Session:
+    def of(
+        self,
+        call: ToolCall,
+        visible: SkillIndex,
+        *,
+        origin_digest: str = "",
+        forecasts: ForecastCache | None = None,
+    ) -> Session:
         session = self.get(
             call.agent,
             call.user,
@@ -201,7 +218,9 @@ class Sessions:
             client=call.client,
             connection=call.connection,
         )
-        return replace(session, origin_digest=origin_digest) if origin_digest else session
+        if not origin_digest and forecasts is None:
+            return session
+        return replace(session, origin_digest=origin_digest, forecasts=forecasts)
 
     def get(
         self,

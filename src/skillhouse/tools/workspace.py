@@ -103,6 +103,9 @@ class Workspace:
 
     def check(self, session: Session) -> Guarded:
         """Return the files that decide now; RefusedError where one cannot be protected."""
+        return session.once(("check", self, *session.loaded), lambda: self._look(session))
+
+    def _look(self, session: Session) -> Guarded:
         places = (*self._own.places(), *self._links(session))
         key = (os.getcwd(), places)
         kept = self._checked
