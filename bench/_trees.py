@@ -15,9 +15,10 @@ from skillhouse.retrieval.semantic.trees import FILE, Trees, inputs_of, packed_t
 
 _PARAMETERS = {
     "objective": "lambdarank",
-    "num_leaves": 7,
+    "num_leaves": 6,
     "learning_rate": 0.05,
-    "min_data_in_leaf": 60,
+    "min_data_in_leaf": 100,
+    "lambda_l2": 5.0,
     "bagging_fraction": 0.7,
     "bagging_freq": 1,
     "feature_fraction": 0.6,

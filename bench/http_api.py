@@ -3,12 +3,14 @@
 The loader is a process of its own on the same machine; its CPU time is named, since it takes the
 service's processors too.
 
-    ./x bench http_api            ten seconds for each
-    ./x bench http_api --minute   and two minutes of 200 requests a second and 8 readers
+    ./x bench http_api               ten seconds for each
+    ./x bench http_api --minutes 5   and five minutes of 200 requests a second and 8 readers
+    ./x bench browsers --minutes 5   the five minutes, beside 8 pages in Chromium
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -27,8 +29,7 @@ CONNECTIONS = 8
 SECONDS = 10.0
 READERS = 8
 RATE = 200
-MINUTE = 60.0
-"""Of warming up, in which caches and free lists of the allocator fill, and then of measuring."""
+SAMPLE_SECONDS = 30.0
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=([\w-]{43})\n")
 WORDS = "merge split rotate convert extract compress annotate translate review deploy".split()
 
@@ -137,40 +138,43 @@ async def _follow(service: Service, seen: list[int]) -> None:
         writer.close()
 
 
-async def minute(service: Service, home: Path) -> None:
-    seen: list[list[int]] = [[] for _ in range(READERS)]
-    readers = [asyncio.create_task(_follow(service, one)) for one in seen]
+async def minutes(service: Service, home: Path, length: float, *, readers: int = READERS) -> None:
+    """Ask and change a skill for `length` minutes, and print what it took and held."""
+    seen: list[list[int]] = [[] for _ in range(readers)]
+    tasks = [asyncio.create_task(_follow(service, one)) for one in seen]
     done: list[int] = []
     memory: list[float] = []
     paths = ["/api/v1/skills?limit=50", "/api/v1/search?q=merge", "/api/v1/approvals"]
     begun = time.monotonic()
     pairs = [await asyncio.open_connection("127.0.0.1", service.port) for _ in range(CONNECTIONS)]
     number, cpu, own_cpu = 0, service.cpu_seconds(), _own_cpu()
-    while time.monotonic() - begun < 2 * MINUTE:
+    while time.monotonic() - begun < 60 * length:
         tick = begun + number * CONNECTIONS / RATE
         await asyncio.sleep(max(0.0, tick - time.monotonic()))
         for _, writer in pairs:
             writer.write(service.request(paths[number % len(paths)]))
         done += await asyncio.gather(*(_answer(reader) for reader, _ in pairs))
-        if number % (RATE // CONNECTIONS) == 0:
+        if time.monotonic() - begun >= len(memory) * SAMPLE_SECONDS:
             memory.append(service.resident_mib())
+        if number % (RATE // CONNECTIONS) == 0:
             (home / ".agents/skills/skill-0000/SKILL.md").write_text(
                 f"---\nname: skill-0000\ndescription: Changed {number} times.\n---\nText.\n"
             )
         number += 1
+    memory.append(service.resident_mib())
     took = time.monotonic() - begun
-    for task in readers:
+    for task in tasks:
         task.cancel()
-    settled = memory[len(memory) // 2 :]
     wrong = sum(status != 200 for status in done)
     share, own = (service.cpu_seconds() - cpu) / took, (_own_cpu() - own_cpu) / took
-    counts = sorted(map(sum, seen))
     print(
-        f"\n{READERS} readers of events beside {len(done) / took:.0f} requests a second for "
-        f"{took:.0f} s: {wrong} errors, {counts[0]} to {counts[-1]} events for each reader; "
-        f"resident {settled[0]:.1f} MiB after a minute, {settled[-1]:.1f} MiB at the end, "
-        f"{max(settled):.1f} at most; service {share:.0%} of a processor, loader {own:.0%}"
+        f"\n{len(done) / took:.0f} requests a second for {took:.0f} s: {wrong} errors; "
+        f"service {share:.0%} of a processor, loader {own:.0%}"
     )
+    if readers:
+        print(f"events for each of {readers} readers: {sorted(map(sum, seen))}")
+    curve = " ".join(f"{one:.1f}" for one in memory)
+    print(f"resident MiB each {SAMPLE_SECONDS:.0f} s and at the end: {curve}")
 
 
 def _own_cpu() -> float:
@@ -178,7 +182,7 @@ def _own_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def measured(service: Service, home: Path, *, whole: bool) -> None:
+async def measured(service: Service, home: Path, length: float) -> None:
     load = os.getloadavg()
     print(f"{SKILLS:,} skills, {CONNECTIONS} connections, {os.cpu_count()} processors, ", end="")
     print(f"load before {load[0]:.1f}\n")
@@ -189,13 +193,23 @@ async def measured(service: Service, home: Path, *, whole: bool) -> None:
     searches = [f"/api/v1/search?q={a}%20{b}%20{n}" for n, (a, b) in enumerate(pairs * 10)]
     await throughput(service, "search, 1,000 different ones", searches)
     await throughput(service, "one skill", ["/api/v1/skills/skill-0007/content"])
-    if whole:
-        await minute(service, home)
+    if length:
+        await minutes(service, home, length)
 
 
 def main() -> None:
+    length = length_option(__doc__)
     with tempfile.TemporaryDirectory() as base, started(Path(base)) as service:
-        asyncio.run(measured(service, Path(base) / "home", whole="--minute" in sys.argv[1:]))
+        asyncio.run(measured(service, Path(base) / "home", length))
+
+
+def length_option(description: str | None) -> float:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=0.0, metavar="N", help="of steady load")
+    minutes: float = parser.parse_args().minutes
+    return minutes
 
 
 if __name__ == "__main__":

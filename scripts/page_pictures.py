@@ -44,6 +44,8 @@ PAGES = {
     "call": "",
     "policy": "/policy",
     "system": "/system",
+    "trust": "/system/trust",
+    "exports": "/clients/exports?action=export&skill=user:pdf&client=claude-code",
 }
 """Paths by name; the empty ones are found by a link of the page before."""
 LINKS = {

@@ -48,6 +48,8 @@ PINS = (
     ("model-signing", ["requirements/model-signing.in"]),
     # What compares the HTTP API with its document; it wants other packages than we have.
     ("schemathesis", ["requirements/schemathesis.in"]),
+    # A PostgreSQL with the extension `vector`, which Debian 12 does not have.
+    ("pgvector", ["requirements/pgvector.in"]),
 )
 """Name of each file and what it is compiled from; a later one agrees with the earlier ones."""
 

@@ -332,6 +332,18 @@ def test_something_else_in_the_place_of_a_file_is_not_read(root, tmp_path, kind)
     assert elsewhere.read_bytes() == before
 
 
+def test_each_stem_is_found_and_no_part_of_one():
+    builder = SegmentBuilder()
+    stems = [f"{first}{second}" for first in "abcdefgh" for second in ("", *"abcdefghij")]
+    builder.add(bytes(16), bytes(8), ({}, {}, dict.fromkeys(stems, 1)), b"")
+    file = io.BytesIO()
+    builder.write(file)
+    segment = Segment(file, file.getbuffer().nbytes)
+    assert [segment.find(stem) for stem in sorted(stems)] == [*range(len(stems))]
+    others = ("0", "ba0", "ia", "jb", "z", "aab", "\0")
+    assert [segment.find(stem) for stem in others] == [None] * len(others)
+
+
 def test_postings_are_checked_against_the_documents(monkeypatch):
     builder = SegmentBuilder()
     add_documents(builder, [Keyed(bytes(16), "kite", "", ""), Keyed(bytes(16), "kite", "", "")])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sqlite3
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.retrieval import QUERY_TERMS_MAX, name_key, query_terms
-from skillhouse.retrieval.tokens import STOP_WORDS, name_keys, tokens
+from skillhouse.retrieval.tokens import STOP_WORDS, name_keys, stems_of, tokens
 
 ANY_TEXT = st.text(st.characters())
 """Surrogates and NUL included."""
@@ -98,3 +102,29 @@ def test_the_terms_of_a_query_are_different_tokens_of_it(query):
 )
 def test_a_name_may_be_spelled_in_other_ways(spelling):
     assert name_key(spelling) == "pdf-tools"
+
+
+def test_threads_that_end_leave_no_database():
+    stems_of(["merging"])
+    before = sum(isinstance(one, sqlite3.Connection) for one in gc.get_objects())
+    for _ in range(5):
+        thread = threading.Thread(target=stems_of, args=(["merging"],))
+        thread.start()
+        thread.join()
+    assert sum(isinstance(one, sqlite3.Connection) for one in gc.get_objects()) == before
+
+
+def test_threads_stem_at_the_same_time():
+    found: list[object] = []
+
+    def stem(word: str) -> None:
+        found.append([stems_of([word, "merging"]) for _ in range(50)])
+
+    words = ["reports", "cafés", "running", "数据"]
+    threads = [threading.Thread(target=stem, args=(word,)) for word in words]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = [[stems_of([word, "merging"])] * 50 for word in words]
+    assert sorted(found, key=str) == sorted(expected, key=str)

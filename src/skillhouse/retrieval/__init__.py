@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.index import Progress as Progress
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
-    from skillhouse.retrieval.postgres_index import PostgresIndex as PostgresIndex
-    from skillhouse.retrieval.postgres_index import SearchDatabaseError as SearchDatabaseError
+    from skillhouse.retrieval.postgres.database import SearchDatabase as SearchDatabase
+    from skillhouse.retrieval.postgres.database import SearchDatabaseError as SearchDatabaseError
+    from skillhouse.retrieval.postgres.index import PostgresIndex as PostgresIndex
     from skillhouse.retrieval.query import surely_meant as surely_meant
     from skillhouse.retrieval.rank import FIELDS as FIELDS
     from skillhouse.retrieval.search_result import Searcher as Searcher

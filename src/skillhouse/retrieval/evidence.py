@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from operator import add
+from operator import add, mul
 from typing import NamedTuple
 
-from skillhouse.retrieval.bm25f import FIELD_BITS, K1, LENGTH_BITS, WEIGHTS, field_norm
+from skillhouse.retrieval.bm25f import FIELD_BITS, K1, WEIGHTS
 from skillhouse.retrieval.rank import FIELDS, Concept, Found, Places, Ranking
 from skillhouse.retrieval.segment import stem_hash
 
@@ -65,8 +65,8 @@ class Evidence(NamedTuple):
     @property
     def words(self) -> float:
         """The weighed sum of the features."""
-        weighed = zip(FEATURE_WEIGHTS, self.features, strict=True)
-        return sum(weight * value for weight, value in weighed)
+        weighed: float = sum(map(mul, FEATURE_WEIGHTS, self.features))
+        return weighed
 
     def matched(self) -> dict[str, tuple[str, ...]]:
         """Return the words of the query that the row has, by field."""
@@ -86,8 +86,8 @@ def lessened(evidence: Evidence, factor: float) -> Evidence:
 
 def score(features: Sequence[float]) -> float:
     """Return the weighed sum of features."""
-    weighed = (weight * value for weight, value in zip(FEATURE_WEIGHTS, features, strict=True))
-    return SCALE * sum(weighed)
+    weighed: float = sum(map(mul, FEATURE_WEIGHTS, features))
+    return SCALE * weighed
 
 
 _Value = tuple[float, float, float, float, float, int]
@@ -112,11 +112,7 @@ class Judge:
             return []
         ranking = self._ranking
         places = ranking.places(rows)
-        lengths = [
-            [packed >> shift & most for shift, most in LENGTH_BITS]
-            for packed in map(ranking.lengths.__getitem__, rows)
-        ]
-        norms = [tuple(map(field_norm, range(3), each, ranking.averages)) for each in lengths]
+        norms = list(map(ranking.norms, rows))
         sums = [[0.0] * 5 for _ in rows]
         in_name = [0.0] * len(rows)
         answered: list[dict[int, int]] = [{} for _ in rows]
@@ -126,17 +122,19 @@ class Judge:
                 whole, description, body, anywhere, head, mask = value
                 of_row = sums[at]
                 of_row[0] += whole * weight
-                of_row[1] += description * weight
                 of_row[2] += body * weight
                 of_row[3] += anywhere * weight
-                of_row[4] += head * weight
                 answered[at][number] = mask
-                if mask >> _NAME[0]:
-                    in_name[at] += anywhere
+                if mask > _BODY[1]:
+                    of_row[1] += description * weight
+                    of_row[4] += head * weight
+                    if mask >> _NAME[0]:
+                        in_name[at] += anywhere
         judged = []
         for at, row in enumerate(rows):
             shares = [value / self._total for value in sums[at]]
-            features = (*shares, min(in_name[at] / max(lengths[at][0], 1), 1.0), 0.0)
+            of_name = in_name[at] and min(in_name[at] / max(ranking.name_length(row), 1), 1.0)
+            features = (*shares, of_name, 0.0)
             judged.append(Evidence(row, features, score(features), answered[at], self._concepts))
         judged.sort(key=order)
         # A phrase rarely lifts what is far behind.
@@ -150,9 +148,13 @@ class Judge:
         """Return what the best alternative is worth, by the place of the row."""
         best: dict[int, _Value] = {}
         for alternative in concept.alternatives:
-            own: dict[int, _Value] = {}
             share = alternative.weight / len(alternative.stems)
-            for stem in alternative.stems:
+            first, *others = alternative.stems
+            own = {
+                at: _value(counts, norms[at], share)
+                for at, counts in self._ranking.counts(self._found[first], places)
+            }
+            for stem in others:
                 for at, counts in self._ranking.counts(self._found[stem], places):
                     value = _value(counts, norms[at], share)
                     own[at] = _sum(own[at], value) if at in own else value
@@ -179,6 +181,10 @@ def order(evidence: Evidence) -> tuple[float, int]:
 
 def _value(counts: int, norms: Sequence[float], share: float) -> _Value:
     """Return what one stem of an alternative is worth."""
+    if counts <= _BODY[1]:  # Most matches are of the body alone.
+        text = counts / norms[2]
+        often = share * text * (K1 + 1.0) / (text + K1)
+        return often, 0.0, share * text * (_K_BODY + 1.0) / (text + _K_BODY), share, 0.0, counts
     name = (counts >> _NAME[0] & _NAME[1]) / norms[0]
     about = (counts >> _DESCRIPTION[0] & _DESCRIPTION[1]) / norms[1]
     text = (counts >> _BODY[0] & _BODY[1]) / norms[2]

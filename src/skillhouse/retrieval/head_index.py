@@ -24,10 +24,11 @@ class HeadIndex:
 
     def __init__(self, index: SkillIndex) -> None:
         self._skills = index.skills
-
-    @property
-    def meaning_state(self) -> None:
+        self.meanings = self.meaning_state = None
         """No encoder votes here."""
+
+    def close(self) -> None:
+        """Nothing is in the background."""
 
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return skills with a word of `query` in name or description, best first."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from skillhouse.floor import dataclass
 from skillhouse.retrieval.confidence import confidence
 from skillhouse.retrieval.evidence import Evidence
-from skillhouse.retrieval.tokens import name_key
+from skillhouse.retrieval.tokens import name_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +93,11 @@ def collapsed(heads: Sequence[Head], ranked: Sequence[Ranked]) -> list[list[Rank
     """Return those of one name or of one long description together, the best one first."""
     groups: list[list[Ranked]] = []
     of_key: dict[tuple[str, str], list[Ranked]] = {}
-    for each in ranked:
-        head = heads[each.evidence.row]
-        keys = [("name", name_key(head.name) or head.id)]
+    found = [heads[each.evidence.row] for each in ranked]
+    for each, head, name in zip(
+        ranked, found, name_keys([head.name for head in found]), strict=True
+    ):
+        keys = [("name", name or head.id)]
         if len(head.description) >= CLONE_CHARS:
             keys.append(("text", head.description))
         group = next((of_key[key] for key in keys if key in of_key), None)

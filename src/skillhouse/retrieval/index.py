@@ -88,7 +88,14 @@ class SearchIndex:
         made._begin_meanings(encoders, cache)
         return made
 
-    def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        collapse: bool = False,
+        votes: Votes | None = None,
+    ) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
 
         A skill whose name or id is the query comes first, with the best score, and if there is
@@ -97,10 +104,11 @@ class SearchIndex:
 
         Args:
             collapse: Whether skills of one name or with one description are one hit, the best one.
+            votes: Those of encoders on these rows, where the index has none of its own.
         """
         if limit <= 0 or not len(self):
             return []
-        votes = self._votes(query)
+        votes = votes or self._votes(query)
         with self._lock:
             try:
                 return self._hits(query, limit, votes, collapse=collapse)
@@ -115,6 +123,11 @@ class SearchIndex:
         """Make no more vectors in the background; the index can still be searched."""
         if self.meanings is not None:
             self.meanings.close()
+
+    @property
+    def encoded(self) -> list[str]:
+        """The text of each row by which it is encoded."""
+        return [encoded(*head[1:]) for head in self._rows.heads]
 
     @property
     def meaning_state(self) -> MeaningState | None:

@@ -15,7 +15,7 @@ from skillhouse.retrieval.glossary.translate import (
 )
 from skillhouse.retrieval.rank import Alternative, Concept, Found, Ranking
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
-from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of
+from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of_query
 
 CORRECTION_WEIGHTS = (1.0, 0.9, 0.75)
 """Weight of a word that was meant, beside one that was written, by the number of edits."""
@@ -94,7 +94,7 @@ def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
     translated = meanings(query[:_TRANSLATED_CHARS])
     senses = (word for meaning in translated for text, _ in meaning.senses for word in text.split())
     # What is written in another language is no misspelt English.
-    reading = _Reading(ranking, stems_of([*terms, *senses]), mix, corrects=not idle)
+    reading = _Reading(ranking, stems_of_query([*terms, *senses]), mix, corrects=not idle)
     read = [(each, concept) for each in translated if (concept := reading.translated(each))]
     meant = [concept for _, concept in read]
     texts = {word for each, _ in read for word in each.words}
@@ -152,7 +152,7 @@ class _Reading:
     def _reverse(self, term: str) -> list[Alternative]:
         """Return the words of other languages for an English one that some row has."""
         words = [_tokens(word) for word in translations(term)]
-        stems = stems_of(token for tokens in words for token in tokens)
+        stems = stems_of_query(token for tokens in words for token in tokens)
         found = [tuple(stem for token in tokens for stem in stems[token]) for tokens in words]
         return [Alternative(each, REVERSE_WEIGHT) for each in found if self._rows(each)]
 

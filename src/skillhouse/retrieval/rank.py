@@ -6,12 +6,12 @@ import heapq
 import math
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from operator import add, mul
 from typing import NamedTuple
 
-from skillhouse.retrieval.bm25f import LENGTH_BITS
+from skillhouse.retrieval.bm25f import LENGTH_BITS, field_norm
 from skillhouse.retrieval.segment import BEST_POSTINGS, Postings, Segment
 
 FIELDS = ("name", "description", "body")
@@ -107,6 +107,22 @@ class Ranking:
             {document: -1 for document, row in enumerate(rows) if row < 0} for _, rows in parts
         ]
 
+    def norms(self, row: int) -> tuple[float, float, float]:
+        """Return by what the matches of each field of a row are divided."""
+        packed = self.lengths[row]
+        (of_name, name), (of_about, about), (of_body, body) = LENGTH_BITS
+        averages = self.averages
+        return (
+            field_norm(0, packed >> of_name & name, averages[0]),
+            field_norm(1, packed >> of_about & about, averages[1]),
+            field_norm(2, packed >> of_body & body, averages[2]),
+        )
+
+    def name_length(self, row: int) -> int:
+        """Return the number of stems in the name of a row."""
+        shift, most = LENGTH_BITS[0]
+        return self.lengths[row] >> shift & most
+
     def idf(self, count: int) -> float:
         """Return the weight of a word that `count` rows contain."""
         return max(math.log((self._rows - count + 0.5) / (count + 0.5)), _LEAST_WEIGHT)
@@ -121,7 +137,7 @@ class Ranking:
                 parts.append((part, number))
                 count += segment.count(number)
                 if self._hidden[part]:
-                    count -= sum(1 for _ in _counts(segment.postings(number), self._hidden[part]))
+                    count -= len(_counts(segment.postings(number), self._hidden[part]))
         return Found(parts, count, self.idf(count))
 
     def alike(self, word: str) -> list[tuple[str, str]]:
@@ -137,7 +153,7 @@ class Ranking:
         Args:
             found: The postings of each stem of the concepts.
         """
-        scores: list[defaultdict[int, float]] = [defaultdict(float) for _ in self._parts]
+        scores: list[dict[int, float]] = [{} for _ in self._parts]
         weights: dict[str, float] = {}
         for concept in concepts:
             for stems, share in concept.alternatives:
@@ -157,9 +173,10 @@ class Ranking:
                     documents = documents[:most]
                 left -= len(documents)
                 own = scores[part]
-                # A list that was cut ends the loop.
-                for document, impact in zip(documents, impacts, strict=False):
-                    own[document] += weight * impact
+                before = map(own.get, documents, repeat(0.0))
+                # None of these loops is one of Python; a list that was cut ends them.
+                now = map(add, before, map(mul, impacts, repeat(weight)))
+                own.update(zip(documents, now, strict=False))
         return self._first(scores, limit)
 
     def _first(self, scores: Sequence[dict[int, float]], limit: int) -> list[int]:
@@ -187,11 +204,12 @@ class Ranking:
 
     def counts(self, found: Found, places: Sequence[Places]) -> list[tuple[int, int]]:
         """Return the places of rows that have a stem, with their packed counts."""
-        return [
-            pair
+        lists = [
+            _counts(self._parts[part].segment.postings(number), places[part])
             for part, number in found.parts
-            for pair in _counts(self._parts[part].segment.postings(number), places[part])
+            if places[part]
         ]
+        return lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
 
     def head(self, row: int) -> bytes:
         """Return the stems of name and description in order, as `Segment.head`."""
@@ -199,12 +217,20 @@ class Ranking:
         return self._parts[place >> 32].segment.head(place & 0xFFFFFFFF)
 
 
-def _counts(postings: Postings, places: Places) -> Iterator[tuple[int, int]]:
-    """Yield the places of documents that are in postings, with their packed counts."""
+def _counts(postings: Postings, places: Places) -> list[tuple[int, int]]:
+    """Return the places of documents that are in postings, with their packed counts."""
     documents, counts, _ = postings
-    end = len(documents)
-    # The loop over few postings is not one of Python.
-    for document in places.keys() & documents if end < len(places) * _BISECT_TIMES else places:
-        place = bisect_left(documents, document)
-        if place < end and documents[place] == document:
-            yield places[document], counts[place]
+    if len(documents) < len(places) * _BISECT_TIMES:
+        # The loop over few postings is not one of Python.
+        return [
+            (places[document], counts[bisect_left(documents, document)])
+            for document in places.keys() & documents
+        ]
+    found = []
+    last = documents[-1]
+    for document, at in places.items():
+        if document <= last:
+            place = bisect_left(documents, document)
+            if documents[place] == document:
+                found.append((at, counts[place]))
+    return found

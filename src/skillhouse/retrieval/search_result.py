@@ -8,7 +8,7 @@ from typing import Protocol
 from skillhouse.floor import dataclass
 from skillhouse.retrieval.confidence import is_weak
 from skillhouse.retrieval.hits import Hit
-from skillhouse.retrieval.votes import MeaningState
+from skillhouse.retrieval.votes import Meanings, MeaningState
 from skillhouse.skill import Skill, SkillIndex
 
 WORDS_SHOWN = 8
@@ -20,6 +20,17 @@ class Searcher(Protocol):
 
     def search(self, query: str, *, limit: int = 5, collapse: bool = False) -> list[Hit]:
         """Return the skills that contain any word of `query`, as `SearchIndex.search` does."""
+
+    @property
+    def meanings(self) -> Meanings | None:
+        """The vectors of the skills, where there are encoders."""
+
+    @property
+    def meaning_state(self) -> MeaningState | None:
+        """How far search by meaning is; None where there are no encoders."""
+
+    def close(self) -> None:
+        """Need nothing in the background any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +80,5 @@ def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:
 
     Several skills of one id are as many hits, equally good ones in the order of the index.
     """
-    by_id: dict[str, list[Skill]] = {hit.id: [] for hit in hits}
-    for skill in index.skills:
-        if (of_id := by_id.get(skill.id)) is not None:
-            of_id.append(skill)
-    return [by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0] for hit in hits]
+    left = {hit.id: [*index.of_id(hit.id)] for hit in hits}
+    return [left[hit.id].pop(0) if len(left[hit.id]) > 1 else left[hit.id][0] for hit in hits]

@@ -14,7 +14,7 @@ import struct
 import sys
 import zlib
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import or_
@@ -24,7 +24,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.retrieval.bm25f import FIELD_BITS, LENGTH_BITS, Impacts, length_classes
 from skillhouse.retrieval.spelling import Spellings, is_correctable, write_spellings
 
-MAGIC = b"skillwords 4 " + sys.byteorder[:3].encode("ascii")
+MAGIC = b"skillwords 5 " + sys.byteorder[:3].encode("ascii")
 KEY_BYTES = 16
 TIE_BYTES = 8
 
@@ -44,6 +44,8 @@ _CRC = struct.Struct("<L")
 _HEADER_BYTES = _HEADER.size + _CRC.size
 _POSTING_BYTES = 4 + 2 + 1
 _SEGMENT_READ_WORDS = 4_096
+_BLOCK_WORDS = 32
+"""Words of which the first is at hand, to find the others."""
 _NO_ID = bytes(16)
 _BEST = b"\0"
 """Ends the word of a list of best postings; no stem has it, and none comes between."""
@@ -258,15 +260,22 @@ class Segment:
             head_bytes,
         ):
             raise DamagedError("tables that do not fit each other")
+        self._firsts = [self._word(number) for number in range(0, words, _BLOCK_WORDS)]
         self._kept: dict[int, Postings] = {}
         self._kept_count = 0
 
     def find(self, stem: str) -> int | None:
         """Return the number of a stem, or None when no document has it."""
         wanted = stem.encode()
-        number = bisect_left(range(len(self._crcs)), wanted, key=self._word)
-        is_there = number < len(self._crcs) and self._word(number) == wanted
-        return number if is_there else None
+        block = max(bisect_right(self._firsts, wanted) - 1, 0) * _BLOCK_WORDS
+        last = min(block + _BLOCK_WORDS, len(self._crcs))
+        at, end = self._offsets[block], self._offsets[last]
+        while (at := self._words.find(wanted, at, end)) >= 0:
+            number = bisect_left(self._offsets, at, block, last)
+            if self._offsets[number] == at and self._offsets[number + 1] == at + len(wanted):
+                return number
+            at += 1
+        return None
 
     def count(self, number: int) -> int:
         """Return how many documents have a stem, of its number."""
@@ -351,8 +360,8 @@ class Segment:
         count = len(data) // _POSTING_BYTES
         documents.frombytes(data[: count * 4])
         counts.frombytes(data[count * 4 : count * 6])
-        # Only short lists can be the best ones, in the order of their impacts.
-        last = documents[-1] if count > BEST_POSTINGS else max(documents, default=0)
+        is_best = self._word(number).endswith(_BEST)
+        last = max(documents, default=0) if is_best else documents[-1]
         if zlib.crc32(data) != self._crcs[number] or last >= len(self.keys):
             raise DamagedError("damaged postings")
         return Postings(documents, counts, data[count * 6 :])

@@ -7,7 +7,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from string import ascii_lowercase
 
 LETTERS_LEAST = 4
@@ -40,7 +40,7 @@ def edits_max(word: str) -> int:
 def write_spellings(words: Mapping[str, int]) -> bytes:
     """Return the table of words by their trigrams, each word with the number of its stem."""
     numbers: dict[int, array[int]] = {}
-    ordered = sorted(words)
+    ordered = sorted(words, key=_length_first)
     for number, word in enumerate(ordered):
         for gram in _trigrams(word):
             of_gram = numbers.get(gram)
@@ -56,6 +56,10 @@ def write_spellings(words: Mapping[str, int]) -> bytes:
     counts = array("I", (len(ordered), len(grams), starts[-1]))
     text = " ".join(ordered).encode("ascii")
     return b"".join((counts.tobytes(), *(table.tobytes() for table in tables), lists, text))
+
+
+def _length_first(word: str) -> tuple[int, str]:
+    return len(word), word
 
 
 class Spellings:
@@ -89,14 +93,15 @@ class Spellings:
 
     def _by_trigrams(self, word: str) -> list[int]:
         shared: Counter[int] = Counter()
+        lengths = len(word) - _EDITS_MAX, len(word) + _EDITS_MAX + 1
+        first, end = (bisect_left(self._words, length, key=len) for length in lengths)
         for gram in _trigrams(word):
             at = bisect_left(self._grams, gram)
             if at < len(self._grams) and self._grams[at] == gram:
-                shared.update(self._numbers[self._starts[at] : self._starts[at + 1]])
-        lengths = range(len(word) - _EDITS_MAX, len(word) + _EDITS_MAX + 1)
-        words = self._words
-        near = {number: count for number, count in shared.items() if len(words[number]) in lengths}
-        return heapq.nlargest(_CANDIDATES, near, key=near.__getitem__)
+                place = self._starts[at], self._starts[at + 1]
+                low, high = (bisect_left(self._numbers, number, *place) for number in (first, end))
+                shared.update(self._numbers[low:high])
+        return heapq.nlargest(_CANDIDATES, shared, key=shared.__getitem__)
 
     def words(self) -> Iterator[tuple[str, int]]:
         """Yield each word with the number of its stem."""
@@ -111,24 +116,25 @@ def distance(one: str, other: str, most: int) -> int:
     >>> distance("forcast", "forecast", 2), distance("chrat", "chart", 2), distance("a", "xyz", 2)
     (1, 1, 3)
     """
-    if abs(len(one) - len(other)) > most:
-        return most + 1
-    before: Sequence[int] = ()
-    row: Sequence[int] = range(len(other) + 1)
-    for i, letter in enumerate(one, 1):
-        now = [i]
-        for j, theirs in enumerate(other, 1):
-            if letter == theirs:
-                least = row[j - 1]
-            else:
-                least = 1 + min(row[j], now[j - 1], row[j - 1])
-                if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == theirs:
-                    least = min(least, before[j - 2] + 1)
-            now.append(least)
-        if min(now) > most:
-            return most + 1
-        before, row = row, now
-    return row[-1]
+    if not one or abs(len(one) - len(other)) > most:
+        return max(len(one), len(other))
+    # A column of the table of distances at a time, a bit for each row: Hyyrö, "A bit-vector
+    # algorithm for computing Levenshtein and Damerau edit distances" (2003).
+    places: dict[str, int] = {}
+    for at, letter in enumerate(one):
+        places[letter] = places.get(letter, 0) | 1 << at
+    edits, last = len(one), 1 << len(one) >> 1
+    up, down = (1 << len(one)) - 1, 0
+    same = diagonal = before = 0
+    for letter in other:
+        before, same = same, places.get(letter, 0)
+        swapped = (~diagonal & same) << 1 & before
+        diagonal = (((same & up) + up) ^ up) | same | down | swapped
+        right, left = down | ~(diagonal | up), diagonal & up
+        edits += bool(right & last) - bool(left & last)
+        right = right << 1 | 1
+        up, down = left << 1 | ~(diagonal | right), right & diagonal
+    return edits
 
 
 def _one_edit(word: str) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -131,7 +130,7 @@ _VOCABULARY = "CREATE VIRTUAL TABLE stems USING fts5vocab(words, instance)"
 _INSERT = "INSERT INTO words(rowid, word) VALUES (?, ?)"
 _SELECT = "SELECT doc, term FROM stems ORDER BY doc, offset"
 
-_IN_MEMORY = partial(sqlite3.connect, ":memory:")
+_IN_MEMORY = partial(sqlite3.connect, ":memory:", check_same_thread=False)
 
 
 class SearchError(SkillhouseError):
@@ -160,13 +159,25 @@ def open_stemmer(connect: Callable[[], sqlite3.Connection] = _IN_MEMORY) -> sqli
     return connection
 
 
-class _Stemmers(threading.local):
-    """The database of each thread: making one takes longer than to stem a query."""
+_idle: list[sqlite3.Connection] = []
+"""Databases that are not in use: making one takes longer than to stem a query.
 
-    connection: sqlite3.Connection | None = None
+They belong to no thread. A connection is in a circle with its cache of statements, so that of a
+thread that has ended would stay until the collector looks through everything.
+"""
+_STEMS_KEPT, _KEPT_CHARS = 20_000, 40
+"""Tokens whose stems are kept, and the longest of them: queries repeat most of their words."""
+_kept: dict[str, tuple[str, ...]] = {}
 
 
-_stemmers = _Stemmers()
+def stems_of_query(tokens: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return the stems of each token as `stems_of`, which is asked for those that are not kept."""
+    stems = {token: _kept.get(token) for token in tokens}
+    missing = stems_of(token for token, found in stems.items() if found is None)
+    if len(_kept) > _STEMS_KEPT:
+        _kept.clear()
+    _kept.update((token, found) for token, found in missing.items() if len(token) <= _KEPT_CHARS)
+    return {token: missing[token] if found is None else found for token, found in stems.items()}
 
 
 def stems_of(tokens: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
@@ -181,9 +192,10 @@ def stems_of(tokens: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     stems: dict[str, tuple[str, ...]] = dict.fromkeys(different, ())
     if not different:
         return stems
-    connection = _stemmers.connection
-    if connection is None:
-        connection = _stemmers.connection = open_stemmer()
+    try:
+        connection = _idle.pop()
+    except IndexError:
+        connection = open_stemmer()
     try:
         connection.executemany(_INSERT, enumerate(different))
         for number, stem in connection.execute(_SELECT):
@@ -191,4 +203,5 @@ def stems_of(tokens: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     finally:
         # The words were never written: nothing grows, and the next call begins with no words.
         connection.rollback()
+        _idle.append(connection)
     return stems

@@ -42,6 +42,9 @@ class Votes(Protocol):
     def fused(self, judged: Sequence[Evidence]) -> list[Evidence]:
         """Return rows that were judged by words with the encoders' votes, best first."""
 
+    def of_rows(self, rows: Sequence[int]) -> Votes:
+        """Return the votes on some rows, which are numbered by their place in it."""
+
 
 class Meanings(Protocol):
     """The vectors of the rows of an index."""

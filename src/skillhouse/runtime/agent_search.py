@@ -18,7 +18,14 @@ from skillhouse.runtime.learned_choices import lifted
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import Encoders, MeaningState, Progress, Searcher, SearchResult
+    from skillhouse.retrieval import (
+        Encoders,
+        MeaningState,
+        Progress,
+        SearchDatabase,
+        Searcher,
+        SearchResult,
+    )
     from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.skill import Skill
 
@@ -80,14 +87,22 @@ class AgentSearch:
             self._make(made, progress)
         return made.result()
 
+    def database(self) -> SearchDatabase | None:
+        """Return a connection to the database that has the index; None where files have it.
+
+        Raises:
+            SearchDatabaseError, ConfigError, MissingExtraError: it cannot be used, has no address,
+                or what talks to it is not installed.
+        """
+        address = self._address()
+        return retrieval.SearchDatabase(address) if address else None
+
     def wait_for_meaning(self, seconds: float, progress: Progress) -> MeaningState | None:
         """Return how far search by meaning is, after waiting for it so long; None without it.
 
         `progress` hears how many vectors there are.
         """
         index = self.at_hand()[0]
-        if not isinstance(index, retrieval.SearchIndex):
-            return None
         end = time.monotonic() + seconds
         while (meanings := index.meanings) is not None:
             state = meanings.state
@@ -184,7 +199,7 @@ class AgentSearch:
             hits=tuple(hits),
             is_partial=not is_complete,
             fault=self._fault,
-            meaning=_meaning_of(index),
+            meaning=index.meaning_state,
         )
 
     def _give_up(self, error: SkillhouseError) -> None:
@@ -232,9 +247,7 @@ class AgentSearch:
     def _stop_encoding(self) -> None:
         made = self._made
         if made is not None and made.done() and made.exception() is None:
-            index = made.result()
-            if isinstance(index, retrieval.SearchIndex):
-                index.close()
+            made.result().close()
 
     def _begun(self) -> tuple[Future[Searcher], bool]:
         """Return the index that is or will be made, and whether the caller has to make it."""
@@ -261,7 +274,12 @@ class AgentSearch:
         address = "" if self._fault else self._address()
         if address:
             return retrieval.PostgresIndex(
-                self._visible, address, bodies=self._bodies, progress=progress
+                self._visible,
+                address,
+                bodies=self._bodies,
+                cache=self._cache,
+                progress=progress,
+                encoders=self._encoders(),
             )
         return retrieval.SearchIndex.from_skills(
             self._visible,
@@ -279,11 +297,6 @@ class AgentSearch:
             raise SkillhouseError("the search index is no longer needed")
         # It lets go of the interpreter, which a thread that computes keeps for 5 ms at a time.
         time.sleep(0)
-
-
-def _meaning_of(index: Searcher) -> MeaningState | None:
-    """Return how far search by meaning is; a database has none."""
-    return index.meaning_state if isinstance(index, retrieval.SearchIndex) else None
 
 
 def _with_signature(skill: Skill, signatures: Mapping[str, Signature]) -> Skill:

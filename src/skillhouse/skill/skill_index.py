@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -94,6 +94,17 @@ class SkillIndex:
     def left_out(self) -> tuple[LeftOut, ...]:
         """What a bound of a root kept from being looked at."""
         return self._content.left_out
+
+    def of_id(self, skill_id: str) -> Sequence[Skill]:
+        """Return the skills in force with an id, in their order; several files may have one."""
+        return self._of_id.get(skill_id, ())
+
+    @cached_property
+    def _of_id(self) -> Mapping[str, Sequence[Skill]]:
+        found: dict[str, list[Skill]] = {}
+        for skill in self.skills:
+            found.setdefault(skill.id, []).append(skill)
+        return found
 
     def get(self, reference: str) -> Skill:
         """Return the skill with that id, name or directory name, or at that SKILL.md.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skillhouse.retrieval.semantic.nearest import Nearest
+from skillhouse.retrieval.semantic.nearest import NearestRows
 from skillhouse.retrieval.semantic.vectors import packed, unpacked
 
 
@@ -21,13 +21,13 @@ def clustered(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_clusters_find_nearly_what_all_products_find() -> None:
     vectors, queries = clustered(20_000)
-    exact, some = Nearest(vectors), Nearest(vectors, exact_max=1_000)
+    exact, some = NearestRows(vectors), NearestRows(vectors, exact_max=1_000)
     found = 0
     for query in queries:
         best = exact.top(query, 10)
         assert sorted(best) == sorted(np.argsort(-(unpacked(vectors) @ query))[:10])
         found += len({*best} & {*some.top(query, 10)})
-        rows = best.tolist()
+        rows = best
         assert some.similarities(query, rows) == pytest.approx(
             exact.similarities(query, rows), abs=1e-5
         )
@@ -37,13 +37,13 @@ def test_clusters_find_nearly_what_all_products_find() -> None:
 def test_rows_without_a_vector_are_near_to_none() -> None:
     vectors, queries = clustered(3_000)
     vectors[::2] = 0
-    for each in (Nearest(vectors), Nearest(vectors, exact_max=10)):
-        assert not each.similarities(queries[0], range(0, 3_000, 2)).any()
+    for each in (NearestRows(vectors), NearestRows(vectors, exact_max=10)):
+        assert not any(each.similarities(queries[0], range(0, 3_000, 2)))
         assert np.isfinite(each.similarities(queries[0], range(3_000))).all()
         assert all(row % 2 for row in each.top(queries[1], 5))
 
 
 def test_fewer_vectors_than_are_asked_for() -> None:
     vectors, queries = clustered(3)
-    assert sorted(Nearest(vectors).top(queries[0], 50)) == [0, 1, 2]
-    assert Nearest(vectors[:0]).top(queries[0], 50).tolist() == []
+    assert sorted(NearestRows(np.abs(vectors)).top(np.abs(queries[0]), 50)) == [0, 1, 2]
+    assert NearestRows(vectors[:0]).top(queries[0], 50) == []

@@ -64,7 +64,7 @@ class Dictionary:
             self._starts.frombytes(file.read(4 * (count + 1)))
             self._data_at = file.tell()
         self._simple = str.maketrans(dict(zip(pairs[::2], pairs[1::2], strict=True)))
-        self._blocks: dict[str, dict[str, str]] = {}
+        self._blocks: dict[str, list[str]] = {}
 
     def simplified(self, text: str) -> str:
         """Return a text in simplified signs, each for one of the text."""
@@ -77,20 +77,21 @@ class Dictionary:
             if len(self._blocks) >= BLOCKS_MAX:
                 self._blocks = {}
             block = self._blocks[word[:1]] = self._block(word[:1])
-        line = block.get(word[1:])
-        if line is None:
+        wanted = word[1:] + "\t"
+        place = bisect_left(block, wanted)
+        if place == len(block) or not block[place].startswith(wanted):
             return ()
-        return tuple((text[1:], int(text[0]) / _LEVELS) for text in line.split("\t"))
+        texts = block[place][len(wanted) :].split("\t")
+        return tuple((text[1:], int(text[0]) / _LEVELS) for text in texts)
 
-    def _block(self, sign: str) -> dict[str, str]:
-        """Return the words that begin with a sign, and of each the senses as they are kept."""
+    def _block(self, sign: str) -> list[str]:
+        """Return the lines of the words that begin with a sign, in their order."""
         at = bisect_left(self._signs, ord(sign)) if sign else len(self._signs)
         if at == len(self._signs) or self._signs[at] != ord(sign):
-            return {}
+            return []
         with self._path.open("rb") as file:
             file.seek(self._data_at + self._starts[at])
             data = file.read(self._starts[at + 1] - self._starts[at])
         reader = zlib.decompressobj(zdict=self._preset)
         # Of hundreds of words a query has one or two.
-        parts = (line.partition("\t") for line in reader.decompress(data).decode().split("\n"))
-        return {word: senses for word, _, senses in parts}
+        return reader.decompress(data).decode().split("\n")

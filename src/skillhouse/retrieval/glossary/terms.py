@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 LANGS = ("zh", "ja", "ko", "de", "fr", "es", "ru")
@@ -15,6 +15,8 @@ _FILE = Path(__file__).with_name("terms.tsv")
 LINKS = frozenset("d de del der des die du el l la las le les los".split())
 """Words within phrases that do not count."""
 _BASE_LEAST = 4
+_BASES_KEPT = 1 << 14
+"""Words that are kept in their base form: each word of a query is tried in several languages."""
 _MARK = re.compile("[\u0300-\u036f]")
 _ENDINGS = {
     lang: tuple(sorted(endings.split(), key=len, reverse=True))
@@ -76,10 +78,14 @@ def base(text: str, lang: str) -> str:
     >>> base("bases de données", "fr") == base("base donnée", "fr")
     True
     """
-    plain = text.casefold()
-    if not plain.isascii():
-        plain = _MARK.sub("", unicodedata.normalize("NFKD", plain))
-    return " ".join(_shortened(word, lang) for word in plain.split() if word not in LINKS)
+    return " ".join(filter(None, (_base(word, lang) for word in text.casefold().split())))
+
+
+@lru_cache(maxsize=_BASES_KEPT)
+def _base(word: str, lang: str) -> str:
+    if not word.isascii():
+        word = _MARK.sub("", unicodedata.normalize("NFKD", word))
+    return "" if word in LINKS else _shortened(word, lang)
 
 
 def _shortened(word: str, lang: str) -> str:
@@ -92,6 +98,7 @@ def _shortened(word: str, lang: str) -> str:
     return word
 
 
+@lru_cache(maxsize=_BASES_KEPT)
 def compound(word: str) -> tuple[str, str] | None:
     """Return the two words of the table that a German compound is made of, or None.
 

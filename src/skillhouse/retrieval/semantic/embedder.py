@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from skillhouse.floor import SkillhouseError
@@ -43,6 +43,36 @@ class Embedder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return float32 of shape (texts, dimensions), each row of length 1."""
+
+
+class Nearest(Protocol):
+    """Vectors, ready to be compared with a query's, which has length 1; for any thread."""
+
+    def top(self, vector: Floats, limit: int) -> Sequence[int]:
+        """Return about `limit` rows that are most similar, in no order; none without likeness."""
+
+    def similarities(self, vector: Floats, rows: Sequence[int]) -> Sequence[float]:
+        """Return the cosine of each row with a vector; 0 for one without a vector."""
+
+
+class VectorPlace(Protocol):
+    """Where vectors are kept and compared."""
+
+    def nearest(
+        self,
+        embedder: Embedder,
+        rows: Mapping[bytes, list[int]],
+        encode: Callable[[Sequence[int]], Floats],
+        done: Callable[[int], None],
+    ) -> Nearest:
+        """Return the vectors of some rows, after those that are missing were made.
+
+        Args:
+            embedder: What makes them; another one's are never taken.
+            rows: The rows of each text, by its key.
+            encode: Returns the vectors of some rows.
+            done: Called with the number of texts that have their vector; what it raises ends this.
+        """
 
 
 FOREIGN_SHARE = 0.2

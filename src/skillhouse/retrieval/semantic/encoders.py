@@ -13,7 +13,7 @@ from skillhouse.retrieval.semantic.meanings import SkillMeanings
 from skillhouse.retrieval.semantic.weights import EXTRA, directory_of
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval.semantic.embedder import Embedder
+    from skillhouse.retrieval.semantic.embedder import Embedder, VectorPlace
 
 CHOICES = ("auto", "none", "use", "granite", "use+granite")
 """The values of `search.encoder`."""
@@ -39,9 +39,18 @@ class Encoders:
                 self._made[name] = self._makers[name]()
             return self._made[name]
 
-    def over(self, count: int, text: Callable[[int], str], cache: Path | None) -> SkillMeanings:
-        """Return the vectors of `count` rows, which a thread reads or makes."""
-        made = SkillMeanings(self, count, text, cache)
+    def over(
+        self,
+        count: int,
+        text: Callable[[int], str],
+        cache: Path | None,
+        place: VectorPlace | None = None,
+    ) -> SkillMeanings:
+        """Return the vectors of `count` rows, which a thread reads or makes; see `MeaningMaker`.
+
+        `place` keeps and compares them instead of files and memory.
+        """
+        made = SkillMeanings(self, count, text, cache, place)
         made.start()
         return made
 

@@ -26,7 +26,7 @@ _ROUNDS = 8
 _BLOCK = 8_192
 
 
-class Nearest:
+class NearestRows:
     """Vectors, ready to be compared; for any thread."""
 
     def __init__(self, vectors: Bytes, *, exact_max: int = EXACT_MAX) -> None:
@@ -51,26 +51,28 @@ class Nearest:
         self._starts = np.searchsorted(cluster[self._order], np.arange(len(self._centres) + 1))
         self._sorted = vectors[self._order]
 
-    def similarities(self, vector: Floats, rows: Sequence[int]) -> Floats:
+    def similarities(self, vector: Floats, rows: Sequence[int]) -> list[float]:
         """Return the cosine of each row with a vector of length 1; exact, but for the int8."""
         wanted = np.asarray(rows, np.int64)
         if self._floats is not None:
-            found: Floats = self._floats[wanted] @ vector
-            return found
-        found = self._packed[wanted].astype(np.float32) @ vector
-        found /= self._lengths[wanted]
-        return found
+            found = self._floats[wanted] @ vector
+        else:
+            found = self._packed[wanted].astype(np.float32) @ vector / self._lengths[wanted]
+        cosines: list[float] = found.tolist()
+        return cosines
 
-    def top(self, vector: Floats, limit: int) -> Numbers:
-        """Return about `limit` rows that are most similar, in no order."""
+    def top(self, vector: Floats, limit: int) -> list[int]:
+        """Return about `limit` rows that are most similar, in no order; none without likeness."""
         if self._floats is not None:
             rows = np.arange(len(self._floats))
             scores = self._floats @ vector
         else:
             rows, scores = self._probed(vector)
         if len(rows) > limit:
-            rows = rows[np.argpartition(-scores, limit)[:limit]]
-        return rows
+            best = np.argpartition(-scores, limit)[:limit]
+            rows, scores = rows[best], scores[best]
+        found: list[int] = rows[scores > 0].tolist()
+        return found
 
     def _probed(self, vector: Floats) -> tuple[Numbers, Floats]:
         clusters = np.argsort(-(self._centres @ vector))

@@ -1,4 +1,4 @@
-"""Tests of retrieval/postgres_index.py, on a PostgreSQL of the tests' own."""
+"""Tests of retrieval/postgres/index.py, on a PostgreSQL of the tests' own."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_second_start_reads_no_body_and_another_machine_shares_the_texts(
         read.append(skill.name)
         return load_body(skill)
 
-    monkeypatch.setattr("skillhouse.retrieval.postgres_index.load_body", counted)
+    monkeypatch.setattr("skillhouse.retrieval.postgres.texts.load_body", counted)
     monkeypatch.setattr("skillhouse.discovery.scan.FRESH_NANOSECONDS", 0)
     PostgresIndex(found(library), address)
     assert len(read) == len(SKILLS)
