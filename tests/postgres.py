@@ -25,11 +25,12 @@ def program(name: str) -> str | None:
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
-    """Run a cluster for a block; gives the connection string."""
-    initdb, pg_ctl = program("initdb"), program("pg_ctl")
-    assert initdb is not None
-    assert pg_ctl is not None
+def cluster(package: Path | None = None) -> Iterator[str]:
+    """Run a cluster for a block; gives the connection string.
+
+    Args:
+        package: An installed package that has another PostgreSQL than the system's.
+    """
     user = pwd.getpwuid(os.geteuid())
     if user.pw_uid == 0:
         user = next(pwd.getpwnam(name) for name in USERS if _is_user(name))
@@ -38,6 +39,16 @@ def cluster() -> Iterator[str]:
     try:
         os.chown(place, user.pw_uid, user.pw_gid)
         data = place / "data"
+        programs = {name: program(name) for name in ("initdb", "pg_ctl")}
+        if package is not None:
+            # Where the user who runs it can read it, beside its libraries.
+            for part in package.parent.glob(f"{package.name}*"):
+                shutil.copytree(part, place / part.name, symlinks=True)
+            bins = place / package.name / "pginstall" / "bin"
+            programs = {name: str(bins / name) for name in programs}
+        initdb, pg_ctl = programs["initdb"], programs["pg_ctl"]
+        assert initdb is not None
+        assert pg_ctl is not None
 
         def run(*command: str) -> None:
             identity = {"user": user.pw_uid, "group": user.pw_gid} if os.geteuid() == 0 else {}

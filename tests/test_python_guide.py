@@ -83,7 +83,7 @@ def test_the_keywords_of_a_house_are_the_fields_of_its_configuration():
 
 HANDED = ("Skillhouse", "Tool", "Channel", "Reply", "Forecast", "ToolCall", "ToolResult", "Caller")
 CLASSES = (*HANDED, "ApprovalRequest", "Config", "Layer", "Rule", "PermissionRequest", "Catalog")
-PARTS = {"AgentView", "ConfigSource", "HouseSnapshot", "Policy"}
+PARTS = {"AgentView", "ConfigSource", "ForecastCache", "HouseSnapshot", "Policy"}
 """What frontends take from a `Skillhouse`, or keep in it; no program needs one to call it."""
 
 

@@ -36,6 +36,7 @@ def test_what_was_learned_is_listed_shown_with_hits_and_forgotten(run: Run, plac
     assert "loaded for similar requests" in run("search", "our", "ledger")[1]
     [hit] = json.loads(run("search", "our", "ledger", "--json")[1])["hits"][:1]
     assert (hit["name"], hit["learned"]) == ("ledger", pytest.approx(0.5, abs=0.01))
+    assert "search learns from what is loaded: 3 choices kept" in " ".join(run("doctor")[1].split())
     assert run("search", "--forget-learned")[2] == "forgot 3 choices of skills after searches\n"
     assert json.loads(run("search", "--forget-learned", "--json")[1]) == {"forgotten": 0}
     assert "loaded for similar requests" not in run("search", "our", "ledger")[1]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from skillhouse import __version__
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.guard import HEADERS
 from skillhouse.frontends.http.pages.skill_pages import PAGE_ROWS
@@ -104,6 +105,7 @@ def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp
         page.links
     )
     assert page.tags.count("script") == 2
+    assert f"skillhouse {__version__}" in page.text
 
 
 def test_every_link_of_the_pages_leads_somewhere(client: TestClient):
@@ -127,7 +129,9 @@ def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
     house.project_trust.revoke()
     page = Page(client_of(house).get("/").text)
     assert "This project is not trusted, so its skills are not read." in page.text
-    assert f"skillhouse trust {tmp_path}/project" in page.text
+    assert "/system/trust" in page.links
+    shown = Page(client_of(house).get("/system/trust").text)
+    assert f"skillhouse trust {tmp_path}/project" in shown.text
     assert "not trusted" in page.text
     assert "Merges PDF files." not in page.text
 
@@ -218,7 +222,11 @@ def test_a_skill_is_found_by_id_name_and_directory_name(client: TestClient):
 def test_a_second_skill_of_one_id_is_reached_by_its_file(house: Skillhouse, tmp_path: Path):
     write_skill(tmp_path / "home/.claude/skills/pdf", description="The third one.")
     client = client_of(house)
-    links = [link for link in Page(client.get("/").text).links if "%2F" in link]
+    links = [
+        link
+        for link in Page(client.get("/").text).links
+        if link.startswith("/skills/") and "%2F" in link
+    ]
     assert len(links) == 1
     page = Page(client.get(links[0]).text)
     assert "The third one." in page.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -162,7 +164,9 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(
     monkeypatch.chdir(places.start)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
+        before = gc.get_threshold()
         assert main(["up", "--port", str(port)]) == 3
+        assert gc.get_threshold() == before
     advice = "port taken, choose another with --port, or --port 0 for any free one"
     assert capsys.readouterr() == ("", f"skillhouse: {advice}: `127.0.0.1:{port}`\n")
 
@@ -274,3 +278,38 @@ def test_an_answer_does_not_wait_for_an_acknowledgement(tmp_path: Path):
 
 async def _no_app(scope: object, receive: object, send: object) -> None:
     """Answers nothing; no request comes."""
+
+
+_HEAPS = """
+import ctypes, sys, threading
+from skillhouse.frontends.cli import serve
+library = ctypes.CDLL(None)
+if not hasattr(library, "malloc_info"):
+    sys.exit("no glibc")
+if sys.argv[1] == "one":
+    serve.use_one_heap()
+ready = threading.Barrier(5)
+def work():
+    held = bytes(4_096)
+    ready.wait()
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+ready.wait()
+library.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(library.fopen(b"/dev/stdout", b"w"))
+library.malloc_info(0, file)
+library.fclose(file)
+"""
+
+
+def test_threads_of_the_service_share_one_heap(need: Any) -> None:
+    """Each had its own, and what ended threads left there was lost to the others."""
+
+    def heaps(how: str) -> int:
+        command = [sys.executable, "-c", _HEAPS, how]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        need("no glibc" not in done.stderr, "no glibc")
+        return done.stdout.count("<heap ")
+
+    assert heaps("one") == 1
+    assert heaps("many") > 1

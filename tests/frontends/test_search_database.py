@@ -50,6 +50,9 @@ def test_without_the_database_files_are_searched_and_that_is_said(
     code, out, err = run("search", "zephyrs")
     assert (code, "kites" in out) == (0, True)
     assert "the search database cannot be used: " in err
+    said = " ".join(run("doctor")[1].split())
+    assert "the search database cannot be used: " in said
+    assert "; files are searched" in said
     assert "s3cret" not in out + err
     value = json.loads(run("search", "zephyrs", "--json")[1])
     assert "the search database cannot be used: " in value["fault"]
@@ -59,6 +62,7 @@ def test_without_the_database_files_are_searched_and_that_is_said(
 def test_what_is_missing_is_named(run: Run, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = run("search", "zephyrs")
     assert (code, "the search database in the variable `SEARCH_PLACE`" in err) == (2, True)
+    assert "search is not possible: " in " ".join(run("doctor")[1].split())
     monkeypatch.setenv("SEARCH_PLACE", "host=/nowhere")
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with (

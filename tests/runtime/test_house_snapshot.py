@@ -36,6 +36,16 @@ def names(difference: Difference) -> tuple[list[str], list[str], list[str]]:
     )
 
 
+def test_a_file_that_cannot_be_used_is_shown_without_another_change(place: Path) -> None:
+    house = Skillhouse(configured(make_places(place)))
+    assert not house.index.diagnostics
+    broken = write_skill(skills_of(place) / "broken") / "SKILL.md"
+    broken.write_text("---\nname: 'x\n---\n")
+    assert house.refresh()
+    assert [one.path for one in house.index.diagnostics] == [broken]
+    assert not house.refresh()
+
+
 def test_a_later_look_tells_what_came_went_and_changed(place: Path) -> None:
     house = Skillhouse(configured(make_places(place)))
     before = house.snapshot

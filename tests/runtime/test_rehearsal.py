@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Rehearsal, Skillhouse, configured, rehearse
+from skillhouse.runtime import Rehearsal, Skillhouse, configured, judged_line, rehearse
+from skillhouse.tools import ForecastCache
 from tests.runtime.places import make_places, write_skill
 
 BODY = """Use `read` and `exec`, never `format`.
@@ -116,3 +117,16 @@ def test_a_tool_that_the_agent_does_not_have_is_denied(tmp_path: Path) -> None:
         effect, reason = verdicts(rehearse(house, "demonstrates verdicts"))["skill"]
     assert effect == "deny"
     assert reason.startswith("denied: unknown tool `skill`; did you mean `Skill`")
+
+
+def test_lines_judged_for_one_moment_fare_as_each_by_itself(tmp_path: Path) -> None:
+    rules = (
+        Rule(effect=Effect.ALLOW, action="exec", pattern="*"),
+        Rule(effect=Effect.ASK, action="skill", pattern="demo"),
+    )
+    lines = ("python3 x.py", "grep -r x .", "cat skills/demo/SKILL.md", "git status; $(date)")
+    with house_with(tmp_path, *rules) as house:
+        cache = ForecastCache()
+        assert [judged_line(house, one, cache=cache) for one in (*lines, *lines)] == [
+            judged_line(house, one) for one in (*lines, *lines)
+        ]

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from skillhouse.runtime.lock_import import ChangedSourceError as ChangedSourceError
     from skillhouse.runtime.lock_import import RestoredSkill as RestoredSkill
     from skillhouse.runtime.lock_import import is_users_lock as is_users_lock
+    from skillhouse.runtime.lock_import import known_locks as known_locks
+    from skillhouse.runtime.lock_import import lock_changes as lock_changes
+    from skillhouse.runtime.lock_import import named_entries as named_entries
     from skillhouse.runtime.lock_import import restored as restored
     from skillhouse.runtime.management import Management as Management
     from skillhouse.runtime.management import SkillDefinition as SkillDefinition

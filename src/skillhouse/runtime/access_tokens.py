@@ -5,14 +5,17 @@ from __future__ import annotations
 import enum
 import hashlib
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError, StateError, dataclass
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+
+logger = logging.getLogger(__name__)
 
 OWNER_NAME = "local"
 SECRET_BYTES = 32
@@ -23,8 +26,12 @@ TOKENS_MAX = 200
 BROWSERS_MAX = 50
 """Browsers that are remembered; the oldest is forgotten beyond that."""
 BROWSER_DAYS = 90
+TOKEN_DAYS = 90
+"""How long a named token holds where nothing else is said."""
 DAY_MS = 86_400_000
 NAME_MAX = 64
+USE_MS = 10 * 60_000
+"""A use is noted once in this time, so that a busy token costs no more writes."""
 
 
 class AccessScope(enum.StrEnum):
@@ -61,6 +68,8 @@ class Access:
     created_ms: int = 0
     expires_ms: int = 0
     """0 where it does not end by itself."""
+    used_ms: int = 0
+    """When it was used last, to `USE_MS`; 0 for never."""
 
     @property
     def is_owner(self) -> bool:
@@ -86,6 +95,7 @@ class AccessTokens:
         self._path = state_directory / STATE_FILE
         self._clock = clock
         self._record = record
+        self._noted: dict[str, int] = {}
         self._known: tuple[tuple[int, ...], dict[str, tuple[str, Access]]] = ((), {})
 
     def new(
@@ -157,7 +167,10 @@ class AccessTokens:
         is_right = hmac.compare_digest(digest, _digest(token))
         if not is_right or access.kind != kind:
             return None
-        return None if self._has_ended(access) else access
+        if self._has_ended(access):
+            return None
+        self._note_use(access)
+        return access
 
     def holds(self, access_id: str) -> bool:
         """Whether a token or browser is there, and has not ended."""
@@ -199,6 +212,20 @@ class AccessTokens:
             )
         return token
 
+    def _note_use(self, access: Access) -> None:
+        now = self._now()
+        if now - max(access.used_ms, self._noted.get(access.id, 0)) < USE_MS:
+            return
+        self._noted[access.id] = now
+        try:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
+                connection.execute(
+                    "UPDATE access_token SET used_ms = ? WHERE id = ?", (now, access.id)
+                )
+        except StateError as error:
+            # What it opens does not depend on it: the state may be full, or held by another.
+            logger.warning("the use of a token was not noted: %s", error)
+
     def _forget(self, access_id: str) -> None:
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("DELETE FROM access_token WHERE id = ?", (access_id,))
@@ -211,8 +238,8 @@ class AccessTokens:
         if stamp != self._known[0]:
             with pooled(self._path, STATE) as store:
                 rows = store.rows(
-                    "SELECT id, name, kind, user, agent, scopes, digest, created_ms, expires_ms "
-                    "FROM access_token ORDER BY created_ms, rowid"
+                    "SELECT id, name, kind, user, agent, scopes, digest, created_ms, expires_ms, "
+                    "used_ms FROM access_token ORDER BY created_ms, rowid"
                 )
             self._known = (stamp, {row[0]: (row[6], _access(row)) for row in rows})
         return self._known[1]
@@ -224,8 +251,8 @@ class AccessTokens:
         return int(self._clock() * 1000)
 
 
-def _access(row: tuple[str, str, str, str, str, str, str, int, int]) -> Access:
-    access_id, name, kind, user, agent, scopes, _, created_ms, expires_ms = row
+def _access(row: tuple[str, str, str, str, str, str, str, int, int, int]) -> Access:
+    access_id, name, kind, user, agent, scopes, _, created_ms, expires_ms, used_ms = row
     return Access(
         id=access_id,
         name=name,
@@ -235,6 +262,7 @@ def _access(row: tuple[str, str, str, str, str, str, str, int, int]) -> Access:
         scopes=frozenset(map(AccessScope, scopes.split())),
         created_ms=created_ms,
         expires_ms=expires_ms,
+        used_ms=used_ms,
     )
 
 

@@ -12,7 +12,7 @@ from skillhouse import registry
 from skillhouse.floor import SkillhouseError, dataclass
 
 if TYPE_CHECKING:
-    from skillhouse.registry import Candidate, InstallPlace, LockEntry
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry, OtherEntry
     from skillhouse.runtime.install_report import InstallReport
     from skillhouse.runtime.installed_check import InstalledState
     from skillhouse.runtime.installed_skills import InstalledSkills
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 UNSIGNED = "unsigned"
 UNTRUSTED = "untrusted"
 EDITED = "edited"
-"""What a person agrees to by name: no signature, a repository that is not trusted, and files of
-theirs that are replaced (which a rollback gives back)."""
+CHANGED = "changed"
+"""What a person agrees to by name: no signature, a repository that is not trusted, files of theirs
+that are replaced (which a rollback gives back), and files that another installer's lock has another
+hash of."""
 RESTORABLE = ("edited", "accepted", "missing", "unreadable")
 """States of an installed skill from which its files are put back; what a repository took back, or
 whose signature is refused, comes back by no request."""
@@ -50,6 +52,8 @@ class ChangeRequest:
     action: Literal["install", "update", "rollback", "restore"]
     source: str = ""
     """Of an install: NAME@RANGE, owner/repo, an address or a directory."""
+    lock: str = ""
+    """Of an install: the lock of another installer, whose skills are brought."""
     repository: str = ""
     """The one in which a name is looked for."""
     digest: str = ""
@@ -73,6 +77,10 @@ class PlannedChange:
     """What a person must agree to by name."""
     apply: Callable[[], None]
     """Makes it; everything in `questions` must have been agreed to."""
+    lock_hash: str = ""
+    """How the files compare with the hash of another installer's lock; empty without one."""
+    note: str = ""
+    """What was assumed of that lock."""
 
 
 Stage = Callable[[], "AbstractContextManager[StagedSkill]"]
@@ -89,6 +97,8 @@ class WantedChange:
     restored: LockEntry | None = None
     """Of a restore: the entry that stays in the lock."""
     is_update: bool = False
+    entry: OtherEntry | None = None
+    """Of another installer's lock."""
 
 
 def agreements(report: InstallReport) -> tuple[str, ...]:
@@ -248,7 +258,10 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
     Raises:
         InstallError: `place`, something that was not installed is in its place.
     """
-    words, restored = agreements(staged.report), wanted.restored
+    words, restored, entry = agreements(staged.report), wanted.restored, wanted.entry
+    comparison = registry.compare_hash(entry, staged.members) if entry else ""
+    if comparison == "different":
+        words = (*words, CHANGED)
     if wanted.is_update and staged.report.is_same:
         # Edits of its files are no business of an update.
         return PlannedChange(staged=staged, is_in_force=True, questions=(), apply=_nothing)
@@ -271,12 +284,17 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
             accept_untrusted=UNTRUSTED in words,
             force=EDITED in words,
         )
+        if entry and entry.pinned:
+            scope = staged.report.place.scope
+            installer.installed.pin(entry.name, scope=scope, reason=entry.pin_reason)
 
     return PlannedChange(
         staged=staged,
         is_in_force=restored is None and is_in_force(installer, staged),
         questions=words,
         apply=apply,
+        lock_hash=comparison,
+        note=entry.note if entry else "",
     )
 
 

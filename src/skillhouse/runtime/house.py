@@ -212,23 +212,23 @@ class Skillhouse:
         need: toolbox.PermissionRequest | None = None,
         caller: Caller | None = None,
         origin_digest: str = "",
+        cache: toolbox.ForecastCache | None = None,
         **fields: Unpack[CallerFields],
     ) -> toolbox.Forecast:
         """Return what the gate would answer now; nothing is run, recorded, asked or reserved.
 
         Args:
-            name, arguments: As of `call`.
             need: The request to decide where the arguments are not known; they are then ignored.
-            caller, origin_digest, fields: As of `call`.
+            cache: Shared by forecasts about one moment. All others are as of `call`.
 
         Raises:
             UnknownToolError: no tool has that name.
             ConfigError: no agent has that name.
         """
         call = self.services.caller(caller, fields).tool_call(name, arguments)
-        snapshot = self._current()
-        visible = snapshot.view(call.agent).visible
-        session = self.services.sessions.of(call, visible, origin_digest=origin_digest)
+        snapshot, known = self._current(), self.services.sessions
+        seen = snapshot.view(call.agent).visible
+        session = known.of(call, seen, origin_digest=origin_digest, forecasts=cache)
         return snapshot.gate(call.agent).forecast(call, session, need=need)
 
     async def invoke(

@@ -212,11 +212,13 @@ class HouseSnapshot:
             self._gates.pop(call.agent, None)
 
     def is_like(self, other: HouseSnapshot) -> bool:
-        return (self.index.skills, self.index.shadowed, self.settings, self.code) == (
-            other.index.skills,
-            other.index.shadowed,
-            other.settings,
-            other.code,
+        mine, theirs = self.index, other.index
+        return (
+            mine.skills == theirs.skills
+            and mine.shadowed == theirs.shadowed
+            # People are shown a file that cannot be used, too.
+            and mine.diagnostics == theirs.diagnostics
+            and (self.settings, self.code) == (other.settings, other.code)
         )
 
     def follow(self, later: HouseSnapshot) -> None:

@@ -64,6 +64,7 @@ class Installer:
         progress: Progress = no_progress,
     ) -> None:
         self._house = house
+        self.places = house.config.places
         self.installed = InstalledSkills(house)
         """What is installed already."""
         self._installs = self.installed.installs

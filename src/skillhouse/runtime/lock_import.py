@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from skillhouse import registry
@@ -15,6 +16,7 @@ from skillhouse.registry import (
     OtherEntry,
     SourceError,
 )
+from skillhouse.runtime.change_plan import ChangeRequest, WantedChange
 from skillhouse.runtime.config import Locations
 from skillhouse.runtime.install_steps import install_step
 from skillhouse.runtime.installer import Installer, StagedSkill
@@ -37,16 +39,64 @@ class RestoredSkill:
     """With the hash of the lock, which decides nothing by itself."""
 
 
+def named_entries(entries: Sequence[OtherEntry], names: Sequence[str]) -> Sequence[OtherEntry]:
+    """Return the entries of these names, or all of them without any; SourceError for another."""
+    if not names:
+        return entries
+    known = {entry.name: entry for entry in entries}
+    for name in names:
+        if name not in known:
+            raise SourceError(f"no skill `{name}` in the lock")
+    return [known[name] for name in names]
+
+
+def known_locks(places: Locations) -> tuple[Path, ...]:
+    """Return the locks of other installers that are where those keep them."""
+    usual = (
+        places.start / "skills-lock.json",
+        places.start / ".clawhub/lock.json",
+        *_users_locks(places),
+    )
+    return tuple(path for path in usual if path.is_file())
+
+
+def lock_changes(installer: Installer, request: ChangeRequest) -> Iterator[WantedChange]:
+    """Yield the skills of another installer's lock that a request is about.
+
+    Raises:
+        StateError: the lock cannot be read; SourceError: it has no skill of that name.
+    """
+    places = installer.places
+    path = places.start / Path(request.lock).expanduser()
+    place = installer.installed.place(request.scope)
+    is_typed = is_users_lock(path, places)
+    for entry in named_entries(registry.read_other_lock(path).entries, request.skills):
+        stage = partial(_staged, installer, entry, place, is_typed=is_typed)
+        yield WantedChange(name=entry.name, stage=stage, entry=entry)
+
+
+@contextmanager
+def _staged(
+    installer: Installer, entry: OtherEntry, place: InstallPlace, *, is_typed: bool
+) -> Iterator[StagedSkill]:
+    with restored(installer, entry, place, is_typed=is_typed) as found:
+        yield found.staged
+
+
 def is_users_lock(path: Path, places: Locations) -> bool:
     """Return whether a lock is the user's own: only then may it lead to addresses near by.
 
     Any other one may have come with a project.
     """
+    return path.resolve() in [one.resolve() for one in _users_locks(places)]
+
+
+def _users_locks(places: Locations) -> list[Path]:
     state = places.environment.get("XDG_STATE_HOME", "")
     known = [places.home / ".agents" / _USERS_LOCK]
     if state:
         known.append(Path(state) / "skills" / _USERS_LOCK)
-    return path.resolve() in [one.resolve() for one in known]
+    return known
 
 
 @contextmanager

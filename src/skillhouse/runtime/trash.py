@@ -153,13 +153,7 @@ def check_deletable(
         allowed = " and ".join(scopes)
         message = f"only skills of scope {allowed} can be deleted, this one is {skill.scope}"
         raise SkillError("not-deletable", directory, message)
-    # INVARIANT: the directory comes from the index entry and is really below its root, and a
-    # project's root is really in the project.
-    real, root = os.path.realpath(directory), os.path.realpath(skill.root)
-    is_linked = real != os.path.join(root, os.path.relpath(directory, skill.root))
-    if skill.scope == "project":
-        is_linked |= not Path(root).is_relative_to(project.resolve())
-    if is_linked or real == root:
+    if not is_own_place(directory, skill.root, scope=skill.scope, project=project):
         message = "reached by a symbolic link; remove the link yourself"
         raise SkillError("not-deletable", directory, message)
     inside = [
@@ -170,6 +164,17 @@ def check_deletable(
     if inside:
         message = f"holds other skills, delete them first: {', '.join(inside)}"
         raise SkillError("not-deletable", directory, message)
+
+
+def is_own_place(directory: Path, root: str, *, scope: str, project: Path) -> bool:
+    """Whether a directory of the index is really below its root; a root itself is none."""
+    # INVARIANT: the directory comes from the index and is really below its root, and a project's
+    # root is really in the project.
+    real, real_root = os.path.realpath(directory), os.path.realpath(root)
+    if scope == "project" and not Path(real_root).is_relative_to(project.resolve()):
+        return False
+    is_below = real == os.path.join(real_root, os.path.relpath(directory, root))
+    return is_below and real != real_root
 
 
 def _remove(place: Path) -> None:

@@ -29,6 +29,11 @@ ACCESS_STEPS = (
     """,
 )
 
+USE_STEPS = (
+    # When a token or browser was used last, to a few minutes; 0 for never.
+    "ALTER TABLE access_token ADD COLUMN used_ms INTEGER NOT NULL DEFAULT 0",
+)
+
 SEARCH_STEPS = (
     # Skills that agents loaded after a search, where `[search] learn` is on.
     """

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from skillhouse.floor import StateError, dataclass
-from skillhouse.store.access_steps import ACCESS_STEPS, SEARCH_STEPS
+from skillhouse.store.access_steps import ACCESS_STEPS, SEARCH_STEPS, USE_STEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +312,7 @@ STATE = Schema(
         "ALTER TABLE approval ADD COLUMN waits_for TEXT NOT NULL DEFAULT ''",
         *ACCESS_STEPS,
         *SEARCH_STEPS,
+        *USE_STEPS,
     ),
 )
 

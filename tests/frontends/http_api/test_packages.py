@@ -18,10 +18,11 @@ from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.runtime import Skillhouse
 from tests.frontends.http_api.place import API, client_of, make_house, token_of
 from tests.frontends.http_api.test_events import started
+from tests.frontends.test_cli_from_lock import entry_of, written
 from tests.frontends.test_cli_repositories import configure
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
-from tests.registry.sources import make_skill
+from tests.registry.sources import make_repository, make_skill
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +146,35 @@ def test_another_version_than_the_one_shown_is_not_installed(
     (late,) = applied(client, agreed_to(plan, "unsigned"), **request)
     assert (late["status"], late["error"]["code"]) == ("refused", "plan-changed")
     assert not (tmp_path / "home/.agents/skills/memo").exists()
+
+
+def test_the_skills_of_another_installers_lock_are_planned_and_made(
+    client: TestClient, tmp_path: Path
+) -> None:
+    for name in ("notes2", "pdf2"):
+        make_skill(tmp_path / "origin/skills" / name)
+    origin = make_repository(tmp_path / "origin")
+    entries = {name: entry_of(origin, name) for name in ("notes2", "pdf2")}
+    entries["pdf2"]["computedHash"] = "0" * 64
+    request = {"action": "install", "lock": "skills-lock.json"}
+    written(tmp_path / "project/skills-lock.json", entries)
+    plans = {one["name"]: one for one in planned(client, **request)}
+    assert [plans[name]["lock_hash"] for name in ("notes2", "pdf2")] == ["same", "different"]
+    assert plans["pdf2"]["questions"] == ["unsigned", "changed"]
+    agreed = agreed_to(plans["notes2"], "unsigned") | agreed_to(plans["pdf2"], "unsigned")
+    done = {one["name"]: one for one in applied(client, agreed, **request)}
+    assert done["notes2"]["status"] == "installed"
+    assert (done["pdf2"]["status"], done["pdf2"]["error"]["code"]) == ("refused", "not-agreed")
+    agreed = agreed_to(plans["pdf2"], "unsigned", "changed")
+    (late,) = applied(client, agreed, **request, skills=["pdf2"])
+    assert late["status"] == "installed"
+    assert (tmp_path / "home/.agents/skills/pdf2/SKILL.md").exists()
+    both = client.post(f"{API}/changes/plan", json={**request, "source": "memo"})
+    assert (both.status_code, both.json()["code"]) == (400, "wrong-body")
+    for wrong in ({"lock": "none.json"}, {**request, "skills": ["none"]}):
+        body = {"action": "install", **wrong}
+        job = ended(client, client.post(f"{API}/changes/plan", json=body))
+        assert job["state"] == "failed"
 
 
 def install(client: TestClient, source: str = "memo@1.0.0") -> None:

@@ -100,3 +100,23 @@ def test_the_table_is_bounded_and_shows_what_differs_first(house: Skillhouse, cl
     assert text.count('<tr role="row" data-text=') == ROWS_MAX
     first = re.findall(r'<tr role="row" data-text="([^"]*)"', text)[:2]
     assert any("broken" in one or "elsewhere" in one for one in first)
+
+
+def test_the_table_is_narrowed_by_folder_and_client(client: TestClient):
+    def shown(**query: str) -> set[str]:
+        rows = re.findall(
+            r'<th scope="row"[^>]*><bdi>([^<]*)</bdi>',
+            client.get("/clients", params={"client": "claude-code", **query}).text,
+        )
+        return set(rows)
+
+    every = shown()
+    assert {"notes", "broken", "elsewhere"} <= every
+    in_folder = shown(folder="~/.claude/skills")
+    assert "elsewhere" in in_folder
+    assert "notes" not in in_folder
+    seen, unseen = shown(by="claude-code"), shown(by="-claude-code")
+    assert "elsewhere" in seen
+    assert "notes" in unseen
+    assert (seen | unseen, seen & unseen) == (every, set())
+    assert "No skill fits this filter." in client.get("/clients?folder=/none").text

@@ -7,18 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
+from mcp_types import CallToolResult
 
 from skillhouse.approval import Approval, ApprovalBroker, ApprovalState, Asked
 from tests.approval.questions import question
 from tests.frontends import test_http_browser
 from tests.frontends.http_pages.test_question_pages import rewritten
+from tests.frontends.mcp_peer import MODERN, Peer, text_of
 from tests.frontends.test_http_serve import started
 from tests.runtime.places import make_places
 from tests.signer.places import BOB, ETH, GWEI, PASSWORD
@@ -146,6 +151,38 @@ def test_a_call_that_waits_in_another_process_is_approved_while_the_page_is_open
     watching.wait_for_selector("#waiting:empty", state="attached")
     assert watching.title() == "Policy · skillhouse"
     assert watching.evaluate("window.stays")
+
+
+def test_a_call_of_an_mcp_client_runs_after_it_is_approved_on_the_open_page(
+    opened: Callable[..., Any], place: Place
+) -> None:
+    """A client that cannot ask a person is not kept waiting: it repeats the call."""
+    page = opened("/approvals")
+    page.evaluate("window.stays = true")
+    write = {"path": "notes/b.txt", "content": "text"}
+    approved = threading.Event()
+
+    async def calls() -> list[CallToolResult]:
+        async with Peer(place.base).client(MODERN) as client:
+            first = await client.call_tool("write", write)
+            assert await anyio.to_thread.run_sync(approved.wait, 30)
+            return [first, await client.call_tool("write", write)]
+
+    # The browser's driver has the event loop of this thread.
+    with ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(anyio.run, calls)
+        page.wait_for_selector("[data-question]", timeout=30_000)
+        assert page.evaluate("window.stays")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.click("#approve:enabled")
+        page.wait_for_selector(".state-approved")
+        assert not (place.base / "project/notes/b.txt").exists()
+        approved.set()
+        first, second = answers.result(60)
+    assert (first.is_error, "ask the user to approve" in text_of(first)) == (True, True)
+    assert (second.is_error, "wrote 4 bytes" in text_of(second)) == (False, True)
+    assert (place.base / "project/notes/b.txt").read_text() == "text"
 
 
 def test_a_denial_reaches_the_call_with_its_words(opened: Callable[..., Any], place: Place) -> None:

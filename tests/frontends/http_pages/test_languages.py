@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
-from skillhouse.frontends.http.pages.languages import LANGUAGES, TEXTS, accepted, texts_of
-from skillhouse.frontends.http.pages.rendering import TEMPLATES, WORDS
+from skillhouse.frontends.http.api import problems
+from skillhouse.frontends.http.pages.languages import (
+    LANGUAGES,
+    TEXTS,
+    accepted,
+    problem_texts,
+    texts_of,
+)
+from skillhouse.frontends.http.pages.rendering import FACT_LABELS, TEMPLATES, WORDS
 from skillhouse.frontends.http.pages.site import PLACES, local_path
 from skillhouse.frontends.http.pages.skill_markdown import IMAGE
+from skillhouse.frontends.http.pages.system_page import SCOPE_TEXTS
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 
@@ -29,7 +37,9 @@ def shown_texts() -> set[str]:
     """Return the English texts of all templates, as gettext looks them up."""
     environment = Environment(extensions=["jinja2.ext.i18n"])
     environment.policies["ext.i18n.trimmed"] = True
-    found = {place.name for place in PLACES} | WORDS | {IMAGE}
+    found = (
+        {place.name for place in PLACES} | WORDS | {IMAGE} | set(SCOPE_TEXTS.values()) | FACT_LABELS
+    )
     for file in TEMPLATES.glob("*.html"):
         for _, function, text in extracted(environment, file):
             texts = [one for one in (text if isinstance(text, tuple) else (text,)) if one]
@@ -58,6 +68,19 @@ def test_two_files_translate_a_text_alike(language: str):
     for file in sorted((TEXTS / language).glob("*.toml")):
         for text, translated in tomllib.loads(file.read_text(encoding="utf-8")).items():
             assert seen.setdefault(text, (translated, file))[0] == translated, (text, file.name)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_code_of_the_api_has_a_name(language: str):
+    api = Path(problems.__file__).parent
+    source = "\n".join(file.read_text(encoding="utf-8") for file in api.rglob("*.py"))
+    codes = set(re.findall(r'ApiProblem\(\s*\d+,\s*"([a-z-]+)"', source))
+    assert len(codes) > 20
+    statuses = Path(problems.__file__).read_text(encoding="utf-8")
+    codes |= set(re.findall(r'^    "([a-z-]+)": \d{3},$', statuses, re.MULTILINE))
+    found = problem_texts(language)
+    assert codes - found.keys() == set()
+    assert all(text.strip() for text in found.values())
 
 
 @pytest.mark.parametrize(

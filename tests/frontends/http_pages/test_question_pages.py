@@ -69,6 +69,16 @@ def test_a_transaction_page_has_what_was_decoded_and_no_word_of_the_skill(
         assert part not in page
 
 
+def test_labels_of_a_transaction_are_translated_and_its_values_are_not(
+    house: Skillhouse, client: TestClient
+) -> None:
+    path = f"/approvals/{signing(house).id}"
+    page = client.get(path, headers={"accept-language": "zh"}).text
+    for part in ("<dt>金额</dt>", "<dt>收款方</dt>", "1.5 ETH", RECIPIENT, "weighty"):
+        assert part in page
+    assert "<dt>amount</dt>" not in page
+
+
 @pytest.mark.slow
 def test_a_signature_is_approved_once_amount_and_recipient_are_typed(
     house: Skillhouse, client: TestClient

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.frontends import test_http_browser
@@ -28,8 +30,9 @@ SKILLS = 260
 class Visit:
     """A page of a served place."""
 
-    def __init__(self, base: Path, address: str, page) -> None:
+    def __init__(self, base: Path, address: str, token: str, page) -> None:
         self.base = base
+        self.token = token
         self.address = address
         self.page = page
 
@@ -64,7 +67,7 @@ def visit(browser, tmp_path: Path) -> Iterator[Callable[..., Visit]]:
         page = context.new_page()
         address = f"http://127.0.0.1:{port}"
         page.goto(f"{address}/?token={token}")
-        return Visit(tmp_path, address, page)
+        return Visit(tmp_path, address, token, page)
 
     yield begin
     for service in open_now:
@@ -133,6 +136,27 @@ def test_an_edit_shows_its_error_at_the_line_and_loses_nothing_in_a_conflict(vis
     assert "Mine now." in file.read_text()
 
 
+def test_a_broken_skill_is_mended_with_its_error_shown_while_typing(visit, tmp_path: Path):
+    file = tmp_path / "home/.agents/skills/memo/SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: memo\ndescription: 'Takes memos.\n---\nWrite.\n")
+    begun = visit()
+    page = begun.page
+    row = page.locator("#rows > li", has_text="a quote that is not closed")
+    row.get_by_role("link", name="Edit memo").click()
+    page.locator(".gutter .at-error").first.wait_for()
+    page.locator("#findings", has_text="a quote that is not closed").wait_for()
+    page.fill("#text", "---\nname: memo\ndescription: 'Takes more memos.\n---\nWrite.\n")
+    page.click("button[type=submit]:has-text('Save')")
+    page.locator("[data-problem]", has_text="no valid SKILL.md").wait_for()
+    assert "'Takes" in file.read_text()
+    page.fill("#text", "---\nname: memo\ndescription: Takes memos.\n---\nWrite.\n")
+    page.locator("#no-findings").wait_for()
+    page.click("button[type=submit]:has-text('Save')")
+    page.get_by_role("heading", name="memo").wait_for()
+    assert "Takes memos." in begun.listed()
+
+
 def test_a_deleted_skill_is_put_back_from_the_trash(visit, tmp_path: Path):
     directory = write_skill(tmp_path / "home/.agents/skills/memo")
     begun = visit()
@@ -192,3 +216,120 @@ def test_a_first_visit_says_what_to_do(visit):
     page = visit().page
     assert page.get_by_role("heading", name="Begin here").is_visible()
     assert page.get_by_role("link", name="Install a skill").is_visible()
+
+
+def test_a_skill_is_exported_to_a_client_after_its_plan(visit, tmp_path: Path):
+    write_skill(tmp_path / "home/.config/skillhouse/skills/memo")
+    copy = tmp_path / "home/.claude/skills/memo/SKILL.md"
+    begun = visit()
+    page = begun.page
+    begun.go("/skills/user:memo")
+    page.click("text=Export to a client")
+    page.select_option("select[name=client]", "claude-code")
+    page.click("text=Show the plan")
+    page.locator("#plan", has_text="would be written").wait_for()
+    assert not copy.exists()
+    page.click("text=Do this")
+    page.locator("#present", has_text="as it was written").wait_for()
+    assert copy.exists()
+    page.click("text=Take back")
+    page.locator("#plan", has_text="would be removed").wait_for()
+    page.click("text=Do this")
+    page.locator("#present", has_text="Nothing is exported.").wait_for()
+    assert not copy.exists()
+
+
+def test_a_project_is_trusted_by_typing_the_word_after_its_skills_were_shown(visit, tmp_path: Path):
+    places = make_places(tmp_path)
+    write_skill(places.start / ".agents/skills/theirs", description="Builds the project.")
+    begun = visit()
+    page = begun.page
+    assert "theirs" not in page.inner_text("#rows")
+    page.click("text=Look at its skills")
+    assert "Builds the project." in page.inner_text("main")
+    page.fill("#trust-word", "yes")
+    page.click("button:has-text('Trust')")
+    assert "theirs" not in begun.listed()
+    page.fill("#trust-word", "trust")
+    page.click("button:has-text('Trust')")
+    page.locator("#rows a", has_text="theirs").wait_for()
+    assert "theirs" in begun.listed()
+    begun.go("/system/trust")
+    page.get_by_role("heading", name="This project is trusted").wait_for()
+    page.click("text=Revoke the trust")
+    page.get_by_role("heading", name="Trust this project?").wait_for()
+
+
+def test_a_token_is_made_with_the_printed_address_shown_once_and_revoked(visit):
+    begun = visit()
+    page = begun.page
+    begun.go("/system")
+    page.click("text=Make a token")
+    page.get_by_label("What it is for").fill("dashboard")
+    page.get_by_label("read").check()
+    page.locator("[data-bearer]").fill("wrong")
+    page.click("button:has-text('Make it')")
+    page.locator("#new-token [data-problem]", has_text="printed").wait_for()
+    page.locator("[data-bearer]").fill(f"{begun.address}/?token={begun.token}")
+    page.click("button:has-text('Make it')")
+    page.locator("#made-token").wait_for()
+    token = page.inner_text("#made-token code")
+    answer = httpx.get(
+        f"{begun.address}/api/v1/skills", headers={"authorization": f"Bearer {token}"}
+    )
+    assert answer.status_code == 200
+    row = page.locator("#keys-list tr", has_text="dashboard")
+    row.wait_for()
+    row.get_by_role("button", name="Revoke").click()
+    row.wait_for(state="detached")
+    assert token not in page.content()
+
+
+def test_a_problem_has_its_name_in_the_language_of_the_page(visit, tmp_path: Path):
+    write_skill(tmp_path / "home/.agents/skills/memo")
+    begun = visit(locale="zh-CN")
+    page = begun.page
+    begun.go("/edit/user:memo")
+    page.fill("#text", "---\nname: memo\ndescription: 'x\n---\n")
+    page.locator("#findings .severity-error", has_text="错误").wait_for()
+    page.click("button[type=submit]")
+    # The detail stays as the API gives it.
+    page.locator("[data-problem]", has_text="文本不是有效的 SKILL.md").wait_for()
+    assert "no valid SKILL.md" in page.inner_text("[data-problem]")
+
+
+def test_a_page_is_read_once_and_again_only_for_what_changed_before_it_listened(
+    visit, tmp_path: Path
+):
+    begun = visit()
+    page = begun.page
+    read: list[str] = []
+    page.on("request", lambda one: read.append(one.url) if one.url.endswith("/system") else None)
+    held: list[Any] = []
+
+    def hold(route) -> None:
+        held.append(route)
+
+    page.route("**/api/v1/events", hold)
+
+    def opened() -> None:
+        # Nothing of the page before still listens.
+        begun.page.goto("about:blank")
+        held.clear()
+        begun.go("/system")
+        while not held:
+            page.wait_for_timeout(20)
+
+    opened()
+    with page.expect_response("**/version"):
+        held.pop().continue_()
+    page.wait_for_timeout(1_500)
+    assert len(read) == 1
+
+    opened()
+    write_skill(tmp_path / "home/.agents/skills/broken")
+    file = tmp_path / "home/.agents/skills/broken/SKILL.md"
+    file.write_text("---\nname: 'x\n---\n")
+    page.wait_for_timeout(1_500)  # A scan is used for a second.
+    held.pop().continue_()
+    page.locator("#findings", has_text="a quote that is not closed").wait_for()

@@ -63,7 +63,7 @@ def test_the_page_shows_roots_findings_trust_files_and_the_log(client: TestClien
         f"{tmp_path}/home/.agents/skills",
         "yaml-error",
         "not read: not trusted",
-        f"skillhouse trust {tmp_path}/project",
+        "Look at its skills",
         f"{tmp_path}/home/.config/skillhouse/config.toml",
         f"{tmp_path}/home/.local/state/skillhouse/audit.jsonl",
         "OpenTelemetry SDK",

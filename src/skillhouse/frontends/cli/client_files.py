@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import (
@@ -14,13 +13,12 @@ from skillhouse.clients import (
     ClientConfigs,
     Exporter,
     ExportRequest,
-    ExportState,
     Form,
     Standing,
-    difference,
     export,
 )
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
+from skillhouse.frontends.presentation.export_values import difference_lines, item_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import export_source
 
@@ -46,7 +44,6 @@ _WORDS = {
     Action.REMOVE: ("removed", "would be removed"),
     Action.FORGET: ("forgotten", "would be forgotten"),
 }
-_DIFFERING = (ExportState.NEEDS_SYNC, ExportState.CHANGED_THERE, ExportState.FOREIGN)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +93,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             found = export(source, request)
         home = str(house.config.places.home)
     if options.json:
-        values = [_item_value(item, with_difference=options.diff) for item in found]
+        values = [item_value(item, with_difference=options.diff) for item in found]
         terminal.json_list("exports", values)
     else:
         _print_items(found, home, terminal, with_difference=options.diff)
@@ -132,7 +129,7 @@ def _print_items(
         if item.also and item.action in (Action.WRITE, Action.REPLACE):
             _indented(f"also read by {', '.join(item.also)}", home, terminal)
         if with_difference:
-            for line in _lines(item):
+            for line in difference_lines(item):
                 terminal.line(f"  {shown(line)}")
     if not found:
         terminal.line("nothing is exported")
@@ -146,19 +143,6 @@ def _indented(text: str, home: str, terminal: Terminal) -> None:
 
 def _short(text: str, home: str) -> str:
     return shown(text.replace(f"{home}/", "~/")) if len(home) > 1 else shown(text)
-
-
-def _lines(item: Item) -> list[str]:
-    if item.state not in _DIFFERING or not item.target:
-        return []
-    return difference(Path(item.target), Path(item.source))
-
-
-def _item_value(item: Item, *, with_difference: bool) -> dict[str, Any]:
-    value = dataclasses.asdict(item)
-    if with_difference:
-        value["difference"] = _lines(item)
-    return value
 
 
 FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"

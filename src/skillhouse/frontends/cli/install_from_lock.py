@@ -11,7 +11,14 @@ from skillhouse import registry
 from skillhouse.frontends.cli.install_answers import InstallAnswers
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import ChangedSourceError, Installer, Skillhouse, is_users_lock, restored
+from skillhouse.runtime import (
+    ChangedSourceError,
+    Installer,
+    Skillhouse,
+    is_users_lock,
+    named_entries,
+    restored,
+)
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -57,13 +64,10 @@ def install_from_lock(
 
 
 def _wanted(entries: Sequence[OtherEntry], names: Sequence[str]) -> Sequence[OtherEntry]:
-    if not names:
-        return entries
-    known = {entry.name: entry for entry in entries}
-    for name in names:
-        if name not in known:
-            raise UsageError(f"no skill `{name}` in the lock; --list shows what is there")
-    return [known[name] for name in names]
+    try:
+        return named_entries(entries, names)
+    except registry.SourceError as error:
+        raise UsageError(f"{error}; --list shows what is there") from error
 
 
 def _warn(found: RestoredSkill, options: argparse.Namespace, terminal: Terminal) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse import runtime
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.code_report import facts_rows
-from skillhouse.frontends.presentation.json_values import facts_value, trust_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.trust_view import trust_view
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.frontends.presentation.trust_view import TrustView
     from skillhouse.runtime import CodeFacts, Skillhouse, TrustReport
 
 _TRUST_EXAMPLES = """examples:
@@ -67,31 +68,33 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0 if revoked else 1
     if not options.show:
         refuse_agents("trust")
-    code = runtime.project_code(house)
-    seen = house.project_trust.report()
+    view = trust_view(house)
     if not options.show and not options.yes and not options.json and sys.stdin.isatty():
-        _print_trust(seen, code, terminal)
-        for finding in house.snapshot.project_findings():
-            terminal.line(finding_line(finding, terminal))
+        _print_trust(view, terminal)
         terminal.prompt("Trust this project and these skills as they are now? (y, n) ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             terminal.note("nothing was trusted")
             return 1
-        house.project_trust.trust(seen)
-        terminal.line(f"{shown(str(seen.project))}: trusted")
+        house.project_trust.trust(view.report)
+        terminal.line(f"{shown(str(view.report.project))}: trusted")
         return 0
-    report = seen if options.show else house.project_trust.trust(seen)
+    if not options.show:
+        view = dataclasses.replace(view, report=house.project_trust.trust(view.report))
     if options.json:
-        shape = trust_value(report) | {"code": [facts_value(facts) for facts in code]}
+        shape = view.value()
         terminal.json_list("skills", shape.pop("skills"), shape)
     else:
-        _print_trust(report, code, terminal)
-        for finding in house.snapshot.project_findings():
-            terminal.line(finding_line(finding, terminal))
+        _print_trust(view, terminal)
     return 0
 
 
-def _print_trust(report: TrustReport, code: Sequence[CodeFacts], terminal: Terminal) -> None:
+def _print_trust(view: TrustView, terminal: Terminal) -> None:
+    _print_skills(view.report, view.code, terminal)
+    for finding in view.findings:
+        terminal.line(finding_line(finding, terminal))
+
+
+def _print_skills(report: TrustReport, code: Sequence[CodeFacts], terminal: Terminal) -> None:
     what = counted(len(report.skills), "skill")
     if code:
         what += f", {len(code)} with tools of their own"

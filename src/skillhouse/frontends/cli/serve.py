@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import ipaddress
 import logging
 import os
@@ -101,6 +102,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     is_reachable = not ipaddress.ip_address(options.host).is_loopback
     if options.no_auth and (is_reachable or options.allowed):
         raise UsageError("--no-auth is for this machine only: leave out --host and --allow-host")
+    use_one_heap()
     house = house_of(options)
     if is_reachable:
         terminal.note(
@@ -117,6 +119,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"nothing is approved on this page: {agent}")
     handler = service_logging(sys.stderr, house.audit_log.clean)
     house.view().search.start()
+    before = collect_often()
     try:
         return serve(
             house,
@@ -129,7 +132,40 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
             opens=options.opens,
         )
     finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
         logging.getLogger().removeHandler(handler)
+
+
+M_ARENA_MAX = -8
+"""The parameter's number in glibc's malloc.h."""
+
+
+def use_one_heap() -> None:
+    """Have the threads to come allocate from one heap, where the C library is glibc.
+
+    It gives them up to eight heaps for each processor. What threads that come and go leave in each
+    is not used by the others: 50 MiB after four minutes of requests (decision 0330).
+    """
+    import ctypes
+
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows.
+        return
+    set_option(M_ARENA_MAX, 1)
+
+
+OBJECTS_PER_COLLECTION = 5_000
+"""Of a service: one command makes few circles, and pages that are read for days make many."""
+
+
+def collect_often() -> tuple[int, int, int]:
+    """Have circles looked for among what is new from now on, and return the thresholds before."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(OBJECTS_PER_COLLECTION)
+    return before
 
 
 _MCP_EXAMPLES = """examples:

@@ -10,7 +10,7 @@ from skillhouse.frontends.cli.options import Verb, add_common, house_of, natural
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.service_values import access_value
 from skillhouse.frontends.presentation.text import one_line
-from skillhouse.runtime.access_tokens import Access, AccessScope
+from skillhouse.runtime.access_tokens import TOKEN_DAYS, Access, AccessScope
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -28,7 +28,6 @@ rules, reload, stop), call (tools, through the gate), approve (questions). No to
 and approve: a program must not answer its own questions. The list also has the browsers that
 opened the page; one that is revoked needs the printed address again.
 """
-DAYS = 90
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +48,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     new.add_argument("--user", default="local", metavar="NAME", help="on whose behalf (local)")
     new.add_argument(
-        "--days", type=natural, default=DAYS, metavar="N", help="how long it holds (90; 0: always)"
+        "--days",
+        type=natural,
+        default=TOKEN_DAYS,
+        metavar="N",
+        help=f"how long it holds ({TOKEN_DAYS}; 0: always)",
     )
     revoke = verbs.add_parser("revoke", help="end a token or browser at once")
     revoke.add_argument("name", help="its name or id")
@@ -97,7 +100,8 @@ def _line(access: Access) -> str:
     what = "browser of the page" if access.kind == "browser" else " ".join(sorted(access.scopes))
     agent = "" if access.agent == "default" else f", agent {one_line(access.agent)}"
     ends = f", until {_day(access.expires_ms)}" if access.expires_ms else ""
-    return f"{access.id}  {one_line(access.name)}: {what}{agent}{ends}"
+    used = f", used {_day(access.used_ms)}" if access.used_ms else ""
+    return f"{access.id}  {one_line(access.name)}: {what}{agent}{ends}{used}"
 
 
 def _day(milliseconds: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -51,7 +52,9 @@ from skillhouse.frontends.http.pages.edit_pages import (
     PREVIEW_PATH,
     EditPages,
 )
+from skillhouse.frontends.http.pages.export_page import ExportPage
 from skillhouse.frontends.http.pages.package_pages import PackagePages
+from skillhouse.frontends.http.pages.page_version import VersionedPages
 from skillhouse.frontends.http.pages.policy_pages import PolicyPages
 from skillhouse.frontends.http.pages.rehearse_page import RehearsePage
 from skillhouse.frontends.http.pages.site import Render, Site
@@ -59,11 +62,13 @@ from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.pages.system_page import SystemPage
+from skillhouse.frontends.http.pages.trust_page import TrustPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.frontends.http.status import StatusReader, error_value
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.runtime.skill_editing import OwnRoots
 
 SECRET_BYTES = 32
 """Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""
@@ -131,8 +136,10 @@ def make_app(
         *PackagePages(site).routes(),
         *stopping.routes(),
         *ClientsPage(site).routes(),
+        *ExportPage(site).routes(),
         *RehearsePage(site).routes(),
         *SystemPage(site, stopping).routes(),
+        *TrustPage(site).routes(),
         *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(house.audit_log, site.page).routes(),
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
@@ -148,6 +155,7 @@ def make_app(
     failures = (SkillhouseError, HTTPException, Exception)
     app = Starlette(
         routes=routes,
+        middleware=[Middleware(VersionedPages, site.version)],
         exception_handlers=dict.fromkeys(failures, answers.failed),
         lifespan=lambda _: _running(mcp, watch, services.jobs),
     )
@@ -225,11 +233,13 @@ class _Answers:
         reference = ""
         status, code, message = 500, "broken", _BROKEN
         nearest: tuple[str, ...] = ()
+        edit = ""
         if isinstance(error, HTTPException):
             status, code = error.status_code, "nothing-here"
             message = "there is nothing at this address"
         elif isinstance(error, UnusableSkillError):
             status, code, message = 404, "unusable-skill", str(error)
+            edit = self._editable(error)
         elif isinstance(error, UnknownSkillError):
             status, code, message = 404, "unknown-skill", str(error)
             reference, nearest = error.reference, error.suggestions
@@ -239,7 +249,13 @@ class _Answers:
         elif isinstance(error, SkillhouseError):
             code, message = "house-unusable", str(error)
         value = error_value(code, message, nearest)
-        return self._error(request, status, value, reference, show=self._site.page)
+        return self._error(request, status, value, reference, edit, show=self._site.page)
+
+    def _editable(self, error: UnusableSkillError) -> str:
+        """Return the SKILL.md of a person's own skill that a page can mend, or nothing."""
+        with self._site.reader.using() as house:
+            is_own = error.state == "broken" and OwnRoots(house).scope_of(error.path)
+        return str(error.path) if is_own else ""
 
     def _error(
         self,
@@ -247,6 +263,7 @@ class _Answers:
         status: int,
         value: dict[str, Any],
         reference: str = "",
+        edit: str = "",
         *,
         show: Render,
     ) -> Response:
@@ -262,6 +279,7 @@ class _Answers:
             "error.html",
             status,
             reference=reference,
+            edit=edit,
             example=self._example,
             **value["error"],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -30,6 +30,16 @@ async def form_of(request: Request) -> dict[str, str]:
         return {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
     except ValueError as error:
         raise HTTPException(400) from error
+
+
+def attachment(name: str) -> str:
+    r"""Return a `Content-Disposition` with which a browser saves a file, whatever is in it.
+
+    >>> attachment("a b.svg")
+    'attachment; filename="a_b.svg"; filename*=UTF-8\'\'a%20b.svg'
+    """
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
 def is_equal_secret(given: str, secret: str) -> bool:

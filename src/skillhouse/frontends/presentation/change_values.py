@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+# A package and not its names, which are loaded when something is installed.
+from skillhouse import runtime
 from skillhouse.floor import SkillhouseError, dataclass, digest
 from skillhouse.frontends.presentation.error_values import error_code
 from skillhouse.frontends.presentation.install_report import report_value
@@ -39,7 +41,7 @@ def planned_values(
 ) -> list[dict[str, Any]]:
     """Return what each skill of a request would become; nothing is changed."""
     values = []
-    for wanted in wanted_changes(installer, request, found):
+    for wanted in _changes(installer, request, found):
         value: dict[str, Any] = {"name": wanted.name}
         with _caught(value), _opened(installer, wanted, value) as plan:
             if plan is not None:
@@ -56,13 +58,21 @@ def applied_values(
 ) -> list[dict[str, Any]]:
     """Make the changes that were agreed to; each is refused if it is not what was shown."""
     values = []
-    for wanted in wanted_changes(installer, request, found):
+    for wanted in _changes(installer, request, found):
         value: dict[str, Any] = {"name": wanted.name}
         with _caught(value), _opened(installer, wanted, value) as plan:
             if plan is not None:
                 value.update(_applied(request, plan, agreed))
         values.append(value)
     return values
+
+
+def _changes(
+    installer: Installer, request: ChangeRequest, found: OpenSource | None
+) -> Iterator[WantedChange]:
+    if request.lock:
+        return runtime.lock_changes(installer, request)
+    return wanted_changes(installer, request, found)
 
 
 def _applied(
@@ -84,6 +94,8 @@ def _applied(
 
 def _plan_value(request: ChangeRequest, plan: PlannedChange) -> dict[str, Any]:
     value = {**report_value(plan.staged.report), "questions": list(plan.questions)}
+    if plan.lock_hash:
+        value.update(lock_hash=plan.lock_hash, note=plan.note)
     text = json.dumps([request.action, value], sort_keys=True)
     status = "unchanged" if plan.is_in_force else "planned"
     return {**value, "plan_digest": digest(text.encode("utf-8", "replace")), "status": status}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import __version__
+from skillhouse.approval import OWNER
 from skillhouse.audit import AuditLog
 from skillhouse.clients import (
     ClientConfigs,
@@ -25,7 +26,8 @@ from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
     facts_value,
 )
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.frontends.presentation.text import counted, one_line
+from skillhouse.retrieval import SearchDatabaseError
 from skillhouse.runtime import (
     Locations,
     Skillhouse,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import Trouble
     from skillhouse.clients import Change, Lens, LensProblem
     from skillhouse.floor import Diagnostic
-    from skillhouse.runtime import AbsentSkill, CodeFacts, Config
+    from skillhouse.runtime import AbsentSkill, AgentView, CodeFacts, Config
     from skillhouse.skill import Profile
 
 
@@ -126,7 +128,7 @@ def _own_place(
         with Skillhouse(config) as house:
             view = house.view()
             found, use = catalog_report(view), watch_use(house.snapshot.roots)
-            notes = [*catalog_notes(found, view), *_encoder_notes(house)]
+            notes = [*catalog_notes(found, view), *_search_notes(house, view)]
             code, changed = offered_code(house), tuple(changed_skills(house))
     except SkillhouseError as error:
         return None, None, (), [f"the catalog cannot be made: {error}"], ()
@@ -143,15 +145,30 @@ def _own_place(
     return found, watches, code, notes, changed
 
 
-def _encoder_notes(house: Skillhouse) -> list[str]:
-    """Say which encoders search uses, or why a configured one cannot be used."""
+def _search_notes(house: Skillhouse, view: AgentView) -> list[str]:
+    """Say what search uses besides words in files, or why it cannot."""
+    notes = []
     try:
         encoders = house.services.composition.encoders
+        if encoders is not None:
+            notes.append(f"search finds skills by meaning too, with {' and '.join(encoders.names)}")
     except MissingExtraError as error:
-        return [f"search by meaning is off: {error}"]
-    if encoders is None:
-        return []
-    return [f"search finds skills by meaning too, with {' and '.join(encoders.names)}"]
+        notes.append(f"search by meaning is off: {error}")
+    try:
+        database = view.search.database()
+        if database is not None:
+            version = ".".join(map(str, database.vector_version))
+            vectors = f"keeps vectors too (pgvector {version})" if version else "has no pgvector"
+            database.close()
+            notes.append(f"the search index is in PostgreSQL, which {vectors}")
+    except SearchDatabaseError as error:
+        notes.append(f"{error}; files are searched")
+    except SkillhouseError as error:
+        notes.append(f"search is not possible: {error}")
+    if house.config.search.learn:
+        kept = counted(len(house.services.learned.choices(OWNER)), "choice")
+        notes.append(f"search learns from what is loaded: {kept} kept, see `search --learned`")
+    return notes
 
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:

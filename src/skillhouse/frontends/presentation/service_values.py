@@ -24,6 +24,7 @@ def access_value(access: Access) -> dict[str, Any]:
         "scopes": sorted(access.scopes),
         "created_ms": access.created_ms,
         "expires_ms": access.expires_ms or None,
+        "used_ms": access.used_ms or None,
     }
 
 

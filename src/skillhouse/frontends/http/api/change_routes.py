@@ -68,8 +68,11 @@ def _create(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _source(api: ApiServices, request: ApiRequest) -> Reply:
     with api.fresh() as house:
-        text, found = skill_source(house, request.path["skill"])
-    return Reply(value={"text": text, "digest": found}, headers={"etag": f'"{found}"'})
+        found = skill_source(house, request.path["skill"])
+    if not found.is_text:
+        raise SkillError("not-text", found.file, "expected UTF-8 text")
+    value = {"text": found.text, "digest": found.digest}
+    return Reply(value=value, headers={"etag": f'"{found.digest}"'})
 
 
 def _update(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

@@ -43,7 +43,8 @@ from skillhouse.runtime.change_plan import ChangeRequest, asked_state, split_id
 if TYPE_CHECKING:
     from skillhouse.runtime import Installer
 
-_INSTALL_ONLY = ("source", "repository", "digest", "all")
+_SOURCE_ONLY = ("source", "repository", "digest", "all")
+_INSTALL_ONLY = (*_SOURCE_ONLY, "lock", "scope")
 
 
 @contextmanager
@@ -65,15 +66,19 @@ def installing(api: ApiServices, job: Job) -> Iterator[Installer]:
 def _request_of(body: dict[str, Any]) -> ChangeRequest:
     action = body["action"]
     is_install = action == "install"
-    wrong = [name for name in (*_INSTALL_ONLY, "scope") if not is_install and name in body]
+    wrong = [name for name in _INSTALL_ONLY if not is_install and name in body]
     if wrong:
         raise ApiProblem(400, "wrong-body", f"`{wrong[0]}` is for the action `install`")
-    wanted = "source" if is_install else "skills"
+    wrong = [name for name in _SOURCE_ONLY if "lock" in body and name in body]
+    if wrong:
+        raise ApiProblem(400, "wrong-body", f"`{wrong[0]}` does not go with `lock`")
+    wanted = "skills" if not is_install else "lock" if "lock" in body else "source"
     if not body.get(wanted) and action != "update":
         raise ApiProblem(400, "wrong-body", f"expected `{wanted}` with the action `{action}`")
     return ChangeRequest(
         action=action,
         source=body.get("source", ""),
+        lock=body.get("lock", ""),
         repository=body.get("repository", ""),
         digest=body.get("digest", ""),
         skills=tuple(body.get("skills", ())),
@@ -109,7 +114,7 @@ def _change(
     try:
         with installing(api, job) as installer:
             found = None
-            if wanted.action == "install":
+            if wanted.action == "install" and not wanted.lock:
                 found = installer.opened(
                     wanted.source,
                     expected=wanted.digest,

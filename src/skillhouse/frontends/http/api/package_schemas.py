@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from skillhouse.frontends.http.api.route_table import Schema
 from skillhouse.frontends.http.api.schemas import COUNT, FLAG, TEXT, array, maybe, record
-from skillhouse.runtime.change_plan import EDITED, UNSIGNED, UNTRUSTED
+from skillhouse.runtime.change_plan import CHANGED, EDITED, UNSIGNED, UNTRUSTED
 
 SHORT: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 CHANGE: Mapping[str, Schema] = {
@@ -16,6 +16,12 @@ CHANGE: Mapping[str, Schema] = {
         "minLength": 1,
         "maxLength": 2_000,
         "description": "Of an install: NAME@RANGE, owner/repo, an address or a directory.",
+    },
+    "lock": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 2_000,
+        "description": "Of an install, in place of a source: another installer's lock.",
     },
     "repository": {**SHORT, "description": "The one in which a name is looked for."},
     "digest": {**SHORT, "description": "`sha256:` that the archive must have."},
@@ -34,7 +40,9 @@ AGREED: Schema = {
     "description": "What a person agreed to, by the name of the skill.",
     "additionalProperties": record(
         {"plan_digest": SHORT},
-        optional={"answers": array({"enum": [UNSIGNED, UNTRUSTED, EDITED]}) | {"maxItems": 3}},
+        optional={
+            "answers": array({"enum": [UNSIGNED, UNTRUSTED, EDITED, CHANGED]}) | {"maxItems": 4}
+        },
         closed=True,
     ),
 }

@@ -11,6 +11,7 @@ from skillhouse.frontends.http.api import (
     call_routes,
     change_routes,
     event_routes,
+    export_routes,
     fix_routes,
     job_routes,
     library_routes,
@@ -21,6 +22,7 @@ from skillhouse.frontends.http.api import (
     skill_routes,
     system_routes,
     token_routes,
+    trust_routes,
 )
 from skillhouse.frontends.http.api.openapi import openapi_document
 from skillhouse.frontends.http.api.route_table import Endpoint
@@ -36,10 +38,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *audit_routes.ROUTES,
     *place_routes.ROUTES,
     *fix_routes.ROUTES,
+    *export_routes.ROUTES,
     *repository_routes.ROUTES,
     *package_routes.ROUTES,
     *job_routes.ROUTES,
     *token_routes.ROUTES,
+    *trust_routes.ROUTES,
     *event_routes.ROUTES,
 )
 

@@ -1,4 +1,4 @@
-"""The routes about named tokens and browsers; a token is made on the command line alone."""
+"""The routes about named tokens and browsers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.approval_routes import is_visible
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, listing, maybe, record
 from skillhouse.frontends.presentation.service_values import access_value
-from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.runtime.access_tokens import NAME_MAX, TOKEN_DAYS, AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -26,18 +26,36 @@ def _revoke(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return access_value(api.tokens.revoke(request.path["token"]))
 
 
-_TOKEN = record(
-    {
-        "id": TEXT,
-        "name": TEXT,
-        "kind": TEXT,
-        "user": TEXT,
-        "agent": TEXT,
-        "scopes": array(TEXT),
-        "created_ms": COUNT,
-        "expires_ms": maybe(COUNT),
-    }
-)
+def _new(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    # INVARIANT: no key makes one that outlives it or does more: neither a named token, nor a
+    # browser's cookie, which another server of this machine may have got.
+    if request.access.kind != "start":
+        text = "a token is made with the token that `skillhouse up` printed"
+        raise ApiProblem(403, "owner-wanted", f"{text}, or by `skillhouse tokens new`")
+    asked = request.body
+    agent = asked.get("agent", "default")
+    with api.fresh() as house:
+        house.view(agent)  # Says which agents there are.
+    scopes = [AccessScope(scope) for scope in asked["scopes"]]
+    made, token = api.tokens.new(
+        asked["name"], scopes, agent=agent, days=asked.get("days", TOKEN_DAYS)
+    )
+    return {**access_value(made), "token": token}
+
+
+_FIELDS = {
+    "id": TEXT,
+    "name": TEXT,
+    "kind": TEXT,
+    "user": TEXT,
+    "agent": TEXT,
+    "scopes": array(TEXT),
+    "created_ms": COUNT,
+    "expires_ms": maybe(COUNT),
+    "used_ms": maybe(COUNT),
+}
+_TOKEN = record(_FIELDS)
+_NAME = {"type": "string", "minLength": 1, "maxLength": NAME_MAX}
 _EXAMPLE = {
     "id": "3fa9c1d25e6f",
     "name": "ci",
@@ -47,6 +65,7 @@ _EXAMPLE = {
     "scopes": ["call", "read"],
     "created_ms": 1_769_860_800_000,
     "expires_ms": None,
+    "used_ms": 1_769_864_400_000,
 }
 _MANAGE = AccessScope.MANAGE
 
@@ -61,6 +80,34 @@ ROUTES = (
         scope=_MANAGE,
         answer=listing("tokens", _TOKEN),
         example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE]},
+    ),
+    Endpoint(
+        name="newToken",
+        method="POST",
+        path="/tokens",
+        tag="service",
+        what="Makes a named token; the answer has it, once. Only the key of this start makes one.",
+        run=_new,
+        scope=_MANAGE,
+        status=201,
+        body=Body(
+            schema=record(
+                {
+                    "name": _NAME,
+                    "scopes": array({"enum": [scope.value for scope in AccessScope]})
+                    | {"minItems": 1, "maxItems": len(AccessScope)},
+                },
+                optional={
+                    "agent": _NAME,
+                    "days": {"type": "integer", "minimum": 0, "maximum": 3650},
+                },
+                closed=True,
+            ),
+            example={"name": "ci", "scopes": ["call", "read"], "agent": "builder", "days": 30},
+        ),
+        answer=record({**_FIELDS, "token": TEXT}),
+        example={**_EXAMPLE, "used_ms": None, "token": "skh_3fa9c1d25e6f_…"},
+        problems=(409,),
     ),
     Endpoint(
         name="revokeToken",

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,6 +47,11 @@ class Row(NamedTuple):
     cells: tuple[Cell, ...]
 
     @property
+    def folder(self) -> str:
+        """The directory in which its directory is."""
+        return self.place.rpartition("/")[0] or "/"
+
+    @property
     def is_even(self) -> bool:
         return all(cell.letter == "+" for cell in self.cells)
 
@@ -57,6 +63,37 @@ class Row(NamedTuple):
             if cell.reason:
                 found.setdefault(cell.reason, []).append(at)
         return [(reason, tuple(places)) for reason, places in found.items()]
+
+
+class RowFilter(NamedTuple):
+    """Which rows are shown."""
+
+    folder: str
+    seen: str
+    """The client that sees them; empty for any."""
+    unseen: str
+    """The client that does not see them in full; empty for any."""
+
+    @classmethod
+    def of(cls, query: QueryParams) -> RowFilter:
+        """Return the filter of an address, in which `-codex` is what codex does not see in full.
+
+        >>> RowFilter.of(QueryParams("folder=~/a&by=-codex"))
+        RowFilter(folder='~/a', seen='', unseen='codex')
+        """
+        by = query.get("by", "")
+        is_unseen = by.startswith("-")
+        return cls(query.get("folder", ""), "" if is_unseen else by, by[1:] if is_unseen else "")
+
+    def fits(self, row: Row, lens: Lens) -> bool:
+        letters = {
+            client.name: cell.letter for client, cell in zip(lens.clients, row.cells, strict=True)
+        }
+        return (
+            self.folder in ("", row.folder)
+            and (not self.seen or letters.get(self.seen) == "+")
+            and (not self.unseen or letters.get(self.unseen, "+") != "+")
+        )
 
 
 class ClientsPage:
@@ -75,7 +112,9 @@ class ClientsPage:
             raise HTTPException(404)
         here = seen_by(places, examined_profiles(places, ()))
         lens = seen_by(places, examined_profiles(places, (wanted,))) if wanted else here
-        rows = rows_of(lens)
+        every = rows_of(lens)
+        asked = RowFilter.of(request.query_params)
+        rows = [row for row in every if asked.fits(row, lens)]
         # Of the clients that are installed, as the API takes a mend without a list of clients.
         fixes = list(itertools.islice(proposed_fixes(here), FIXES_MAX + 1))
         return self._site.page(
@@ -83,14 +122,16 @@ class ClientsPage:
             "clients.html",
             lens=lens,
             wanted=wanted,
-            counts=[counts_of(rows, at) for at, _ in enumerate(lens.clients)],
+            asked=asked,
+            folders=sorted({row.folder for row in every}),
+            counts=[counts_of(every, at) for at, _ in enumerate(lens.clients)],
             rows=rows[:ROWS_MAX],
             total=len(rows),
             uneven=sum(not row.is_even for row in rows),
             problems=tuple(problems(lens)),
             fixes=[fix_value(here, fix) for fix in fixes[:FIXES_MAX]],
             has_more_fixes=len(fixes) > FIXES_MAX,
-            exported=sorted((lens.short(to), lens.short(of)) for to, of in lens.exported.items()),
+            exported=lens.exported,
             unsafe=unsafe_entries(places),
             profiles=[one for one in listed_profiles(places) if one.client],
             budgets=budgets_of(lens.clients),

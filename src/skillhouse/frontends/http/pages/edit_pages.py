@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.floor import SkillError
+from skillhouse.floor import PathError, SkillError
 from skillhouse.frontends.http.api.api_app import PROOF_HEADER
 from skillhouse.frontends.http.forms import body_of, json_response
 from skillhouse.frontends.http.pages.languages import language_of, translations
@@ -52,18 +52,27 @@ class EditPages:
         return self._site.page(request, "new.html", targets=targets, file_max=SKILL_FILE_MAX)
 
     def edit(self, request: Request) -> Response:
-        detail = self._reader.detail(request.path_params["reference"])
-        if detail.skill.scope not in EDITABLE:
+        scan, reference = self._reader.scan(), request.path_params["reference"]
+        # Before names: a skill may have the id or file of another as its name.
+        skill = scan.by_id.get(reference) or scan.by_file.get(reference)
+        try:
+            with self._reader.using() as house:
+                source = skill_source(house, skill.file if skill else reference)
+        except (PathError, SkillError) as error:
+            # Behind a link, or too long to be written here.
+            nothing = dict.fromkeys(("reference", "edit", "example"), "")
+            code, message = "unusable-skill", str(error)
+            return self._site.page(
+                request, "error.html", 409, code=code, message=message, nearest=(), **nothing
+            )
+        if source.scope not in EDITABLE:
             raise HTTPException(404)
-        with self._reader.using() as house:
-            text, digest = skill_source(house, detail.skill.file)
         return self._site.page(
             request,
             "edit.html",
-            detail=detail,
-            skill=detail.skill,
-            text=text,
-            digest=digest,
+            source=source,
+            # After it was saved a broken one is found by its id, too.
+            reference=str(source.file) if source.is_broken else reference,
             file_max=SKILL_FILE_MAX,
         )
 

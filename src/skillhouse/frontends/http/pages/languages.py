@@ -59,6 +59,13 @@ def texts_of(language: str) -> Mapping[str, str]:
     return texts
 
 
+@cache
+def problem_texts(language: str) -> Mapping[str, str]:
+    """Return what problems are called in a language, by their codes; empty for English."""
+    file = TEXTS / "problems" / f"{language}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
 def translations(language: str) -> tuple[Callable[[str], str], Callable[[str, str, int], str]]:
     """Return `gettext` and `ngettext` of a language; a text without translation stays English."""
     texts = texts_of(language)

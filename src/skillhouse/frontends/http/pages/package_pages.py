@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+# A package and not its names: what installs is loaded with the first page that needs it.
+from skillhouse import runtime
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.frontends.http.api.jobs import ENDED
 from skillhouse.frontends.http.api.repository_routes import offered_packages, package_value
@@ -72,6 +74,7 @@ class PackagePages:
             installed=installed,
             problem=problem,
             repositories=self._site.house.config.repositories,
+            locks=runtime.known_locks(self._site.house.config.places),
             query=query,
             repository=repository,
             is_browsing=is_browsing,

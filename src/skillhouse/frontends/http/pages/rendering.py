@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 import skillhouse
 from skillhouse.frontends.http.api.route_table import API_PATH
-from skillhouse.frontends.http.pages.languages import LANGUAGES, translations
+from skillhouse.frontends.http.pages.languages import LANGUAGES, problem_texts, translations
 from skillhouse.frontends.presentation.skill_lists import why
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 
@@ -36,6 +36,40 @@ WORDS = frozenset(
     "emergency-stopped".split()
 )
 """Words of values that templates translate where they show them."""
+
+
+FACT_LABELS = frozenset(
+    (
+        "signs with",
+        "signs",
+        "message",
+        "does",
+        "amount",
+        "fee at most",
+        "to",
+        "contract",
+        "chain",
+        "nonce",
+        "gas",
+        "priority fee",
+        "access list",
+        "AMOUNT UNKNOWN",
+        "calldata",
+        "limit",
+        "session key until",
+        "content",
+        "skill",
+        "file",
+        "script",
+        "difference",
+        "plan",
+        "plan digest",
+        "hidden text",
+        "attached",
+    )
+)
+"""Labels of what a call or a transaction would do, which are translated; others stay as they are:
+an argument has any name."""
 
 
 class Renderer:
@@ -63,6 +97,8 @@ def _environment(language: str) -> Environment:
     # mypy: the extension adds the method.
     made.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]
     made.filters.update(
+        fact_label=lambda label: gettext(label) if label in FACT_LABELS else label,
+        problem_text=lambda code: problem_texts(language).get(code, ""),
         line=partial(start, columns=LINE_COLUMNS),
         short=partial(start, columns=NAME_MAX),
         path=path,

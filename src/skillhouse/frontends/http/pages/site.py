@@ -8,12 +8,24 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import Route
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.http.api.api_services import ApiServices
-from skillhouse.frontends.http.pages.languages import LANGUAGE_COOKIE, LANGUAGES, language_of
+from skillhouse.frontends.http.forms import json_response
+from skillhouse.frontends.http.pages.languages import (
+    LANGUAGE_COOKIE,
+    LANGUAGES,
+    language_of,
+    problem_texts,
+)
+from skillhouse.frontends.http.pages.page_version import VERSION, PageVersion
 from skillhouse.frontends.http.pages.rendering import Renderer
 
 
@@ -37,19 +49,25 @@ PLACES = (
 """The names are texts of the interface, translated where they are shown."""
 
 LANGUAGE_DAYS = 365
+VERSION_PATH = "/version"
 
 
 class Site:
     """Renders the pages of one service."""
 
     def __init__(self, services: ApiServices) -> None:
+        self.version = PageVersion(services.house, services.reader)
         self.services = services
         self.house = services.house
         self.reader = services.reader
         self._renderer = Renderer()
 
     def routes(self) -> list[Route]:
-        return [Route("/language/{code}", self.choose_language)]
+        return [
+            Route("/language/{code}", self.choose_language),
+            Route("/language/{code}/problems", self.problems),
+            Route(VERSION_PATH, self.current),
+        ]
 
     def page(
         self, request: Request, template: str, status_code: int = 200, /, **values: Any
@@ -57,6 +75,7 @@ class Site:
         """Return a rendered page for the owner.
 
         Templates get, besides `values`: `language`, `places`, `here` (path and query of the page),
+        `page_version` (of what it shows),
         `waiting` (number of open questions; None if the state cannot be read), `read_only` (why
         nothing may be changed; or empty) and `action`.
         """
@@ -65,6 +84,7 @@ class Site:
             template,
             status_code,
             places=PLACES,
+            page_version=request.scope.get(VERSION, ""),
             waiting=self._waiting(),
             read_only=self.services.read_only,
             action=self.action,
@@ -74,7 +94,14 @@ class Site:
     def bare(self, request: Request, template: str, status_code: int, /, **values: Any) -> Response:
         """Return a page that anyone may see: without names, counts or proofs."""
         return self._rendered(
-            request, template, status_code, places=(), waiting=None, read_only="", **values
+            request,
+            template,
+            status_code,
+            places=(),
+            page_version="",
+            waiting=None,
+            read_only="",
+            **values,
         )
 
     def action(self, method: str, path: str) -> Markup:
@@ -101,6 +128,17 @@ class Site:
             samesite="strict",
         )
         return moved
+
+    def current(self, _: Request) -> Response:
+        """Return the tag that a page has if it shows what is there now."""
+        return PlainTextResponse(self.version.now())
+
+    def problems(self, request: Request) -> Response:
+        """Return what problems are called in a language, by their codes."""
+        code = request.path_params["code"]
+        if code not in LANGUAGES:
+            raise HTTPException(404)
+        return json_response(dict(problem_texts(code)))
 
     def _rendered(
         self, request: Request, template: str, status_code: int, /, **values: Any

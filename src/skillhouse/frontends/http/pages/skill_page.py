@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,6 +18,7 @@ from skillhouse.approval import Approval
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
 from skillhouse.clients import Lens
 from skillhouse.floor import PathError, SkillError, SkillhouseError, dataclass
+from skillhouse.frontends.http.forms import attachment
 from skillhouse.frontends.http.pages.languages import language_of, translations
 from skillhouse.frontends.http.pages.rendering import files_path
 from skillhouse.frontends.http.pages.site import Site
@@ -28,7 +28,7 @@ from skillhouse.frontends.http.status import SkillDetail, SkillScan
 from skillhouse.frontends.presentation.client_report import verdict_text
 from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
-from skillhouse.registry import LockEntry
+from skillhouse.registry import LockEntry, read_facts
 from skillhouse.runtime import InstalledSkills, Skillhouse
 from skillhouse.runtime.skill_editing import EDITABLE
 from skillhouse.skill import SKILL_FILE, Skill, list_resources
@@ -125,6 +125,7 @@ class SkillPage:
             is_on=is_on,
             is_own=skill.scope in EDITABLE,
             is_first=detail.reference == skill.id,
+            has_package=_has_package(skill),
         )
 
     def _markup(self, request: Request, detail: SkillDetail, text: str, file: str) -> Any:
@@ -233,11 +234,17 @@ def _tree(name: str, paths: list[tuple[tuple[str, ...], str]]) -> FileTree:
 
 def _download(name: str, data: bytes) -> Response:
     """Return a file as one to be saved: no browser shows it, whatever is in it."""
-    last = PurePosixPath(name).name
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in last)
-    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(last, safe='')}"
+    disposition = attachment(PurePosixPath(name).name)
     headers = {"content-disposition": disposition, "content-type": "application/octet-stream"}
     return Response(data, headers=headers)
+
+
+def _has_package(skill: Skill) -> bool:
+    """Whether a skill is called as a package must be."""
+    try:
+        return read_facts(skill.directory, skill.directory.name).name == skill.directory.name
+    except SkillError:
+        return False
 
 
 def _tools(house: Skillhouse, skill: Skill) -> Iterator[CallableTool]:

@@ -60,7 +60,6 @@ class SkillPages:
         used = self._used.times()
         with self._reader.using() as house:
             rows = skill_rows(house, scan, used)
-            deleted = house.management.trash.deleted()
         if "rows" in asked:
             listed = [FoundRow(row) for row in rows[_from(asked["rows"]) : FILTERED_MAX]]
             return self._site.page(
@@ -68,6 +67,8 @@ class SkillPages:
             )
         answer = self._reader.found(scan, query) if query else SearchResult()
         found = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
+        with self._reader.using() as house:
+            deleted = house.management.trash.deleted()
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(page, pages)
         return self._site.page(

@@ -15,6 +15,7 @@ from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.permission import Effect
 from skillhouse.runtime import STATES, Skillhouse, loading_effects
+from skillhouse.runtime.skill_editing import OwnRoots
 from skillhouse.skill import Skill, tokens_of
 
 DIGESTS_MAX = 40
@@ -32,6 +33,8 @@ class SkillRow:
     line: LibraryLine
     reference: str
     """By which its page is found; empty where it has none."""
+    own_scope: str
+    """Of a broken one that is a person's own, whose SKILL.md can be edited; empty for others."""
     path: str
     """With `~` or `.` where that is shorter."""
     clients: tuple[str, ...]
@@ -66,7 +69,7 @@ class SkillRow:
 
     @property
     def scope(self) -> str:
-        return self.line.scope
+        return self.line.scope or self.own_scope
 
     @property
     def is_on(self) -> bool:
@@ -126,6 +129,7 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
     findings = Counter(str(one.path) for one in scan.index.diagnostics if one.path is not None)
     effects = loading_effects(house, scan.view.visible.skills, digests=DIGESTS_MAX)
     roots: dict[str, tuple[str, ...]] = {}
+    own_roots = OwnRoots(house)
     rows = []
     for line in library_lines(house):
         skill = line.skill
@@ -136,11 +140,13 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
             if skill.root not in roots:
                 roots[skill.root] = clients_of(Path(skill.root))
             clients = roots[skill.root]
+        is_broken = skill is None and line.state == "broken"
         is_used = skill is not None and line.state not in _NOT_USED
         rows.append(
             SkillRow(
                 line=line,
                 reference=reference,
+                own_scope=own_roots.scope_of(Path(line.path)) if is_broken else "",
                 path=short_path(line.path, start, home),
                 clients=clients,
                 effect=effects.get(line.path, "") if line.state == "in-use" else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,19 @@ from skillhouse.frontends.presentation.sandbox_levels import (
     tested_levels,
 )
 from skillhouse.runtime import file_troubles, usable_config
+from skillhouse.runtime.access_tokens import TOKEN_DAYS, AccessScope
 
 if TYPE_CHECKING:
     from skillhouse.runtime import Config
 
 SYSTEM_PATH = "/system"
+SCOPE_TEXTS: Mapping[AccessScope, str] = {
+    AccessScope.READ: "skills, rules, questions and the log",
+    AccessScope.MANAGE: "skills, rules, installs, reload and stop",
+    AccessScope.CALL: "tools, through the gate; not together with approve",
+    AccessScope.APPROVE: "questions, in your place",
+}
+"""Texts of the interface, translated where they are shown."""
 
 
 class SystemPage:
@@ -69,6 +78,9 @@ class SystemPage:
             probes=probe_rows(statuses),
             is_trusted=is_trusted,
             tokens=tokens.all(),
+            agents=["default", *sorted(set(config.agents) - {"default"})],
+            scopes=[(scope.value, SCOPE_TEXTS[scope]) for scope in AccessScope],
+            token_days=TOKEN_DAYS,
             own_id=access_of(request.scope).id,
             is_traced=tracing.is_heard(),
             captures=bool(capture),

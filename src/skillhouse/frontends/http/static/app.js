@@ -8,6 +8,8 @@ A form or button with data-method, data-path and data-proof is sent to the API a
     data-optional are left out; fields of a name with a dot are inside an object
   data-body='{"a": 1}'  what is sent besides the fields
   data-match="ETAG"     sent as If-Match
+  data-list on checkboxes of one name: the values of those that are ticked, as a list
+  data-bearer on a field without a name: a token that is sent as the key of the request
   data-query="a=b"      added to the path
   data-key              sent with an Idempotency-Key of its own
   data-done="/path"     where to go afterwards, with {name} for a value of the answer; "stay" renews
@@ -21,6 +23,8 @@ export async function send(element, body, headers = {}) {
   const all = { accept: "application/json", "skillhouse-proof": proof, ...headers };
   if (body !== undefined) all["content-type"] = "application/json";
   if (element.dataset.match) all["if-match"] = element.dataset.match;
+  const key = element.querySelector?.("[data-bearer]")?.value.trim();
+  if (key) all.authorization = `Bearer ${key.replace(/^.*[?&]token=/, "")}`;
   if ("key" in element.dataset) all["idempotency-key"] = crypto.randomUUID();
   try {
     const answer = await fetch(query ? `${path}?${query}` : path, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
@@ -41,6 +45,11 @@ export function fields(form) {
     const last = names.pop();
     let into = found;
     for (const name of names) into = into[name] ??= {};
+    if ("list" in field.dataset) {
+      into[last] ??= [];
+      if (field.checked) into[last].push(field.value);
+      continue;
+    }
     into[last] = typed(field);
   }
   return found;
@@ -61,9 +70,20 @@ function typed(field) {
 
 export function showProblem(element, problem) {
   const place = element.querySelector?.("[data-problem]") ?? document.getElementById("outcome");
-  const { detail, mend } = problem ?? {};
-  place.textContent = [detail, mend].filter(Boolean).join(". ");
+  const { detail, mend, code } = problem ?? {};
+  const text = [detail, mend].filter(Boolean).join(". ");
+  place.textContent = text;
   place.classList.toggle("is-problem", Boolean(detail));
+  if (code) named(code).then((name) => { if (name && place.textContent === text) place.textContent = `${name} (${text})`; });
+}
+
+/* What a problem is called in the language of the page; its detail is that of the API. */
+let names = null;
+async function named(code) {
+  const { lang } = document.documentElement;
+  if (lang === "en") return "";
+  names ??= fetch(`/language/${lang}/problems`).then((answer) => (answer.ok ? answer.json() : {}), () => ({}));
+  return (await names)[code];
 }
 
 async function act(element, body) {
@@ -149,6 +169,7 @@ export async function renew(ids) {
   }
   const fresh = new DOMParser().parseFromString(text, "text/html");
   document.title = fresh.title;
+  if (!ids.size) document.body.dataset.version = fresh.body.dataset.version ?? "";
   for (const id of ids.size ? ids : [...document.querySelectorAll("[data-live]")].map((one) => one.id)) {
     const [old, now] = [document.getElementById(id), fresh.getElementById(id)];
     const busy = old?.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
@@ -167,26 +188,42 @@ export async function renew(ids) {
 function happened(kind, data) {
   document.dispatchEvent(new CustomEvent(`house:${kind}`, { detail: data }));
   const ids = [...document.querySelectorAll("[data-live]")]
-    .filter((one) => kind === "reset" || one.dataset.live.split(" ").includes(kind))
+    .filter((one) => one.dataset.live.split(" ").includes(kind))
     .map((one) => one.id);
   if (ids.length) renewSoon(ids);
+}
+
+/* What changed after this page was made and before it listened is in no event: the whole page is
+read again, unless it still is what it shows. */
+async function catchUp() {
+  const { version } = document.body.dataset;
+  if (version) {
+    try {
+      const answer = await fetch("/version");
+      if (answer.ok && (await answer.text()) === version) return;
+    } catch {
+      return; // The service is away; the stream of events comes back with a `reset`.
+    }
+  }
+  document.dispatchEvent(new CustomEvent("house:reset"));
+  if (document.querySelector("[data-live]")) renew(new Set());
 }
 
 /* One page of this browser reads the events and passes them on: a browser opens few connections. */
 
 const KINDS = ["index", "question", "answer", "call", "progress", "job", "reset"];
 const others = new BroadcastChannel("skillhouse-events");
-others.onmessage = ({ data }) => happened(data.kind, data.data);
+const take = (kind, data) => (kind === "reset" ? catchUp() : happened(kind, data));
+others.onmessage = ({ data }) => take(data.kind, data.data);
 
 function listen() {
   const source = new EventSource("/api/v1/events");
-  // What changed after this page was made and before it listens is in no event.
-  source.addEventListener("open", () => happened("reset"));
+  source.addEventListener("open", catchUp);
   for (const kind of KINDS) {
     source.addEventListener(kind, (event) => {
       const data = event.data ? JSON.parse(event.data) : null;
       others.postMessage({ kind, data });
-      happened(kind, data);
+      take(kind, data);
     });
   }
   return new Promise(() => {}); // Holds the lock until this page is closed.

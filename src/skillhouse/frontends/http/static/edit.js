@@ -42,9 +42,10 @@ function go(line) {
 function show({ diagnostics, preview: found }, before) {
   const marks = new Map();
   findings.replaceChildren(...diagnostics.map((one) => {
-    const item = document.getElementById("finding").content.cloneNode(true);
+    const template = document.getElementById("finding");
+    const item = template.content.cloneNode(true);
     const severity = item.querySelector(".severity");
-    severity.textContent = one.severity;
+    severity.textContent = template.dataset[one.severity] ?? one.severity;
     severity.classList.add(`severity-${one.severity}`);
     item.querySelector(".message").textContent = [one.message, one.mend].filter(Boolean).join("; ");
     const line = (one.line ?? 0) - before;

@@ -1,0 +1,128 @@
+"""The routes about the trust in this project: show, give, revoke."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillhouse.floor import SkillError
+from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.problems import ApiProblem
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
+from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record, ref
+from skillhouse.frontends.presentation.json_values import diagnostic_values, trust_value
+from skillhouse.frontends.presentation.trust_view import trust_shown, trust_view
+from skillhouse.runtime.access_tokens import AccessScope
+
+TRUST_PATH = "/trust"
+WORD = "trust"
+"""A person types it, so that no single press trusts a project."""
+
+
+def _show(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        view = trust_view(house)
+    value = view.value()
+    skills = value.pop("skills")
+    return {
+        "list": "skills",
+        "total": len(skills),
+        "skills": skills,
+        **value,
+        "diagnostics": diagnostic_values(view.findings),
+        "digest": view.digest,
+    }
+
+
+def _trust(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    if not request.access.is_owner:
+        text = "a project is trusted with the token that `skillhouse up` printed, or on its page"
+        raise ApiProblem(403, "owner-wanted", text)
+    try:
+        with api.fresh() as house:
+            report = trust_shown(house, request.body["digest"])
+    except SkillError as error:
+        if error.code == "changed":
+            raise ApiProblem(412, error.code, str(error)) from error
+        raise
+    api.reader.expire()
+    value = trust_value(report)
+    return {"list": "skills", "total": len(value["skills"]), **value}
+
+
+def _revoke(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        revoked = house.project_trust.revoke()
+        project = str(house.services.project)
+    api.reader.expire()
+    return {"project": project, "revoked": revoked}
+
+
+_SKILL = record(
+    {"name": TEXT, "directory": TEXT, "state": {"enum": ["trusted", "new", "changed", "unbound"]}}
+)
+_EXAMPLE = {
+    "list": "skills",
+    "total": 1,
+    "skills": [
+        {
+            "name": "build",
+            "directory": ".agents/skills/build",
+            "tree_digest": "skilltree1:00",
+            "state": "new",
+            "problem": None,
+        }
+    ],
+    "project": "/home/you/project",
+    "trusted": False,
+}
+_SHOWN = {"type": "string", "minLength": 1, "maxLength": 100}
+
+ROUTES = (
+    Endpoint(
+        name="showTrust",
+        method="GET",
+        path=TRUST_PATH,
+        tag="place",
+        what="The skills of this project compared with those that were trusted; reads them all.",
+        run=_show,
+        answer=listing(
+            "skills",
+            _SKILL,
+            project=TEXT,
+            trusted=FLAG,
+            code=array({"type": "object"}),
+            diagnostics=array(ref("Diagnostic")),
+            digest=TEXT,
+        ),
+        example={**_EXAMPLE, "code": [], "diagnostics": [], "digest": "sha256:00"},
+        problems=(409,),
+    ),
+    Endpoint(
+        name="trustProject",
+        method="PUT",
+        path=TRUST_PATH,
+        tag="place",
+        what="Trusts this project and its skills, if they are what `digest` showed.",
+        run=_trust,
+        scope=AccessScope.MANAGE,
+        body=Body(
+            schema=record({"digest": _SHOWN, "confirm": {"const": WORD}}, closed=True),
+            example={"digest": "sha256:00", "confirm": WORD},
+        ),
+        answer=listing("skills", _SKILL, project=TEXT, trusted=FLAG),
+        example={**_EXAMPLE, "trusted": True},
+        problems=(409, 412),
+    ),
+    Endpoint(
+        name="revokeTrust",
+        method="DELETE",
+        path=TRUST_PATH,
+        tag="place",
+        what="Revokes the trust in this project: its skills are not read any more.",
+        run=_revoke,
+        scope=AccessScope.MANAGE,
+        answer=record({"project": TEXT, "revoked": FLAG}),
+        example={"project": "/home/you/project", "revoked": True},
+        problems=(409,),
+    ),
+)
