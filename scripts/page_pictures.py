@@ -35,11 +35,13 @@ PAGES = {
     "skills": "/",
     "skill": "/skills/user:pdf",
     "new": "/new",
+    "edit": "/edit/user:pdf",
     "packages": "/packages",
     "clients": "/clients",
     "rehearse": "/rehearse?q=merge+two+pdf+files",
     "approvals": "/approvals",
     "approval": "",
+    "transaction": "",
     "audit": "/audit",
     "call": "",
     "policy": "/policy",
@@ -49,7 +51,8 @@ PAGES = {
 }
 """Paths by name; the empty ones are found by a link of the page before."""
 LINKS = {
-    "approval": ("/approvals", "a[data-question]"),
+    "approval": ("/approvals", "a[data-question]:not(:has-text('sign'))"),
+    "transaction": ("/approvals", "a[data-question]:has-text('sign')"),
     "call": ("/audit", "a.record >> nth=1"),
 }
 
@@ -111,7 +114,12 @@ effect = "deny"
 action = "exec"
 pattern = "git push *"
 reason = "releases are made by people"
+
+[signer]
+password = "env:KEYSTORE_WORD"
 """
+PASSWORD = {"KEYSTORE_WORD": "shown in pictures only"}
+KEY = ["keys", "new", "main", "--kind", "secp256k1", "--password", "env:KEYSTORE_WORD"]
 CALLS = """
 import itertools
 from pathlib import Path
@@ -132,6 +140,16 @@ with Skillhouse() as house:
     changed = Path("README.md").read_text("utf-8").replace("A project.", "A project with notes.")
     house.call_sync("write", {"path": "README.md", "content": changed})
     house.call_sync("exec", {"command": "git add README.md && git commit -m 'Add notes'"})
+    payment = {
+        "chain_id": 1,
+        "nonce": 0,
+        "to": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+        "value": str(5 * 10**17),
+        "gas_limit": 21_000,
+        "gas_price": 10**9,
+    }
+    asked = {"key": "main", "type": "transaction", "transaction": payment, "purpose": "harmless"}
+    house.call_sync("sign", asked)
 """
 NEUTRAL = """pairs => {
   // A path may break after its slashes, so its text is in pieces.
@@ -168,10 +186,12 @@ def demo() -> Iterator[tuple[str, str, Path]]:
         project = base / "project"
         subprocess.run(["git", "init", "-q", str(project)], check=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}
-        variables = {**kept, "HOME": str(base / "home")}
+        variables = {**kept, **PASSWORD, "HOME": str(base / "home")}
+        skillhouse = [sys.executable, "-m", "skillhouse"]
+        subprocess.run([*skillhouse, *KEY], cwd=project, env=variables, check=True)
         subprocess.run([sys.executable, "-c", CALLS], cwd=project, env=variables, check=True)
         process = subprocess.Popen(
-            [sys.executable, "-m", "skillhouse", "up", "--port", "0"],
+            [*skillhouse, "up", "--port", "0"],
             stdout=subprocess.PIPE,
             text=True,
             cwd=project,
