@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex
 REQUESTS = 400
 _CHANGED = 0.1
 """Share of the words of a copy that are another skill's."""
+_NAME = re.compile("[a-z0-9-]{1,64}")
 _PROGRESS = 10_000
 """Skills that are written between two lines of progress."""
 
@@ -84,7 +86,11 @@ def write_skills(library: Path, documents: Sequence[Document], count: int) -> No
             others = chance.choice(words)
             about, body = map(_mutated, words[original], others, repeat(chance))
             name = f"{name}-{copy}"
-        skill = library / f"s{number % 997:03}" / f"skill-{number:07}"
+        shelf = library / f"s{number % 997:03}"
+        skill = shelf / name
+        # A directory of another name is a warning, which discovery would have of each skill.
+        if not _NAME.fullmatch(name) or skill.exists():
+            skill = shelf / f"skill-{number:07}"
         skill.mkdir(parents=True)
         # YAML cannot read a sign that JSON writes as two escapes.
         shown = [json.dumps(text, ensure_ascii=False) for text in (name, about)]
@@ -126,6 +132,7 @@ def ask(place: Path, folder: Path) -> dict[str, float]:
     long = " ".join(word for word, _ in common.most_common(QUERY_TERMS_MAX))
     began = time.process_time()
     found = discover([place / "library"], cache=place / "cache", clock=lambda: 1 << 62)
+    len(found.skills)  # They are read here and not in the index's time.
     discovered = time.process_time()
     index = SearchIndex.from_skills(found, cache=place / "cache")
     opened = time.process_time()
