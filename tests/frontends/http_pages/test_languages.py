@@ -15,6 +15,7 @@ from skillhouse.frontends.http.pages.languages import (
     LANGUAGES,
     TEXTS,
     accepted,
+    finding_texts,
     problem_texts,
     texts_of,
 )
@@ -22,7 +23,9 @@ from skillhouse.frontends.http.pages.rendering import FACT_LABELS, TEMPLATES, WO
 from skillhouse.frontends.http.pages.site import PLACES, local_path
 from skillhouse.frontends.http.pages.skill_markdown import IMAGE
 from skillhouse.frontends.http.pages.system_page import SCOPE_TEXTS
+from skillhouse.permission.lint import UNKNOWN_ACTION
 
+ROOT = Path(__file__).resolve().parents[3]
 OTHERS = [code for code in LANGUAGES if code != "en"]
 
 
@@ -81,6 +84,22 @@ def test_every_code_of_the_api_has_a_name(language: str):
     found = problem_texts(language)
     assert codes - found.keys() == set()
     assert all(text.strip() for text in found.values())
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_code_of_a_finding_has_a_text_and_no_other(language: str):
+    page = (ROOT / "docs/reference/findings.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`[a-z-]+`(?: · `[a-z-]+`)*) \|", page, re.MULTILINE)
+    codes = set(re.findall("[a-z-]+", " ".join(cells)))
+    assert len(codes) > 70
+    source = "\n".join(
+        file.read_text(encoding="utf-8") for file in (ROOT / "src/skillhouse").rglob("*.py")
+    )
+    made = r'\b(?:Diagnostic|Finding)\(\s*(?:code=)?"([a-z-]+)"'
+    codes |= set(re.findall(made, source)) | set(re.findall(r'found\(\s*"(rule-[a-z-]+)"', source))
+    codes |= {UNKNOWN_ACTION, "rule-duplicate"}
+    assert codes == finding_texts(language).keys()
+    assert all(re.search("[\u4e00-\u9fff]", text) for text in finding_texts(language).values())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http.app import make_app
+from skillhouse.frontends.http.pages.languages import finding_texts
 from skillhouse.frontends.presentation.sandbox_levels import LEVELS
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.access_tokens import AccessScope
@@ -53,6 +54,18 @@ def attributes_of(text: str, path: str) -> dict[str, str]:
     """Return the attributes by which an element of a page acts at an address."""
     [found] = re.findall(rf'data-method="[A-Z]+" data-path="{path}" data-proof="\w+"', text)
     return {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', found)}
+
+
+def test_a_finding_is_in_chinese_with_its_english_words_beneath(client: TestClient):
+    text = finding_texts("zh")["yaml-error"]
+    beneath = '<br><span class="note" lang="en">'
+    english = client.get("/system", headers={"accept-language": "en"}).text
+    chinese = client.get("/system", headers={"accept-language": "zh"}).text
+    assert text + beneath in chinese
+    assert beneath not in english
+    words = re.findall(r'<td role="cell">(.+) <code class="code">yaml-error', english)
+    assert len(words) == 1
+    assert f"{text}{beneath}{words[0]}</span>" in chinese
 
 
 def test_the_page_shows_roots_findings_trust_files_and_the_log(client: TestClient, tmp_path: Path):

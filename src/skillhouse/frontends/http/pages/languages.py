@@ -66,6 +66,13 @@ def problem_texts(language: str) -> Mapping[str, str]:
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
+@cache
+def finding_texts(language: str) -> Mapping[str, str]:
+    """Return what findings say in a language, by their codes; empty for English."""
+    file = TEXTS / "findings" / f"{language}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
 def translations(language: str) -> tuple[Callable[[str], str], Callable[[str, str, int], str]]:
     """Return `gettext` and `ngettext` of a language; a text without translation stays English."""
     texts = texts_of(language)

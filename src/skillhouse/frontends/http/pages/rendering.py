@@ -17,7 +17,12 @@ from markupsafe import Markup, escape
 
 import skillhouse
 from skillhouse.frontends.http.api.route_table import API_PATH
-from skillhouse.frontends.http.pages.languages import LANGUAGES, problem_texts, translations
+from skillhouse.frontends.http.pages.languages import (
+    LANGUAGES,
+    finding_texts,
+    problem_texts,
+    translations,
+)
 from skillhouse.frontends.presentation.skill_lists import why
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 
@@ -98,6 +103,7 @@ def _environment(language: str) -> Environment:
     made.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]
     made.filters.update(
         fact_label=lambda label: gettext(label) if label in FACT_LABELS else label,
+        finding_text=lambda code: finding_texts(language).get(code, ""),
         problem_text=lambda code: problem_texts(language).get(code, ""),
         line=partial(start, columns=LINE_COLUMNS),
         short=partial(start, columns=NAME_MAX),
@@ -118,6 +124,7 @@ def _environment(language: str) -> Environment:
     )
     made.globals.update(
         version=skillhouse.__version__,
+        all_finding_texts=lambda: dict(finding_texts(language)),
         languages=LANGUAGES,
         rows_max=ROWS_MAX,
         address=address,

@@ -47,7 +47,14 @@ function show({ diagnostics, preview: found }, before) {
     const severity = item.querySelector(".severity");
     severity.textContent = template.dataset[one.severity] ?? one.severity;
     severity.classList.add(`severity-${one.severity}`);
-    item.querySelector(".message").textContent = [one.message, one.mend].filter(Boolean).join("; ");
+    const message = item.querySelector(".message");
+    message.textContent = [one.message, one.mend].filter(Boolean).join("; ");
+    const text = JSON.parse(template.dataset.texts)[one.code];
+    if (text) {
+      item.querySelector(".own").textContent = text;
+      message.classList.add("note");
+      message.lang = "en";
+    }
     const line = (one.line ?? 0) - before;
     const button = item.querySelector(".go");
     if (line > 0) {
