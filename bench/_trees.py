@@ -39,8 +39,9 @@ class _Asked:
         found = index.judged(query.text)
         self.fold, self.relevance = query.fold, query.relevance
         self.ids = [document for document, _ in found]
-        voted = found and found[0][1].fused is not None and found[0][1].fused.cosines.keys()
-        self.inputs = inputs_of([e for _, e in found]) if voted == {*ENCODERS} else None
+        votes = found[0][1].fused if found else None
+        voted = set() if votes is None else {*votes.cosines}
+        self.inputs = inputs_of([each for _, each in found]) if voted == {*ENCODERS} else None
         self.gains = [2 ** query.relevance.get(document, 0) - 1 for document in self.ids]
 
     def judged_by(self, trees: Trees) -> Judged:
