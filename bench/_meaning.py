@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import mul
 from pathlib import Path
 
@@ -21,22 +21,12 @@ from _relevance import (
 )
 from _relevance_fit import Candidates, fit
 from _robustness import nothing_fits
+from _shipped import Kept
 from _trees import trees_without_the_fold
-from skillhouse.retrieval import Encoders, SearchIndex, encoders_of
-from skillhouse.retrieval.votes import Meanings
+from skillhouse.retrieval import SearchIndex, encoders_of
 
 _HEADER = ("requests", "number", *MEASURES)
 _HOUR = 3_600.0
-
-
-class _Kept:
-    """Encoders whose vectors are kept, though the documents are no files."""
-
-    def __init__(self, encoders: Encoders, cache: Path) -> None:
-        self._encoders, self._cache = encoders, cache
-
-    def over(self, count: int, text: Callable[[int], str], cache: Path | None) -> Meanings:
-        return self._encoders.over(count, text, cache or self._cache)
 
 
 def by_meaning(collection: Collection, words: Sequence[Judged], cache: Path, *, write: bool) -> str:
@@ -48,7 +38,7 @@ def by_meaning(collection: Collection, words: Sequence[Judged], cache: Path, *, 
     if encoders is None:
         return "search by meaning: skipped, the extra `semantic` is not installed"
     start = time.perf_counter()
-    index = SearchIndex.from_documents(collection.documents, encoders=_Kept(encoders, cache))
+    index = SearchIndex.from_documents(collection.documents, encoders=Kept(encoders, cache))
     assert index.meanings is not None
     index.meanings.wait(_HOUR)
     state = index.meaning_state

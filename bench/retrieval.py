@@ -5,8 +5,10 @@ queries.jsonl and qrels.jsonl; without it the measurement is skipped. What does 
 sources is cached.
 `--fit` fits the weights of the features, of translations and of the confidence without the fold
 that they are scored on (ten minutes).
-`--semantic` adds search by meaning where the extra is installed; the first run takes minutes.
-`--write` writes the trees that order hits, where lightgbm is installed.
+`--semantic` adds search by meaning as it is shipped, in the environment that
+`SKILLHOUSE_ENCODERS=1 ./x test tests/retrieval/semantic` makes; the first run takes minutes more.
+With `--fit` its weights are fitted without the scored fold too, and with `--write` the trees that
+order hits are written; both need the extra, and lightgbm, where the benchmark runs.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -38,7 +42,7 @@ from _relevance import (
 )
 from _relevance_fit import Candidates, cross_validated
 from _robustness import coverage, misspelt, nothing_fits
-from skillhouse.retrieval import SearchIndex
+from skillhouse.retrieval import SearchIndex, encoders_of
 from skillhouse.retrieval.evidence import FEATURE_WEIGHTS, FEATURES
 from skillhouse.retrieval.query import MIX, Mix
 
@@ -83,11 +87,28 @@ def main() -> int:
     if options.fit:
         print("\n" + fitted(index, collection.queries))
     if options.semantic:
-        # It needs numpy, which search by words does not.
-        from _meaning import by_meaning  # noqa: PLC0415
+        sys.stdout.flush()
+        shipped(options.folder)
+        if options.fit or options.write:
+            # It needs numpy, which search by words does not.
+            from _meaning import by_meaning  # noqa: PLC0415
 
-        print("\n" + by_meaning(collection, judged, CACHE, write=options.write))
+            print("\n" + by_meaning(collection, judged, CACHE, write=options.write))
     return 0
+
+
+def shipped(folder: Path) -> None:
+    """Print the quality and speed of the shipped search by meaning, if there are encoders."""
+    python = Path(sys.executable)
+    if encoders_of("auto") is None:
+        python = ROOT / ".x" / "semantic" / python.parent.name / python.name
+    if not python.exists():
+        print("search by meaning: skipped, the extra `semantic` is not installed", file=sys.stderr)
+        return
+    # One thread for products of matrices, as search has them.
+    own = {"PYTHONPATH": str(ROOT / "src"), "OPENBLAS_NUM_THREADS": "1"}
+    command = [python, Path(__file__).with_name("_shipped.py"), folder.resolve(), CACHE]
+    subprocess.run(command, check=True, env={**os.environ, **own})
 
 
 def ours(index: SearchIndex, queries: Sequence[Query]) -> tuple[list[Judged], list[float]]:
