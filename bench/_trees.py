@@ -11,7 +11,7 @@ import numpy as np
 
 from _relevance import FOLDS, Judged, Query, judge
 from skillhouse.retrieval import SearchIndex
-from skillhouse.retrieval.semantic.trees import FILE, Trees, inputs_of, packed_trees
+from skillhouse.retrieval.semantic.trees import ENCODERS, FILE, Trees, inputs_of, packed_trees
 
 _PARAMETERS = {
     "objective": "lambdarank",
@@ -30,16 +30,22 @@ _TREES = 150
 
 
 class _Asked:
-    """The candidates of a request, in the order of the weighed sum."""
+    """The candidates of a request, in the order of the weighed sum.
+
+    Without the votes of all `ENCODERS`, there are no inputs and the order stays.
+    """
 
     def __init__(self, index: SearchIndex, query: Query) -> None:
         found = index.judged(query.text)
         self.fold, self.relevance = query.fold, query.relevance
         self.ids = [document for document, _ in found]
-        self.inputs = inputs_of([each for _, each in found])
+        voted = found and found[0][1].fused is not None and found[0][1].fused.cosines.keys()
+        self.inputs = inputs_of([e for _, e in found]) if voted == {*ENCODERS} else None
         self.gains = [2 ** query.relevance.get(document, 0) - 1 for document in self.ids]
 
     def judged_by(self, trees: Trees) -> Judged:
+        if self.inputs is None:
+            return judge(self.ids, self.relevance)
         scores = trees.scores(self.inputs)
         order = sorted(range(len(scores)), key=lambda at: -scores[at])
         return judge([self.ids[at] for at in order], self.relevance)
@@ -68,7 +74,7 @@ def trees_without_the_fold(
 
 
 def _fitted(lightgbm: Any, asked: Sequence[_Asked]) -> dict[str, Any]:
-    kept = [one for one in asked if any(one.gains)]
+    kept = [one for one in asked if one.inputs is not None and any(one.gains)]
     data = lightgbm.Dataset(
         np.concatenate([one.inputs for one in kept]),
         np.concatenate([one.gains for one in kept]),

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 
 from _measure import ROOT, markdown_table
@@ -28,6 +30,9 @@ from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex
 REQUESTS = 400
 _CHANGED = 0.1
 """Share of the words of a copy that are another skill's."""
+_NAME = re.compile("[a-z0-9-]{1,64}")
+_PROGRESS = 10_000
+"""Skills that are written between two lines of progress."""
 
 
 def main() -> int:
@@ -65,24 +70,40 @@ def child(part: str, place: str, options: argparse.Namespace) -> dict[str, float
 
 
 def write_skills(library: Path, documents: Sequence[Document], count: int) -> None:
-    """Write skills: the documents, then copies of which each tenth word is of another one."""
+    """Write skills: the documents, then copies with a tenth of the words from another one.
+
+    Each copy has its own name, the original's with a number: a request that is a name makes the
+    search judge all rows of that name, which in a real library are few.
+    """
     chance = random.Random(5)
+    words = [[text.split(" ") for text in document[2:]] for document in documents]
     for number in range(count):
-        _, name, about, body = documents[number % len(documents)]
-        if number >= len(documents):
-            about, body = (_mutated(text, documents, chance) for text in (about, body))
-        skill = library / f"s{number % 997:03}" / f"skill-{number:07}"
+        if number % _PROGRESS == 0:
+            print(f"writing skill {number:,} of {count:,}", file=sys.stderr, flush=True)
+        copy, original = divmod(number, len(documents))
+        _, name, about, body = documents[original]
+        if copy:
+            others = chance.choice(words)
+            about, body = map(_mutated, words[original], others, repeat(chance))
+            name = f"{name}-{copy}"
+        shelf = library / f"s{number % 997:03}"
+        skill = shelf / name
+        # A directory of another name is a warning, which discovery would have of each skill.
+        if not _NAME.fullmatch(name) or skill.exists():
+            skill = shelf / f"skill-{number:07}"
         skill.mkdir(parents=True)
-        head = f"---\nname: {json.dumps(name)}\ndescription: {json.dumps(about)}\n---\n"
+        # YAML cannot read a sign that JSON writes as two escapes.
+        shown = [json.dumps(text, ensure_ascii=False) for text in (name, about)]
+        head = "---\nname: {}\ndescription: {}\n---\n".format(*shown)
         (skill / "SKILL.md").write_text(head + body, "utf-8", errors="replace")
 
 
-def _mutated(text: str, documents: Sequence[Document], chance: random.Random) -> str:
-    parts = text.split(" ")
-    others = chance.choice(documents)[3].split() or ["none"]
-    for at in chance.sample(range(len(parts)), int(len(parts) * _CHANGED)):
-        parts[at] = chance.choice(others)
-    return " ".join(parts)
+def _mutated(words: Sequence[str], others: Sequence[str], chance: random.Random) -> str:
+    """Return a text of which one slice is replaced by as long a slice of another."""
+    size = min(int(len(words) * _CHANGED), len(others))
+    at = chance.randrange(len(words) - size + 1)
+    start = chance.randrange(len(others) - size + 1)
+    return " ".join((*words[:at], *others[start : start + size], *words[at + size :]))
 
 
 def build(place: Path) -> dict[str, float]:
@@ -111,6 +132,7 @@ def ask(place: Path, folder: Path) -> dict[str, float]:
     long = " ".join(word for word, _ in common.most_common(QUERY_TERMS_MAX))
     began = time.process_time()
     found = discover([place / "library"], cache=place / "cache", clock=lambda: 1 << 62)
+    len(found.skills)  # They are read here and not in the index's time.
     discovered = time.process_time()
     index = SearchIndex.from_skills(found, cache=place / "cache")
     opened = time.process_time()
@@ -135,6 +157,11 @@ def _cpu_ms(index: SearchIndex, text: str) -> float:
 
 
 def _peak_mib() -> float:
+    # A process starts with the `ru_maxrss` of its parent, which holds the whole set.
+    status = Path("/proc/self/status")
+    if status.is_file():
+        lines = dict(line.split(":", 1) for line in status.read_text("utf-8").splitlines())
+        return int(lines["VmHWM"].split()[0]) / 1_024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
 
 

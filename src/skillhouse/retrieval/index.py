@@ -144,7 +144,7 @@ class SearchIndex:
         rows = self._rows
         judged, judge = _judged(rows, query, limit, votes)
         key = name_key(query)
-        named = judge.evidence(rows.of_key.get(key, ()))
+        named = judge.evidence(rows.named(key))
         # A word that skills have is a word first, and what a name begins with second.
         is_word = bool(judged) and all(concept.is_written for concept in judged[0].concepts)
         begun = [] if named or " " in query else rows.begun(key, parts=is_word and "-" not in key)

@@ -49,6 +49,8 @@ class Difference:
     removed: tuple[Skill, ...] = ()
     changed: tuple[Skill, ...] = ()
     """As they are now."""
+    findings: int = 0
+    """Number of the findings that are new or gone: files that cannot be used, shadowed skills."""
 
 
 class HouseSnapshot:
@@ -245,6 +247,7 @@ class HouseSnapshot:
             changed=tuple(
                 skill for key, skill in now.items() if key in then and then[key] != skill
             ),
+            findings=len({*self.index.diagnostics} ^ {*before.index.diagnostics}),
         )
 
     def _enabled(self) -> dict[tuple[str, str], Skill]:

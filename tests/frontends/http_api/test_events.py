@@ -91,11 +91,36 @@ def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> N
     kinds = [kind for kind, _, _ in found]
     assert kinds.count("question") == 1
     assert "call" in kinds
-    assert ("index", "", {"added": ["user:fresh"], "removed": [], "changed": []}) in found
+    added = {"added": ["user:fresh"], "removed": [], "changed": [], "findings": 0}
+    assert ("index", "", added) in found
     asked = next(value for kind, user, value in found if kind == "question" and user == "bob")
     assert (asked["id"], asked["state"]) == (question, "open")
     watch.look()
     assert len(log.after(0)[0]) == len(found)
+
+
+def test_a_look_publishes_that_a_file_cannot_be_used_and_that_it_is_mended(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    log = EventLog()
+    now = 0.0
+    watch = EventWatch(house, StatusReader(house, lambda: now), log)
+    watch.look()
+    place = tmp_path / "home/.agents/skills/fresh"
+
+    def published() -> list[dict[str, object]]:
+        nonlocal now
+        now += 10.0
+        before = len(log.after(0)[0])
+        watch.look()
+        return [json.loads(one.data) for one in log.after(0)[0][before:]]
+
+    place.mkdir(parents=True)
+    (place / "SKILL.md").write_text("---\nname: 'fresh\n---\n")
+    nothing: dict[str, object] = {"added": [], "removed": [], "changed": []}
+    assert published() == [{**nothing, "findings": 1}]
+    assert published() == []
+    write_skill(place)
+    assert published() == [{**nothing, "added": ["user:fresh"], "findings": 1}]
 
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/\?token=([\w-]{43})\n")

@@ -139,6 +139,7 @@ class EventWatch:
             "added": [skill.id for skill in found.added],
             "removed": [skill.id for skill in found.removed],
             "changed": [skill.id for skill in found.changed],
+            "findings": found.findings,
         }
         if any(value.values()):
             self._events.publish("index", value)
