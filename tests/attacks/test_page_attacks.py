@@ -191,7 +191,13 @@ def test_a_million_files_cost_no_more_than_the_bound(
     page = client.get("/skills/user:large").text
     monkeypatch.undo()
     assert page.count("/files/user:large") < 1_000
-    assert "and at least" in page
+    assert "more: the skill has more files than are counted" in page
+    chinese = client.get("/skills/user:large", headers={"accept-language": "zh"}).text
+    assert "这个技能的文件比数到的更多" in chinese
+    found = client.get("/api/v1/skills/user:large/files").json()
+    assert found["resources_more"] is True
+    assert len(found["resources"]) + found["resources_omitted"] == found["total"] < MANY_FILES
+    assert client.get("/api/v1/skills/user:marked/files").json()["resources_more"] is False
     # Listing the files, reading the skill, and its digest, which ends at its own bound.
     assert (
         content.RESOURCES_SCANNED_MAX

@@ -15,6 +15,7 @@ from skillhouse.skill import (
     SKILL_FILE_MAX,
     Skill,
     SkillContent,
+    find_resources,
     list_resources,
     load,
     parse,
@@ -102,8 +103,16 @@ def test_the_list_of_files_has_a_bound_and_says_what_it_left_out(tmp_path: Path)
 def test_entries_are_looked_at_up_to_a_bound(tmp_path: Path) -> None:
     for number in range(10_050):
         os.mknod(tmp_path / f"{number:05}")
-    listed, omitted = list_resources(tmp_path)
-    assert (len(listed), omitted) == (RESOURCES_MAX, 10_000 - RESOURCES_MAX)
+    listed, omitted, more = find_resources(tmp_path)
+    assert (len(listed), omitted, more) == (RESOURCES_MAX, 10_000 - RESOURCES_MAX, True)
+    for number in range(10_000, 10_050):
+        (tmp_path / f"{number:05}").unlink()
+    assert find_resources(tmp_path).more is False
+    (tmp_path / "00000").unlink()
+    (tmp_path / "below").mkdir()
+    assert find_resources(tmp_path)[1:] == (9_999 - RESOURCES_MAX, False)
+    (tmp_path / "below" / "one").touch()
+    assert find_resources(tmp_path).more is True
 
 
 def test_links_special_files_and_repositories_are_not_listed(tmp_path: Path) -> None:

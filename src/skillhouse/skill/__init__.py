@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.body import plain_words as plain_words
     from skillhouse.skill.body import substitute as substitute
     from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
+    from skillhouse.skill.content import find_resources as find_resources
     from skillhouse.skill.content import list_resources as list_resources
     from skillhouse.skill.content import list_top as list_top
     from skillhouse.skill.content import load as load

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from skillhouse.floor import PathError, SkillError, confine, open_beneath
 from skillhouse.skill.model import SKILL_FILE, ParseResult, Skill, SkillContent
@@ -32,13 +33,14 @@ def load(skill: Skill) -> SkillContent:
 def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
     """Do as `load` does, listing at most `resources_max` files; the others are counted."""
     result, found = _parsed(skill)
-    resources, omitted = list_resources(skill.directory, limit=resources_max)
+    resources, omitted, more = find_resources(skill.directory, limit=resources_max)
     return SkillContent(
         skill=skill,
         text=result.text,
         body=result.body,
         resources=resources,
         resources_omitted=omitted,
+        resources_more=more,
         directory=skill.directory,
         frontmatter_changed=found.packed_fields != skill.packed_fields,
         diagnostics=result.diagnostics,
@@ -112,8 +114,23 @@ def list_top(directory: Path) -> tuple[str, ...]:
     )
 
 
+class Resources(NamedTuple):
+    """The other files of a skill, as far as they were looked at."""
+
+    listed: tuple[str, ...]
+    omitted: int
+    """How many more were found than are listed."""
+    more: bool
+    """Whether there are entries that were not looked at, so that there may be more files."""
+
+
 def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tuple[str, ...], int]:
-    """Return the first `limit` files below `directory`, and how many more there are.
+    """Return the first `limit` files below `directory`, and how many more were found."""
+    return find_resources(directory, limit=limit)[:2]
+
+
+def find_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> Resources:
+    """Return the first `limit` files below `directory`, and what is not listed.
 
     SKILL.md itself, what links lead to and the directories that discovery skips (`.git`) are no
     resources. A file whose path is not printable is counted and not listed, for the list goes to a
@@ -122,11 +139,14 @@ def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tupl
     resources: list[str] = []
     pending = [""]
     seen = 0
-    while pending and seen < RESOURCES_SCANNED_MAX:
+    more = False
+    while pending and not more:
         prefix = pending.pop()
         try:
             with os.scandir(directory / prefix if prefix else directory) as entries:
-                for entry in itertools.islice(entries, RESOURCES_SCANNED_MAX - seen):
+                for entry in entries:
+                    if more := seen == RESOURCES_SCANNED_MAX:
+                        break
                     seen += 1
                     relative = prefix + entry.name
                     if entry.is_dir(follow_symlinks=False):
@@ -137,4 +157,4 @@ def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tupl
         except OSError:
             continue
     listed = sorted(filter(str.isprintable, resources), key=str.encode)[:limit]
-    return tuple(listed), len(resources) - len(listed)
+    return Resources(tuple(listed), len(resources) - len(listed), more)

@@ -206,6 +206,8 @@ class SkillContent:
     frontmatter_changed: bool = False
     """Whether the frontmatter is another than when the skill was found."""
     diagnostics: tuple[Diagnostic, ...] = ()
+    resources_more: bool = False
+    """Whether there are entries that were not looked at, so that there may be more files."""
 
     @property
     def tokens(self) -> int:

@@ -185,7 +185,9 @@ def _titled(content: SkillContent) -> str:
 
 def _files(content: SkillContent) -> str:
     listed = "".join(f"\n- {relative}" for relative in content.resources)
-    if content.resources_omitted:
+    if content.resources_more:
+        listed += f"\n- and at least {content.resources_omitted} more"
+    elif content.resources_omitted:
         listed += f"\n- and {content.resources_omitted} more"
     return f"\nFiles:{listed}" if listed else ""
 

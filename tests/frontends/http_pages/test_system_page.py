@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -66,6 +67,13 @@ def test_a_finding_is_in_chinese_with_its_english_words_beneath(client: TestClie
     words = re.findall(r'<td role="cell">(.+) <code class="code">yaml-error', english)
     assert len(words) == 1
     assert f"{text}{beneath}{words[0]}</span>" in chinese
+
+
+def test_the_page_that_writes_a_skill_has_the_texts_of_findings(client: TestClient):
+    for language in ("en", "zh"):
+        page = client.get("/new", headers={"accept-language": language}).text
+        [texts] = re.findall(r'data-texts="([^"]*)"', page)
+        assert json.loads(unescape(texts)) == finding_texts(language)
 
 
 def test_the_page_shows_roots_findings_trust_files_and_the_log(client: TestClient, tmp_path: Path):

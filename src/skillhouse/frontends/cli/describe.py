@@ -152,8 +152,15 @@ def _facts(
     facts += [(key, _field_text(value)) for key, value in front.fields.items() if key not in known]
     shown_files = content.resources[:10]
     left = len(content.resources) - len(shown_files) + content.resources_omitted
-    facts.append(("files", ", ".join(shown_files) + (f" and {left} more" if left else "")))
+    facts.append(("files", ", ".join(shown_files) + _left(left, has_more=content.resources_more)))
     return [(shown(label), one_line(value)) for label, value in facts if value]
+
+
+def _left(count: int, *, has_more: bool) -> str:
+    """Return how many files are not listed; a lower bound where not all were looked at."""
+    if has_more:
+        return f" and at least {count} more; not all were looked at"
+    return f" and {count} more" if count else ""
 
 
 def _field_text(value: object) -> str:
@@ -184,8 +191,8 @@ def _files(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     for relative in found.names:
         terminal.rows([(shown(relative), found.types[relative])], most=60)
-    if found.omitted:
-        terminal.note(f"and {found.omitted} more")
+    if left := _left(found.omitted, has_more=found.has_more):
+        terminal.note(left.strip())
     elif not found.names:
         terminal.note("no other files")
     return 0

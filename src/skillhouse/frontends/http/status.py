@@ -329,7 +329,8 @@ def skills_value(scan: SkillScan) -> dict[str, Any]:
 def detail_value(detail: SkillDetail) -> dict[str, Any]:
     """Return one skill with its body, as `skillhouse show` and `load` together do."""
     skill, content = detail.skill, detail.content
-    nothing: dict[str, Any] = {"body": None, "resources": [], "resources_omitted": 0}
+    nothing: dict[str, Any] = {"body": None, "resources": []}
+    nothing |= {"resources_omitted": 0, "resources_more": False}
     return {
         **skill_value(skill),
         **(nothing if content is None else content_value(content)),

@@ -71,6 +71,7 @@ def content_value(content: SkillContent) -> dict[str, Any]:
         "hidden_text": None if hidden is None else hidden.summary,
         "resources": list(content.resources),
         "resources_omitted": content.resources_omitted,
+        "resources_more": content.resources_more,
         "diagnostics": diagnostic_values(content.diagnostics),
     }
 

@@ -25,7 +25,7 @@ from skillhouse.skill import (
     JAVASCRIPT_FILE,
     PYTHON_FILE,
     SkillContent,
-    list_resources,
+    find_resources,
     read_manifest,
 )
 
@@ -82,6 +82,8 @@ class SkillFiles:
     directory: Path
     names: Sequence[str]
     omitted: int
+    has_more: bool
+    """Whether there are more than were counted."""
     types: dict[str, str]
 
     @property
@@ -94,6 +96,7 @@ class SkillFiles:
         return {
             "directory": directory,
             "resources_omitted": self.omitted,
+            "resources_more": self.has_more,
             "types": self.types,
         }
 
@@ -103,11 +106,12 @@ def files_answer(house: Skillhouse, reference: str) -> SkillFiles:
     found = found_skill(house, reference)
     if isinstance(found, SkillContent):
         directory, names, omitted = found.directory, found.resources, found.resources_omitted
+        more = found.resources_more
     else:
         directory = found.directory
-        names, omitted = list_resources(directory)
+        names, omitted, more = find_resources(directory)
     types = {name: _file_type(directory, name) for name in names}
-    return SkillFiles(directory=directory, names=names, omitted=omitted, types=types)
+    return SkillFiles(directory=directory, names=names, omitted=omitted, has_more=more, types=types)
 
 
 def _file_type(directory: Path, name: str) -> str:

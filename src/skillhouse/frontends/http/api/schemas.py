@@ -130,6 +130,7 @@ CONTENT = {
             "hidden_text": maybe(TEXT),
             "resources": array(TEXT),
             "resources_omitted": COUNT,
+            "resources_more": FLAG,
             "diagnostics": array(ref("Diagnostic")),
         }
     ),

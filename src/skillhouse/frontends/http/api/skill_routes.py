@@ -8,6 +8,7 @@ from skillhouse.frontends.http.api.api_services import PAGE_MAX, ApiServices, pa
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
+    FLAG,
     TEXT,
     array,
     listing,
@@ -169,6 +170,7 @@ _CONTENT_EXAMPLE: dict[str, Any] = {
     "hidden_text": None,
     "resources": [],
     "resources_omitted": 0,
+    "resources_more": False,
     "diagnostics": [],
 }
 _QUERY = {"type": "string", "minLength": 1, "maxLength": QUERY_TEXT_MAX}
@@ -223,13 +225,21 @@ ROUTES = (
         what="The other files of a skill.",
         run=_files,
         is_short=True,
-        answer=listing("resources", TEXT, directory=TEXT, types={"type": "object"}),
+        answer=listing(
+            "resources",
+            TEXT,
+            directory=TEXT,
+            resources_omitted=COUNT,
+            resources_more=FLAG,
+            types={"type": "object"},
+        ),
         example={
             "list": "resources",
             "total": 1,
             "resources": ["scripts/run.py"],
             "directory": "/usr/lib/skillhouse/weather",
             "resources_omitted": 0,
+            "resources_more": False,
             "types": {"scripts/run.py": "script"},
         },
     ),

@@ -31,7 +31,7 @@ from skillhouse.frontends.presentation.doctor_values import examined_profiles, s
 from skillhouse.registry import LockEntry, read_facts
 from skillhouse.runtime import InstalledSkills, Skillhouse
 from skillhouse.runtime.skill_editing import EDITABLE
-from skillhouse.skill import SKILL_FILE, Skill, list_resources
+from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool
 
 FILES_SHOWN = 500
@@ -99,7 +99,7 @@ class SkillPage:
     def one(self, request: Request) -> Response:
         detail = self._reader.detail(request.path_params["reference"])
         skill = detail.skill
-        names, more_files = list_resources(skill.directory, limit=FILES_SHOWN)
+        names, more_files, is_bounded = find_resources(skill.directory, limit=FILES_SHOWN)
         with self._reader.using() as house:
             tools = tuple(_tools(house, skill))
             installed = _installed(house, skill)
@@ -117,6 +117,7 @@ class SkillPage:
             markup=self._markup(request, detail, body, SKILL_FILE),
             files=file_tree(names),
             more_files=more_files,
+            is_bounded=is_bounded,
             tools=tools,
             installed=installed,
             questions=questions,
