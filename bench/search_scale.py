@@ -30,6 +30,8 @@ from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex
 REQUESTS = 400
 _CHANGED = 0.1
 """Share of the words of a copy that are another skill's."""
+_ROOT_SKILLS = 50_000
+"""Skills of a root: discovery enters at most 100,000 directories of one."""
 _NAME = re.compile("[a-z0-9-]{1,64}")
 _PROGRESS = 10_000
 """Skills that are written between two lines of progress."""
@@ -86,7 +88,7 @@ def write_skills(library: Path, documents: Sequence[Document], count: int) -> No
             others = chance.choice(words)
             about, body = map(_mutated, words[original], others, repeat(chance))
             name = f"{name}-{copy}"
-        shelf = library / f"s{number % 997:03}"
+        shelf = library / f"root{number // _ROOT_SKILLS}" / f"s{number % 997:03}"
         skill = shelf / name
         # A directory of another name is a warning, which discovery would have of each skill.
         if not _NAME.fullmatch(name) or skill.exists():
@@ -106,9 +108,14 @@ def _mutated(words: Sequence[str], others: Sequence[str], chance: random.Random)
     return " ".join((*words[:at], *others[start : start + size], *words[at + size :]))
 
 
+def roots(place: Path) -> list[Path]:
+    """Return the roots of the skills that were written."""
+    return sorted((place / "library").iterdir())
+
+
 def build(place: Path) -> dict[str, float]:
     """Make the index that is kept."""
-    found = discover([place / "library"], cache=place / "cache", clock=lambda: 1 << 62)
+    found = discover(roots(place), cache=place / "cache", clock=lambda: 1 << 62)
     began, wall = time.process_time(), time.perf_counter()
     index = SearchIndex.from_skills(found, cache=place / "cache")
     spent = time.process_time() - began
@@ -131,7 +138,7 @@ def ask(place: Path, folder: Path) -> dict[str, float]:
     common = Counter(word for word in english.split() if word.isalpha() and len(word) > 3)
     long = " ".join(word for word, _ in common.most_common(QUERY_TERMS_MAX))
     began = time.process_time()
-    found = discover([place / "library"], cache=place / "cache", clock=lambda: 1 << 62)
+    found = discover(roots(place), cache=place / "cache", clock=lambda: 1 << 62)
     len(found.skills)  # They are read here and not in the index's time.
     discovered = time.process_time()
     index = SearchIndex.from_skills(found, cache=place / "cache")

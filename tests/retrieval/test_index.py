@@ -23,6 +23,7 @@ from skillhouse.retrieval import (
     rank,
 )
 from skillhouse.retrieval.head_index import CANDIDATES_MAX
+from skillhouse.retrieval.rows import PINS_MAX
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
 from skillhouse.retrieval.tokens import open_stemmer, stems_of
 from skillhouse.skill import Skill, SkillIndex
@@ -320,6 +321,26 @@ def test_a_word_pins_names_that_begin_with_it_as_a_word_alone():
     ]
     found = [hit.name for hit in SearchIndex.from_documents(documents).search("art")]
     assert found == ["art-history", "articles", "art-helper"]
+
+
+@pytest.mark.parametrize(("number", "is_pinned"), [(PINS_MAX, True), (PINS_MAX + 1, False)])
+def test_the_beginning_of_many_names_is_a_common_word(number, is_pinned):
+    begun = [(f"user:chart-{at}", f"chart-{at}", "Prints.", "") for at in range(number)]
+    about = ("user:zeal", "zeal", "A chart: chart, chart.", "chart " * 9)
+    found = SearchIndex.from_documents([*begun, about]).search("chart-", limit=number + 1)
+    assert len(found) == number + 1
+    assert found[-1 if is_pinned else 0].name == "zeal"
+
+
+def test_the_beginning_of_an_id_pins_no_name():
+    index = SearchIndex.from_documents([("user:bat:c", "c", "Reads.", "")])
+    assert index.search("user:b") == []
+    assert index.search("user:bat:c")[0].exact
+
+
+def test_a_query_without_letters_is_no_name_of_signs_alone():
+    index = SearchIndex.from_documents([("user:-", "--", "Prints dashes.", "")])
+    assert index.search("-") == index.search("--") == []
 
 
 @pytest.mark.parametrize("misspelt", ["implementaion", "implmenting", "impelemnted"])
