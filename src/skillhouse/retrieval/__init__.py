@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.postgres.database import SearchDatabaseError as SearchDatabaseError
     from skillhouse.retrieval.postgres.index import PostgresIndex as PostgresIndex
     from skillhouse.retrieval.query import surely_meant as surely_meant
+    from skillhouse.retrieval.query import words_in as words_in
     from skillhouse.retrieval.rank import FIELDS as FIELDS
     from skillhouse.retrieval.search_result import Searcher as Searcher
     from skillhouse.retrieval.search_result import SearchResult as SearchResult

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from skillhouse.retrieval.glossary.translate import (
@@ -15,7 +16,7 @@ from skillhouse.retrieval.glossary.translate import (
 )
 from skillhouse.retrieval.rank import Alternative, Concept, Found, Ranking
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
-from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of_query
+from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of_query, tokens
 
 CORRECTION_WEIGHTS = (1.0, 0.9, 0.75)
 """Weight of a word that was meant, beside one that was written, by the number of edits."""
@@ -73,6 +74,39 @@ def surely_meant(query: str) -> list[str]:
     """
     sure = (meaning.senses for meaning in meanings(query) if meaning.is_sure)
     return list(dict.fromkeys(text for senses in sure for text, _ in senses))
+
+
+def words_in(query: str, fields: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the words of a query that each field has, for hits that something else ranked.
+
+    Translations count where they are sure, corrections do not; a field without any is left out.
+
+    >>> words_in("merging files", {"name": "pdf-merge", "description": "Merges PDF documents"})
+    {'name': ('merging',), 'description': ('merging',)}
+    >>> words_in("天气", {"name": "weather", "description": "天气预报"})
+    {'name': ('天气',), 'description': ('天气',)}
+    """
+    asked: dict[str, list[list[str]]] = {}
+    """The texts that answer a word, each by its tokens, all of which a field must have."""
+    for term in query_terms(query):
+        asked.setdefault(term, []).append([term])
+    for meaning in meanings(query[:_TRANSLATED_CHARS]):
+        if meaning.is_sure:
+            texts = asked.setdefault(meaning.text, [_tokens(meaning.text)])
+            texts += [text.split() for text, _ in meaning.senses]
+    own = {name: list(tokens(text)) for name, text in fields.items()}
+    stems = stems_of_query(chain(*own.values(), *chain.from_iterable(asked.values())))
+    answers = {
+        word: [frozenset(chain.from_iterable(stems[token] for token in text)) for text in texts]
+        for word, texts in asked.items()
+    }
+    found = {}
+    for name, of_field in own.items():
+        known = frozenset(chain.from_iterable(stems[token] for token in of_field))
+        words = [word for word, texts in answers.items() if any(t and t <= known for t in texts)]
+        if words:
+            found[name] = tuple(words)
+    return found
 
 
 class Request(NamedTuple):

@@ -53,6 +53,17 @@ def test_words_of_another_language_find_skills(server: Server, place: Path, admi
     published(server, place, admin, "weather-maps")
     found = server.ask(f"/skills?q={urllib.parse.quote('天气')}").json["skills"]
     assert [one["name"] for one in found] == ["weather-maps"]
+    assert found[0]["matches"] == {"name": ["天气"], "description": ["天气"]}
+
+
+def test_a_found_skill_says_which_words_of_a_search_it_has(server: Server, place: Path, admin: str):
+    published(server, place, admin, "said-words")
+    (found,) = server.ask("/skills?q=said+WORD+nonsense").json["skills"]
+    assert found["matches"] == {"name": ["said", "word"], "description": ["said", "word"]}
+    (listed,) = [
+        one for one in server.ask("/skills?limit=200").json["skills"] if one["name"] == "said-words"
+    ]
+    assert listed["matches"] == {}
 
 
 @pytest.mark.req("S002-104")

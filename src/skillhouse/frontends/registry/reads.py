@@ -18,7 +18,7 @@ from skillhouse.frontends.registry.replies import (
 from skillhouse.registry import releases
 from skillhouse.registry.hosting import HostedRepository, HostingError, ListQuery
 from skillhouse.registry.releases import Release, encode_document
-from skillhouse.retrieval import surely_meant
+from skillhouse.retrieval import surely_meant, words_in
 
 CHANGES_MAX = 1_000
 _NUMBER_MAX = 18
@@ -85,7 +85,13 @@ class ReadRoutes:
             publisher=_text(request, "publisher"),
         )
         found = self._repository.store.find(query)
-        listed = [dataclasses.asdict(one) for one in found.skills]
+        listed = [
+            {
+                **dataclasses.asdict(one),
+                "matches": words_in(text, {"name": one.skill, "description": one.description}),
+            }
+            for one in found.skills
+        ]
         return json_reply({"skills": listed, "next_cursor": found.next_cursor})
 
     def changes(self, request: Request) -> Response:
