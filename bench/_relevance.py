@@ -65,8 +65,7 @@ def load(folder: Path) -> Collection:
     for row in rows(folder / "queries.jsonl"):
         grades = relevance[row["qid"]]
         target = max(grades, key=lambda document: grades[document])
-        fold = zlib.crc32(owners[target].encode()) % FOLDS
-        queries.append(Query(**row, relevance=grades, fold=fold))
+        queries.append(Query(**row, relevance=grades, fold=fold_of(owners[target])))
     documents = [(row["id"], row["name"], row["description"], row["body"]) for row in corpus]
     return Collection(documents=documents, queries=queries)
 
@@ -87,6 +86,10 @@ def owner(source: str) -> str:
     repository, _, path = source.partition(":")
     parts = path.split("/")
     return f"{repository}:{parts[1] if len(parts) > 3 else parts[0]}"
+
+
+def fold_of(owner: str) -> int:
+    return zlib.crc32(owner.encode()) % FOLDS
 
 
 def judge(found: Sequence[str], relevance: Mapping[str, int]) -> Judged:

@@ -32,6 +32,7 @@ from _robustness import everyday
 from skillhouse.retrieval import Encoders, SearchIndex, encoders_of, is_weak, search
 from skillhouse.retrieval.votes import Meanings
 
+CACHE = ROOT / ".x" / "bench"
 SIZE = 10_000
 """Skills of the index that is timed: those of the set, and again its first."""
 _SHOWN = 5
@@ -80,6 +81,15 @@ class Kept:
 
     def over(self, count: int, text: Callable[[int], str], cache: Path | None) -> Meanings:
         return self._encoders.over(count, text, cache or self._cache)
+
+
+def encoders_python() -> Path | None:
+    """Return a Python that has the encoders: this one, or that of tests/retrieval/semantic."""
+    here = Path(sys.executable)
+    if encoders_of("auto") is not None:
+        return here
+    python = ROOT / ".x" / "semantic" / here.parent.name / here.name
+    return python if python.exists() else None
 
 
 def with_encoders(encoders: Encoders, cache: Path, index: SearchIndex) -> Meanings:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from _relevance import FOLDS, Judged, Query, judge
-from skillhouse.retrieval import SearchIndex
+from skillhouse.retrieval.evidence import Evidence
 from skillhouse.retrieval.semantic.trees import ENCODERS, FILE, Trees, inputs_of, packed_trees
 
 _PARAMETERS = {
@@ -28,6 +28,9 @@ _PARAMETERS = {
 }
 _TREES = 150
 
+Found = Mapping[str, Sequence[tuple[str, Evidence]]]
+"""The candidates of each request with their evidence, by the request's id."""
+
 
 class _Asked:
     """The candidates of a request, in the order of the weighed sum.
@@ -35,8 +38,7 @@ class _Asked:
     Without the votes of all `ENCODERS`, there are no inputs and the order stays.
     """
 
-    def __init__(self, index: SearchIndex, query: Query) -> None:
-        found = index.judged(query.text)
+    def __init__(self, query: Query, found: Sequence[tuple[str, Evidence]]) -> None:
         self.fold, self.relevance = query.fold, query.relevance
         self.ids = [document for document, _ in found]
         votes = found[0][1].fused if found else None
@@ -53,7 +55,7 @@ class _Asked:
 
 
 def trees_without_the_fold(
-    index: SearchIndex, queries: Sequence[Query], *, write: bool
+    queries: Sequence[Query], found: Found, *, write: bool
 ) -> list[Judged] | None:
     """Return the results under trees of other folds; None without lightgbm.
 
@@ -63,7 +65,7 @@ def trees_without_the_fold(
         lightgbm = importlib.import_module("lightgbm")
     except ImportError:
         return None
-    asked = [_Asked(index, query) for query in queries]
+    asked = [_Asked(query, found[query.qid]) for query in queries]
     if write:
         content = packed_trees(_fitted(lightgbm, asked))
         FILE.write_text(json.dumps(content, separators=(",", ":")) + "\n", "utf-8")

@@ -7,8 +7,9 @@ sources is cached.
 that they are scored on (ten minutes).
 `--semantic` adds search by meaning as it is shipped, in the environment that
 `SKILLHOUSE_ENCODERS=1 ./x test tests/retrieval/semantic` makes; the first run takes minutes more.
-With `--fit` its weights are fitted without the scored fold too, and with `--write` the trees that
-order hits are written; both need the extra, and lightgbm, where the benchmark runs.
+With `--fit` an adapter, weights and trees are fitted without the scored folds (an hour), and with
+`--write` those that are shipped are written; both need the extra, torch, and lightgbm, where the
+benchmark runs.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from _relevance import (
 )
 from _relevance_fit import Candidates, cross_validated
 from _robustness import coverage, misspelt, nothing_fits
-from skillhouse.retrieval import SearchIndex, encoders_of
+from _shipped import CACHE, encoders_python
+from skillhouse.retrieval import SearchIndex
 from skillhouse.retrieval.evidence import FEATURE_WEIGHTS, FEATURES
 from skillhouse.retrieval.query import MIX, Mix
 
 MIXES = [Mix(0.9, 0.1), Mix(0.9, 0.15), Mix(1.0, 0.15), Mix(1.0, 0.25)]
 """What `--fit` chooses from."""
-CACHE = ROOT / ".x" / "bench"
 HEADER = ("requests", "number", *MEASURES)
 
 
@@ -93,16 +94,14 @@ def main() -> int:
             # It needs numpy, which search by words does not.
             from _meaning import by_meaning  # noqa: PLC0415
 
-            print("\n" + by_meaning(collection, judged, CACHE, write=options.write))
+            print("\n" + by_meaning(collection, judged, options.folder, CACHE, write=options.write))
     return 0
 
 
 def shipped(folder: Path) -> None:
     """Print the quality and speed of the shipped search by meaning, if there are encoders."""
-    python = Path(sys.executable)
-    if encoders_of("auto") is None:
-        python = ROOT / ".x" / "semantic" / python.parent.name / python.name
-    if not python.exists():
+    python = encoders_python()
+    if python is None:
         print("search by meaning: skipped, the extra `semantic` is not installed", file=sys.stderr)
         return
     # One thread for products of matrices, as search has them.

@@ -1,8 +1,10 @@
 """What search costs by the number of skills: made by mutation of the development set.
 
-`./x bench search_scale [--skills N ...] [--folder FOLDER]` writes N skills, and measures in fresh
-processes: making the kept index, and discovery, opening it and the first search, then the
-requests of the set. Times are CPU. Without the set the measurement is skipped.
+`./x bench search_scale [--skills N ...] [--folder FOLDER] [--semantic]` writes N skills, and
+measures in fresh processes: making the kept index, and discovery, opening it and the first search,
+then the requests of the set. Times are CPU. Without the set the measurement is skipped.
+`--semantic` adds searches with encoders, in the environment that
+`SKILLHOUSE_ENCODERS=1 ./x test tests/retrieval/semantic` makes; copies have vectors of originals.
 """
 
 from __future__ import annotations
@@ -21,13 +23,18 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from _measure import ROOT, markdown_table
 from _relevance import FOLDER, Document, load, rows
+from _shipped import CACHE, encoders_python
 from skillhouse.discovery import discover
-from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex
+from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex, encoders_of
+from skillhouse.retrieval.semantic.one_thread import load_numpy
+from skillhouse.retrieval.votes import encoded
 
 REQUESTS = 400
+HOUR = 3_600.0
 _CHANGED = 0.1
 """Share of the words of a copy that are another skill's."""
 _ROOT_SKILLS = 50_000
@@ -42,6 +49,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="search by the number of skills")
     parser.add_argument("--skills", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--semantic", action="store_true", help="with the encoders too")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not (options.folder / "corpus.jsonl").is_file():
@@ -49,13 +57,15 @@ def main() -> int:
         return 0
     if options.child:
         part, place = options.child
-        found = build(Path(place)) if part == "build" else ask(Path(place), options.folder)
-        print(json.dumps(found))
+        print(json.dumps(PARTS[part](Path(place), options.folder)))
         return 0
     for count in options.skills:
         with tempfile.TemporaryDirectory() as directory:
             write_skills(Path(directory) / "library", load(options.folder).documents, count)
-            found = {**child("build", directory, options), **child("ask", directory, options)}
+            parts = [part for part in PARTS if part != "ask by meaning" or options.semantic]
+            found: dict[str, float] = {}
+            for part in parts:
+                found |= child(part, directory, options)
         lines = [(name, f"{value:,.1f}") for name, value in found.items()]
         print(markdown_table((f"{count:,} skills", ""), lines) + "\n", flush=True)
     return 0
@@ -63,12 +73,14 @@ def main() -> int:
 
 def child(part: str, place: str, options: argparse.Namespace) -> dict[str, float]:
     """Return what a fresh process measured."""
-    command = [sys.executable, __file__, "--folder", str(options.folder), "--child", part, place]
-    path = os.pathsep.join((str(ROOT / "src"), *filter(None, sys.path)))
-    environment = {**os.environ, "PYTHONPATH": path}
+    python, path = sys.executable, [str(ROOT / "src"), *filter(None, sys.path)]
+    if part == "ask by meaning" and (found := encoders_python()) is not None:
+        python, path = str(found), path[:1]
+    command = [python, __file__, "--folder", str(options.folder), "--child", part, place]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
 
 
 def write_skills(library: Path, documents: Sequence[Document], count: int) -> None:
@@ -113,7 +125,7 @@ def roots(place: Path) -> list[Path]:
     return sorted((place / "library").iterdir())
 
 
-def build(place: Path) -> dict[str, float]:
+def build(place: Path, _: Path) -> dict[str, float]:
     """Make the index that is kept."""
     found = discover(roots(place), cache=place / "cache", clock=lambda: 1 << 62)
     began, wall = time.process_time(), time.perf_counter()
@@ -131,9 +143,7 @@ def build(place: Path) -> dict[str, float]:
 
 def ask(place: Path, folder: Path) -> dict[str, float]:
     """Open the index and search it: the requests of the set, and long ones of common words."""
-    queries = list(rows(folder / "queries.jsonl"))
-    chance = random.Random(3)
-    texts = [query["text"] for query in chance.sample(queries, min(REQUESTS, len(queries)))]
+    queries, texts = requests(folder)
     english = " ".join(query["text"] for query in queries if query["lang"] == "en").casefold()
     common = Counter(word for word in english.split() if word.isalpha() and len(word) > 3)
     long = " ".join(word for word, _ in common.most_common(QUERY_TERMS_MAX))
@@ -155,6 +165,49 @@ def ask(place: Path, folder: Path) -> dict[str, float]:
         f"request of {QUERY_TERMS_MAX} words, ms": _cpu_ms(index, long),
         "peak MiB": _peak_mib(),
     }
+
+
+def ask_by_meaning(place: Path, folder: Path) -> dict[str, float]:
+    """Search with encoders; nothing where they are not installed."""
+    encoders = encoders_of("auto")
+    if encoders is None:
+        print("search by meaning: skipped, the extra is not installed", file=sys.stderr)
+        return {}
+    load_numpy()
+    from _copied_vectors import copying  # noqa: PLC0415 - it needs numpy.
+
+    originals = [encoded(name, about) for _, name, about, _ in load(folder).documents]
+    copies = copying(encoders, originals, CACHE)
+    found = discover(roots(place), cache=place / "cache", clock=lambda: 1 << 62)
+    began = time.process_time()
+    index = SearchIndex.from_skills(found, cache=place / "cache", encoders=copies)
+    assert index.meanings is not None
+    index.meanings.wait(HOUR)
+    index.close()
+    opening = time.process_time()
+    index = SearchIndex.from_skills(found, cache=place / "cache", encoders=copies)
+    assert index.meanings is not None
+    index.meanings.wait(HOUR)
+    opened = time.process_time()
+    _, texts = requests(folder)
+    spent = sorted(_cpu_ms(index, text) for text in texts)
+    return {
+        "encoders: make and keep vectors of copies, s": opening - began,
+        "encoders: open, s": opened - opening,
+        "encoders: request, p50 ms": spent[len(spent) // 2],
+        "encoders: request, p99 ms": spent[int(len(spent) * 0.99)],
+        "encoders: peak MiB": _peak_mib(),
+    }
+
+
+def requests(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return all requests of the set, and the texts of those that are timed."""
+    queries = list(rows(folder / "queries.jsonl"))
+    chosen = random.Random(3).sample(queries, min(REQUESTS, len(queries)))
+    return queries, [query["text"] for query in chosen]
+
+
+PARTS = {"build": build, "ask": ask, "ask by meaning": ask_by_meaning}
 
 
 def _cpu_ms(index: SearchIndex, text: str) -> float:

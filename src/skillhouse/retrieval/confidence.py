@@ -34,18 +34,15 @@ def clues(evidence: Evidence) -> tuple[float, ...]:
 
 def confidence(evidence: Evidence) -> float:
     """Return the confidence in a row, from 0 to 1; no length of a query counts."""
+    value = words_logit(evidence)
     if evidence.fused is not None:
-        return evidence.fused.confidence
-    return confidence_of(logit(evidence))
+        value = evidence.fused.of_words * value + evidence.fused.added
+    return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, value))))
 
 
-def logit(evidence: Evidence) -> float:
+def words_logit(evidence: Evidence) -> float:
     """Return what the words of a row say of it, before it is a confidence."""
     return BIAS + sum(weight * clue for weight, clue in zip(WEIGHTS, clues(evidence), strict=True))
-
-
-def confidence_of(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, logit))))
 
 
 class Rated(Protocol):

@@ -35,11 +35,14 @@ _NAME, _DESCRIPTION, _BODY = FIELD_BITS
 
 
 class Fused(NamedTuple):
-    """What vectors and words together say of a row."""
+    """What vectors say of a row."""
 
-    confidence: float
     cosines: Mapping[str, float]
     """Of its vectors with the query's, from -1 to 1, by the encoder that votes."""
+    of_words: float = 1.0
+    """What the words' logit of confidence is multiplied by."""
+    added: float = 0.0
+    """What is then added to it."""
 
     @property
     def similarity(self) -> float:

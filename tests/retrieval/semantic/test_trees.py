@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from skillhouse.retrieval.confidence import confidence
 from skillhouse.retrieval.evidence import FEATURES, Evidence, score
 from skillhouse.retrieval.semantic.fusion import fused
 from skillhouse.retrieval.semantic.trees import FILE, INPUTS, Trees, load_trees, packed_trees
@@ -52,9 +53,7 @@ def test_the_best_by_trees_has_the_highest_score() -> None:
     by_trees = trees.ordered(judged)
     assert judged[0].score > judged[1].score
     assert by_trees[0].score < by_trees[1].score < 101
-    assert [each.fused and each.fused.confidence for each in by_trees] == [
-        each.fused and each.fused.confidence for each in judged
-    ]
+    assert [*map(confidence, by_trees)] == [*map(confidence, judged)]
 
 
 @pytest.mark.parametrize("cosines", [{}, {"use": 0.5}, {"use": 0.5, "granite": 0.5, "own": 0.5}])
@@ -80,9 +79,7 @@ def test_a_higher_cosine_is_a_higher_score_and_confidence() -> None:
     for name in ("use", "granite", "own"):
         low, high = (row(0, 0.2, **{name: cosine}) for cosine in (0.1, 0.7))
         assert low.score < high.score <= 100
-        assert low.fused is not None
-        assert high.fused is not None
-        assert low.fused.confidence <= high.fused.confidence
+        assert confidence(low) <= confidence(high)
     plain = row(0, 0.2)
     assert plain.fused is None
     assert plain.score == fused(plain, {}).score

