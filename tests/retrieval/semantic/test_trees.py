@@ -83,3 +83,13 @@ def test_a_higher_cosine_is_a_higher_score_and_confidence() -> None:
     plain = row(0, 0.2)
     assert plain.fused is None
     assert plain.score == fused(plain, {}).score
+
+
+def test_where_both_encoders_vote_each_cosine_counts_for_the_confidence() -> None:
+    neither, of_use, of_granite, both = (
+        confidence(row(0, 0.1, use=use, granite=granite))
+        for use, granite in ((0.2, 0.2), (0.5, 0.2), (0.2, 0.5), (0.5, 0.5))
+    )
+    assert neither < min(of_use, of_granite) < max(of_use, of_granite) < both
+    # Another's encoder has no part in it, though it votes.
+    assert confidence(row(0, 0.1, use=0.2, granite=0.2, own=0.9)) == neither

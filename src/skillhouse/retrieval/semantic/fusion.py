@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
+from typing import NamedTuple
 
 from skillhouse.retrieval.evidence import SCALE, Evidence, Fused
 
@@ -13,14 +15,27 @@ WEIGHTS: Mapping[tuple[str, ...], Mapping[str, float]] = {
 }
 """Weight of each encoder's cosine beside the sum of the words' features, by who votes; for English,
 and for the other languages, which `use` alone reads (decision record 0320)."""
+_OURS = frozenset(chain.from_iterable(WEIGHTS))
 OWN_WEIGHT = 6.0
 """Weight of an encoder that is none of ours."""
-CONFIDENCE: Mapping[str, tuple[float, float, float]] = {
-    "use": (1.01, 13.0, -3.62),
-    "granite": (0.89, 13.4, -5.18),
+
+
+class ConfidenceWeights(NamedTuple):
+    """How the logit of a confidence is made, where some encoders vote."""
+
+    of_words: float
+    """Weight of the words' own logit."""
+    of_cosines: Mapping[str, float]
+    bias: float
+    """Moves the threshold to one half."""
+
+
+CONFIDENCE: Mapping[tuple[str, ...], ConfidenceWeights] = {
+    ("use",): ConfidenceWeights(1.01, {"use": 13.0}, -3.62),
+    ("granite",): ConfidenceWeights(0.89, {"granite": 13.4}, -5.18),
+    ("granite", "use"): ConfidenceWeights(0.8, {"granite": 7.0, "use": 10.6}, -5.67),
 }
-"""Of the words' own logit, of the cosine, and what moves the threshold to one half: by logistic
-regression (decision records 0327, 0335 and 0340). Where both vote, `use` alone counts."""
+"""By logistic regression, by which of our encoders vote (decision records 0335 and 0340)."""
 
 
 def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
@@ -33,9 +48,9 @@ def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
     # As without encoders, 100 is about the best that there is.
     score = 100.0 * (evidence.words + near) / (100.0 / SCALE + sum(weights.values()))
     found = Fused(cosines)
-    for name, (of_words, of_cosine, bias) in CONFIDENCE.items():
-        if name in cosines:
-            # Only hits that are shown need their confidence: it costs more than all of this.
-            found = Fused(cosines, of_words, of_cosine * cosines[name] + bias)
-            break
+    sure = CONFIDENCE.get(tuple(sorted(name for name in cosines if name in _OURS)))
+    if sure is not None:
+        near = sum(weight * cosines[name] for name, weight in sure.of_cosines.items())
+        # Only hits that are shown need their confidence: it costs more than all of this.
+        found = Fused(cosines, sure.of_words, near + sure.bias)
     return evidence._replace(score=score, fused=found)
