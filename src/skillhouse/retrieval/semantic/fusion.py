@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -42,15 +43,24 @@ def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
     """Return evidence with the cosines of the encoders that vote; none changes nothing."""
     if not cosines:
         return evidence
-    of_voters = WEIGHTS.get(tuple(sorted(cosines)), {})
-    weights = {name: of_voters.get(name, OWN_WEIGHT) for name in cosines}
-    near = sum(weights[name] * max(cosine, 0.0) for name, cosine in cosines.items())
+    weights, total, sure = _weights_of(tuple(cosines))
+    near = sum(weights[name] * cosine for name, cosine in cosines.items() if cosine > 0.0)
     # As without encoders, 100 is about the best that there is.
-    score = 100.0 * (evidence.words + near) / (100.0 / SCALE + sum(weights.values()))
+    score = 100.0 * (evidence.words + near) / total
     found = Fused(cosines)
-    sure = CONFIDENCE.get(tuple(sorted(name for name in cosines if name in _OURS)))
     if sure is not None:
         near = sum(weight * cosines[name] for name, weight in sure.of_cosines.items())
         # Only hits that are shown need their confidence: it costs more than all of this.
         found = Fused(cosines, sure.of_words, near + sure.bias)
     return evidence._replace(score=score, fused=found)
+
+
+@cache
+def _weights_of(
+    names: tuple[str, ...],
+) -> tuple[Mapping[str, float], float, ConfidenceWeights | None]:
+    """Return the weights of encoders that vote, the best score of all, and those of confidence."""
+    of_voters = WEIGHTS.get(tuple(sorted(names)), {})
+    weights = {name: of_voters.get(name, OWN_WEIGHT) for name in names}
+    sure = CONFIDENCE.get(tuple(sorted(_OURS.intersection(names))))
+    return weights, 100.0 / SCALE + sum(weights.values()), sure
