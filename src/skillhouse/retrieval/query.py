@@ -72,41 +72,48 @@ def surely_meant(query: str) -> list[str]:
     >>> surely_meant("天气"), surely_meant("four routes")
     (['weather'], [])
     """
-    sure = (meaning.senses for meaning in meanings(query) if meaning.is_sure)
+    sure = (each.senses for each in meanings(query[:_TRANSLATED_CHARS]) if each.is_sure)
     return list(dict.fromkeys(text for senses in sure for text, _ in senses))
 
 
-def words_in(query: str, fields: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+Fields = Mapping[str, str]
+"""The texts of one thing that is searched, by the name of the field."""
+
+
+def words_in(query: str, found: Sequence[Fields]) -> list[dict[str, tuple[str, ...]]]:
     """Return the words of a query that each field has, for hits that something else ranked.
 
     Translations count where they are sure, corrections do not; a field without any is left out.
 
-    >>> words_in("merging files", {"name": "pdf-merge", "description": "Merges PDF documents"})
-    {'name': ('merging',), 'description': ('merging',)}
-    >>> words_in("天气", {"name": "weather", "description": "天气预报"})
-    {'name': ('天气',), 'description': ('天气',)}
+    >>> words_in("merging files", [{"name": "pdf-merge", "description": "Merges documents"}])
+    [{'name': ('merging',), 'description': ('merging',)}]
+    >>> words_in("天气", [{"name": "weather", "description": "天气预报"}])
+    [{'name': ('天气',), 'description': ('天气',)}]
     """
+    query = query[:_TRANSLATED_CHARS]
     asked: dict[str, list[list[str]]] = {}
     """The texts that answer a word, each by its tokens, all of which a field must have."""
     for term in query_terms(query):
         asked.setdefault(term, []).append([term])
-    for meaning in meanings(query[:_TRANSLATED_CHARS]):
+    for meaning in meanings(query):
         if meaning.is_sure:
             texts = asked.setdefault(meaning.text, [_tokens(meaning.text)])
             texts += [text.split() for text, _ in meaning.senses]
-    own = {name: list(tokens(text)) for name, text in fields.items()}
-    stems = stems_of_query(chain(*own.values(), *chain.from_iterable(asked.values())))
+    stems = stems_of_query(chain.from_iterable(chain.from_iterable(asked.values())))
     answers = {
         word: [frozenset(chain.from_iterable(stems[token] for token in text)) for text in texts]
         for word, texts in asked.items()
     }
-    found = {}
-    for name, of_field in own.items():
-        known = frozenset(chain.from_iterable(stems[token] for token in of_field))
-        words = [word for word, texts in answers.items() if any(t and t <= known for t in texts)]
-        if words:
-            found[name] = tuple(words)
-    return found
+    return [
+        {name: words for name, text in fields.items() if (words := _words_of(text, answers))}
+        for fields in found
+    ]
+
+
+def _words_of(text: str, answers: Mapping[str, list[frozenset[str]]]) -> tuple[str, ...]:
+    """Return the words one of whose answers, each some stems, is in a text."""
+    own = frozenset(chain.from_iterable(stems_of_query(tokens(text)).values()))
+    return tuple(word for word, texts in answers.items() if any(t and t <= own for t in texts))
 
 
 class Request(NamedTuple):

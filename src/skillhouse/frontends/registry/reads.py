@@ -85,12 +85,10 @@ class ReadRoutes:
             publisher=_text(request, "publisher"),
         )
         found = self._repository.store.find(query)
+        fields = [{"name": one.skill, "description": one.description} for one in found.skills]
         listed = [
-            {
-                **dataclasses.asdict(one),
-                "matches": words_in(text, {"name": one.skill, "description": one.description}),
-            }
-            for one in found.skills
+            {**dataclasses.asdict(one), "matches": matches}
+            for one, matches in zip(found.skills, words_in(text, fields), strict=True)
         ]
         return json_reply({"skills": listed, "next_cursor": found.next_cursor})
 
