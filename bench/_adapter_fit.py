@@ -76,6 +76,16 @@ class Network:
         places[torch.tensor(order)] = torch.arange(len(order))
         return torch.cat(rows)[places]
 
+    def rows(self, texts: Sequence[str]) -> Any:
+        """Return the rows of many skills as numpy has them."""
+        torch = self._torch
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            pieces = [
+                self.encode(texts[at : at + _BATCH], _SKILL_TOKENS).numpy()
+                for at in range(0, len(texts), _BATCH)
+            ]
+        return np.concatenate(pieces)
+
     def _forward(self, numbers: Sequence[Sequence[int]]) -> Any:
         torch, granite, weights = self._torch, self._granite, self._weights
         functions = torch.nn.functional
@@ -127,7 +137,7 @@ class Batches:
         self._requests = [*of_skill.values()]
         owners = Counter(some[0].owner for some in self._requests)
         self._weights = [min(1.0, _OWNER_MAX / owners[some[0].owner]) for some in self._requests]
-        vectors = network_rows(network, [texts[skill] for skill in of_skill])
+        vectors = network.rows([texts[skill] for skill in of_skill])
         likeness = vectors @ vectors.T
         np.fill_diagonal(likeness, -1.0)
         likeness[likeness > _SAME] = -1.0
@@ -143,17 +153,6 @@ class Batches:
                     kinds = [_KINDS[request.kind] for request in some]
                     (drawn[some[0].name],) = self._chance.choices(some, kinds)
         return [*drawn.values()]
-
-
-def network_rows(network: Network, texts: Sequence[str]) -> Any:
-    """Return the rows of many texts as numpy has them."""
-    torch = importlib.import_module("torch")
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        pieces = [
-            network.encode(texts[at : at + _BATCH], _SKILL_TOKENS).numpy()
-            for at in range(0, len(texts), _BATCH)
-        ]
-    return np.concatenate(pieces)
 
 
 def granite(adapter: bytes = b"") -> Granite:
