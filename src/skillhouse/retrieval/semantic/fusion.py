@@ -49,9 +49,9 @@ def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
     score = 100.0 * (evidence.words + near) / total
     found = Fused(cosines)
     if sure is not None:
-        near = sum(weight * cosines[name] for name, weight in sure.of_cosines.items())
+        added = sum(weight * cosines[name] for name, weight in sure.of_cosines.items())
         # Only hits that are shown need their confidence: it costs more than all of this.
-        found = Fused(cosines, sure.of_words, near + sure.bias)
+        found = Fused(cosines, sure.of_words, added + sure.bias)
     return evidence._replace(score=score, fused=found)
 
 
