@@ -7,7 +7,6 @@ import fnmatch
 import functools
 import gc
 import os
-import re
 import signal
 import sys
 import tomllib
@@ -18,13 +17,22 @@ from types import FrameType
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
-ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|heavy)\b", re.MULTILINE)
 HANG_SECONDS = 240
 """Longest setup, call or teardown of one test; on a loaded machine the slowest take a minute."""
 TOO_LONG = f"took longer than {HANG_SECONDS} seconds"
 CI_SKIPS = Path(__file__).with_name("tests") / "ci_skips.toml"
 RECURSION_LIMIT = sys.getrecursionlimit()
+
+# Every run tries the same examples, so a failure is there for the next person as well.
+settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
+# `./x test nightly`: other examples each time, and more. A test's own number of examples holds.
+settings.register_profile(
+    "nightly", derandomize=False, deadline=None, max_examples=600, database=None, print_blob=True
+)
+settings.register_profile("fast", derandomize=True, deadline=None, max_examples=20)
+settings.load_profile("house")
 
 
 def pytest_collection_finish() -> None:
@@ -34,13 +42,6 @@ def pytest_collection_finish() -> None:
     # Modules and tests stay until the end; each full collection would walk all of them.
     gc.collect()
     gc.freeze()
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Read no module of which nothing runs in the fast part: collecting them takes its time too."""
-    if config.option.markexpr != "not slow and not heavy" or collection_path.suffix != ".py":
-        return None
-    return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(wrapper=True)

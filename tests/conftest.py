@@ -8,22 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.listening import Listener
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
-
-# Every run tries the same examples, so a failure is there for the next person as well.
-settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
-# `./x test nightly`: other examples each time, and more. A test's own number of examples holds.
-settings.register_profile(
-    "nightly", derandomize=False, deadline=None, max_examples=600, database=None, print_blob=True
-)
-settings.register_profile("fast", derandomize=True, deadline=None, max_examples=20)
-settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

@@ -62,16 +62,15 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "workers"])
-def test_a_skip_that_is_not_listed_fails_in_ci_only(project: Path, workers: tuple[str, ...]):
+def test_a_skip_that_is_not_listed_fails_in_ci_only(project: Path):
     (project / "test_some.py").write_text(TESTS)
-    code, said = outcome(project, *workers, ci="1")
+    code, said = outcome(project, ci="1")
     assert code == 1
     # What is skipped before the test begins is an error.
     assert sorted(said.split(", ")) == (
         "1 failed, 1 passed, 1 xfailed, 2 errors, 2 skipped".split(", ")
     )
-    assert outcome(project, *workers, ci="") == (0, "1 passed, 5 skipped, 1 xfailed")
+    assert outcome(project, ci="") == (0, "1 passed, 5 skipped, 1 xfailed")
 
 
 @pytest.mark.slow

@@ -1,0 +1,266 @@
+"""Runs the tests in several processes, each over files of its own: `./x test [PART] [K/N] [ARGS]`.
+
+The files of a part are cut by the recorded cost of each (tests/suite.json) into portions of
+neighbours, which share what a directory's tests set up; a process that is done takes the next
+portion. pytest-xdist would read every test in every process, 25 seconds of CPU each.
+
+Parts: `fast`, nothing marked slow or heavy; the default, nothing heavy and nothing that
+tests/suite.json leaves to CI; `all`; `changed [--base REV]`, what reaches a file that differs from
+REV (the branch point with `main`); `failed`, what failed in the last run; `nightly`, the property
+tests with new examples. `K/N` runs the K-th of N shares, for N machines. Other arguments go to
+pytest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.suite_record import Record, changed_files, reaching
+
+ROOT = Path(__file__).resolve().parents[1]
+FAILED = ROOT / ".x" / "failed-tests.txt"
+"""Node ids that failed in the last run, a line each, for `./x test failed`."""
+PARTS = ("fast", "default", "all", "changed", "failed", "nightly")
+MARKS = {
+    "fast": "not slow and not heavy",
+    "default": "not heavy",
+    "changed": "not heavy",
+    "nightly": "hypothesis",
+}
+EXAMPLES = {"fast": "fast", "default": "fast", "changed": "fast", "nightly": "nightly"}
+"""Profiles of tests/conftest.py for property tests; the others have its own."""
+PORTIONS_EACH = 4
+"""Portions for each process: more balance better, and each costs a start of a second and a half."""
+POLL_SECONDS = 0.2
+SAID_EVERY_SECONDS = 20
+ENDED_WELL = (0, 1, 5)
+"""Exit codes of pytest: all passed, some failed, none collected."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Portion:
+    """Test files that one process runs, and what became of them."""
+
+    files: list[str]
+    number: int
+    reports: Path
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    outcomes: dict[str, str] = field(default_factory=dict)
+    read: int = 0
+
+    def start(self, options: Sequence[str], environment: dict[str, str]) -> None:
+        """Start pytest over the files."""
+        # A cache for each: two processes that write one lose each other's entries.
+        cache = f"cache_dir={ROOT / '.x' / 'pytest-cache' / str(self.number)}"
+        command = [sys.executable, "-m", "pytest", "-q", "-o", cache, *options, *self.files]
+        environment = {**environment, "SUITE_REPORTS": str(self.reports)}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def take(self) -> None:
+        """Read the reports that are new."""
+        if not self.reports.exists():
+            return
+        with self.reports.open("rb") as file:
+            file.seek(self.read)
+            for line in file:
+                if line.endswith(b"\n"):
+                    self.read += len(line)
+                    node, outcome = json.loads(line)
+                    # A test is as good as the worst of its phases.
+                    if self.outcomes.get(node) != "failed":
+                        self.outcomes[node] = outcome
+
+
+def portions_of(files: Sequence[str], costs: Sequence[float], count: int) -> list[list[str]]:
+    """Return the files in `count` runs of neighbours of about the same cost.
+
+    >>> portions_of(["a", "b", "c", "d"], [1, 1, 1, 3], 2)
+    [['a', 'b', 'c'], ['d']]
+    """
+    share = sum(costs) / max(1, count)
+    cut: list[list[str]] = [[]]
+    spent = 0.0
+    for file, cost in zip(files, costs, strict=True):
+        # A file goes where its middle is, so that no portion is over by more than half a file.
+        while len(cut) < count and spent + cost / 2 > share * len(cut):
+            cut.append([])
+        cut[-1].append(file)
+        spent += cost
+    return [portion for portion in cut if portion]
+
+
+def share_of(files: Sequence[str], costs: Sequence[float], share: str) -> list[str]:
+    """Return the files of the share `K/N`.
+
+    >>> share_of(["a", "b"], [1.0, 1.0], "2/2")
+    ['b']
+    """
+    number, of = map(int, share.split("/"))
+    if not 1 <= number <= of:
+        raise SystemExit(f"suite: expected a share such as 1/2, got {share}")
+    cut = portions_of(files, costs, of)
+    return cut[number - 1] if number <= len(cut) else []
+
+
+def run(portions: list[Portion], options: Sequence[str], *, processes: int) -> None:
+    """Run all portions, `processes` at a time, the dearest first as they are given."""
+    waiting, running = list(portions), list[Portion]()
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    said = time.monotonic()
+    try:
+        while waiting or running:
+            while waiting and len(running) < processes:
+                running.append(waiting.pop(0))
+                running[-1].start(options, environment)
+            time.sleep(POLL_SECONDS)
+            for portion in portions:
+                portion.take()
+            running = [one for one in running if one.process and one.process.poll() is None]
+            if time.monotonic() > said + SAID_EVERY_SECONDS:
+                said = time.monotonic()
+                _say(portions, running)
+    finally:
+        for portion in running:
+            if portion.process is not None:
+                portion.process.send_signal(signal.SIGINT)
+        for portion in running:
+            if portion.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    portion.process.wait(timeout=10)
+                portion.process.kill()
+
+
+def _say(portions: Iterable[Portion], running: Sequence[Portion]) -> None:
+    counts = Counter(outcome for portion in portions for outcome in portion.outcomes.values())
+    done = sum(1 for one in portions if one.process is not None and one not in running)
+    line = f"suite: {done} portions done, {len(running)} running: {counts['passed']} passed"
+    print(f"{line}, {counts['failed']} failed", file=sys.stderr, flush=True)
+
+
+def finish(portions: Sequence[Portion], seconds: float) -> int:
+    """Print what failed and the counts; return the exit code."""
+    code, failed = 0, list[str]()
+    for portion in portions:
+        portion.take()
+        ended = portion.process.returncode if portion.process else 2
+        own = [node for node, outcome in portion.outcomes.items() if outcome == "failed"]
+        failed += own
+        if ended in ENDED_WELL and not own and ended != 1:
+            _print_skips(portion.log)
+            continue
+        print(portion.log.read_text(encoding="utf-8", errors="replace"))
+        if ended not in ENDED_WELL:
+            print(f"suite: portion {portion.number} ended with exit code {ended}", file=sys.stderr)
+        code = max(code, 1 if ended in ENDED_WELL else 2)
+    FAILED.parent.mkdir(exist_ok=True)
+    FAILED.write_text("".join(f"{node}\n" for node in failed), encoding="utf-8")
+    counts = Counter(outcome for portion in portions for outcome in portion.outcomes.values())
+    print(*(f"FAILED {node}" for node in failed), sep="\n", end="\n" if failed else "")
+    print(f"suite: {seconds:.0f} s wall, {_cpu():.0f} s CPU")
+    counted = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    print(counted)
+    return code if counts or code else 5
+
+
+def _print_skips(log: Path) -> None:
+    """Print pytest's lines about skips, as it does after a run."""
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("SKIPPED ["):
+            print(line)
+
+
+def _cpu() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def chosen(part: str, record: Record, base: str | None) -> list[str]:
+    """Return the test files of a part, or node ids where it is about single tests."""
+    if part == "failed":
+        return FAILED.read_text(encoding="utf-8").splitlines() if FAILED.exists() else []
+    everything = record.files()
+    if part != "changed":
+        return [file for file in everything if record.has_any(file, part)]
+    changed = changed_files(base)
+    found = reaching(changed, record, everything)
+    print(f"suite: {len(changed)} files differ, {len(found)} files of tests reach them")
+    return found
+
+
+def options_of(part: str, arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the options of pytest for a part."""
+    yield from ("-p", "scripts.suite_plugin")
+    if part in MARKS:
+        yield from ("-m", MARKS[part])
+    if part in EXAMPLES:
+        yield f"--hypothesis-profile={EXAMPLES[part]}"
+    yield from arguments
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./x test", description="Run a part of the tests.")
+    parser.add_argument("part", nargs="?", default="default", choices=PARTS)
+    parser.add_argument("share", nargs="?", default="1/1", metavar="K/N")
+    parser.add_argument("--base", metavar="REV", help="of `changed`: what to compare with")
+    parser.add_argument("--processes", type=int, default=min(4, 1 + (os.cpu_count() or 1)))
+    parser.add_argument("--list", action="store_true", help="print the files, run nothing")
+    given = list(arguments)
+    if given and re.fullmatch(r"\d+/\d+", given[0]):
+        given.insert(0, "default")
+    if given and given[0].startswith("-"):
+        given.insert(0, "default")
+    options, others = parser.parse_known_args(given)
+    part = options.part
+    record = Record.read()
+    files = chosen(part, record, options.base)
+    costs = [record.cost(file, part) for file in files]
+    if options.share != "1/1":
+        files = share_of(files, costs, options.share)
+        costs = [record.cost(file, part) for file in files]
+    if options.list:
+        print(*files, sep="\n")
+        return 0
+    if not files:
+        print("suite: nothing to run\n0 passed, 0 failed")
+        return 0
+    processes = 1 if part in ("fast", "failed") else options.processes
+    count = 1 if processes == 1 else processes * PORTIONS_EACH
+    cut = portions_of(files, costs, count)
+    by_cost = {tuple(one): sum(record.cost(file, part) for file in one) for one in cut}
+    cut.sort(key=lambda one: -by_cost[tuple(one)])
+    os.environ["SUITE_PART"] = part
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="suite-") as directory:
+        place = Path(directory)
+        portions = [
+            Portion(files=one, number=n, reports=place / f"{n}.jsonl", log=place / f"{n}.log")
+            for n, one in enumerate(cut)
+        ]
+        run(portions, list(options_of(part, others)), processes=processes)
+        return finish(portions, time.monotonic() - begun)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("suite: stopped", file=sys.stderr)
+        sys.exit(130)

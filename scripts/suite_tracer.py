@@ -1,0 +1,257 @@
+"""Records tests/suite.json: what each file of tests costs, enters, and whether it can wait for CI.
+
+`./x py -m scripts.suite_tracer` runs everything, an hour of CPU; `--again` only chooses anew from
+the last recording. It needs Python 3.12 (`sys.monitoring`), and a machine with all that CI has:
+what is skipped reaches nothing. A process that was killed leaves no lines.
+
+The choice: `./x test` has all that is not marked slow; of the slow tests those that reach most new
+lines for their cost, until `--lines` of what everything reaches are reached; and then the cheapest,
+up to `--seconds` of CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import math
+import os
+import resource
+import shutil
+import site
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from scripts import suite_reach
+from scripts.suite_record import PLACE, ROOT, SOURCE, packed
+
+RAW = ROOT / ".x" / "reach"
+PACKAGE = f"{ROOT / SOURCE}/"
+COLLECTING = "(collect)"
+BIG_SECONDS = 2.0
+"""From this on the rows of one table of a test are chosen one by one."""
+
+
+# The plugin, in each process of pytest.
+
+_out = RAW / f"worker.{os.getpid()}.jsonl"
+
+
+def _cpu() -> float:
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, kinds))
+
+
+def _begin(test: str) -> None:
+    (RAW / f"current.{os.getpid()}").write_text(test, encoding="utf-8")
+
+
+def _note(test: str, marks: list[str], seconds: float) -> None:
+    row = {"test": test, "marks": marks, "cpu": round(seconds, 4), "lines": suite_reach.take()}
+    with _out.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def pytest_configure() -> None:
+    suite_reach.start(PACKAGE)
+    _begin(COLLECTING)
+
+
+def pytest_collection_finish() -> None:
+    _note(COLLECTING, [], _cpu())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _begin(item.nodeid)
+    marks = [mark.name for mark in item.iter_markers() if mark.name in ("slow", "heavy")]
+    before = _cpu()
+    result = yield
+    _note(item.nodeid, marks, _cpu() - before)
+    return result
+
+
+# The choice, from what the plugin wrote.
+
+
+@dataclass(slots=True, kw_only=True)
+class Unit:
+    """A test with all its rows, or one row of a dear one."""
+
+    mark: str = "fast"
+    seconds: float = 0.0
+    lines: dict[str, int] = field(default_factory=dict)
+    """By file: bits of the lines that ran."""
+
+    def add(self, lines: Mapping[str, str]) -> None:
+        """Add lines; bits come as hexadecimal bytes, the lowest first."""
+        for name, bits in lines.items():
+            number = int.from_bytes(bytes.fromhex(bits), "little")
+            self.lines[name] = self.lines.get(name, 0) | number
+
+
+def units() -> tuple[dict[str, Unit], Unit]:
+    """Return the recorded tests by node id, and what reading them all entered."""
+    found: dict[str, Unit] = defaultdict(Unit)
+    for path in sorted(RAW.glob("worker.*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            unit = found[row["test"]]
+            unit.seconds += row["cpu"]
+            unit.mark = next((m for m in ("heavy", "slow") if m in row["marks"]), unit.mark)
+            unit.add(row["lines"])
+    for path in sorted(RAW.glob("child.*")):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        if row["test"] in found:
+            found[row["test"]].add(row["lines"])
+    collecting = found.pop(COLLECTING, Unit())
+    return by_function(found), collecting
+
+
+def by_function(found: Mapping[str, Unit]) -> dict[str, Unit]:
+    """Return the rows of cheap tests as one unit each."""
+    sums: dict[str, float] = defaultdict(float)
+    for node, unit in found.items():
+        sums[node.partition("[")[0]] += unit.seconds
+    merged: dict[str, Unit] = {}
+    for node, unit in found.items():
+        function = node.partition("[")[0]
+        name = node if sums[function] > BIG_SECONDS else function
+        into = merged.setdefault(name, Unit(mark=unit.mark))
+        into.seconds += unit.seconds
+        for file, bits in unit.lines.items():
+            into.lines[file] = into.lines.get(file, 0) | bits
+    return merged
+
+
+def count(lines: Mapping[str, int]) -> int:
+    """Return how many lines are in bits by file.
+
+    >>> count({"a.py": 0b101})
+    2
+    """
+    return sum(bits.bit_count() for bits in lines.values())
+
+
+def union(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return all lines of several."""
+    found: dict[str, int] = {}
+    for lines in parts:
+        for name, bits in lines.items():
+            found[name] = found.get(name, 0) | bits
+    return found
+
+
+def later(
+    found: Mapping[str, Unit], imported: Mapping[str, int], *, seconds: float, share: float
+) -> list[str]:
+    """Return the slow tests that wait for CI, greedily: the least lines a second go first.
+
+    Everything not slow stays. Then what brings most new lines for its seconds comes, until the
+    share of all lines is reached; then what is cheapest, until the seconds are used up.
+    """
+    everything = count(union([imported, *(unit.lines for unit in found.values())]))
+    kept = [unit for unit in found.values() if unit.mark == "fast"]
+    have = union([imported, *(unit.lines for unit in kept)])
+    spent = sum(unit.seconds for unit in kept)
+    waiting = {name: unit for name, unit in found.items() if unit.mark == "slow"}
+    # What a test adds only shrinks while others come, so most need no second look.
+    heap = [(-math.inf, name) for name in sorted(waiting)]
+    while heap and count(have) < share * everything:
+        _, name = heapq.heappop(heap)
+        unit = waiting[name]
+        new = sum((bits & ~have.get(f, 0)).bit_count() for f, bits in unit.lines.items())
+        gain = -new / (unit.seconds + 0.01)
+        if heap and gain > heap[0][0]:
+            heapq.heappush(heap, (gain, name))
+        elif new:
+            spent += waiting.pop(name).seconds
+            have = union([have, unit.lines])
+    for name in sorted(waiting, key=lambda name: waiting[name].seconds):
+        if spent + waiting[name].seconds > seconds:
+            break
+        spent += waiting.pop(name).seconds
+    slow = (u.lines for n, u in found.items() if u.mark == "slow" and n not in waiting)
+    reached = count(union([have, *slow])) / everything
+    print(f"./x test: {spent:.0f} s of CPU in tests, {reached:.1%} of {everything} lines")
+    return sorted(waiting)
+
+
+def folded(names: Iterable[str], found: Mapping[str, Unit]) -> list[str]:
+    """Return files in the place of all their tests, where every one of them is named."""
+    chosen = set(names)
+    by_file: dict[str, list[str]] = defaultdict(list)
+    for name, unit in found.items():
+        if unit.mark != "heavy":
+            by_file[name.partition("::")[0]].append(name)
+    result: list[str] = []
+    for file, own in by_file.items():
+        result += [file] if chosen.issuperset(own) else [name for name in own if name in chosen]
+    return sorted(result)
+
+
+def write(*, seconds: float, share: float) -> None:
+    """Write the record from what the last recording left."""
+    found, collecting = units()
+    imported = collecting.lines
+    entered: dict[str, set[str]] = defaultdict(set)
+    costs: dict[str, dict[str, float]] = defaultdict(
+        lambda: dict.fromkeys(("fast", "slow", "heavy"), 0.0)
+    )
+    for name, unit in found.items():
+        file = name.partition("::")[0]
+        costs[file][unit.mark] += unit.seconds
+        entered[file].update(unit.lines)
+    names = sorted(set().union(*entered.values()))
+    rows = [
+        f"  {json.dumps(file)}: "
+        + json.dumps(
+            [*(round(cost, 2) for cost in costs[file].values()), packed(entered[file], names)]
+        )
+        for file in sorted(costs)
+    ]
+    waiting = folded(later(found, imported, seconds=seconds, share=share), found)
+    text = '{\n "sources": ' + json.dumps(names) + ',\n "later": ' + json.dumps(waiting, indent=2)
+    text += ',\n "files": {\n' + ",\n".join(rows) + "\n }\n}\n"
+    PLACE.write_text(text, encoding="utf-8")
+
+
+def record() -> None:
+    """Run everything, recorded."""
+    shutil.rmtree(RAW, ignore_errors=True)
+    RAW.mkdir(parents=True)
+    place = Path(site.getsitepackages()[0])
+    copied, hook = place / "suite_reach.py", place / "zz_suite_reach.pth"
+    try:
+        shutil.copy(Path(suite_reach.__file__), copied)
+        call = f"suite_reach.in_child({str(RAW)!r}, {PACKAGE!r})"
+        hook.write_text(f"import suite_reach; {call}\n", encoding="utf-8")
+        plugin = ("-p", "scripts.suite_tracer")
+        subprocess.run(
+            [sys.executable, "-m", "scripts.suite", "all", *plugin], cwd=ROOT, check=False
+        )
+    finally:
+        hook.unlink(missing_ok=True)
+        copied.unlink(missing_ok=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Record what the tests cost and enter.")
+    parser.add_argument("--again", action="store_true", help="choose from the last recording")
+    parser.add_argument("--seconds", type=float, default=430, help="of CPU, for ./x test")
+    parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
+    options = parser.parse_args()
+    if not hasattr(sys, "monitoring"):
+        raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
+    if not options.again:
+        record()
+    write(seconds=options.seconds, share=options.lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""The parts of the suite: what each runs, how portions are cut, and that no failure is lost."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from scripts import suite_tracer
+from scripts.suite import portions_of, share_of
+from scripts.suite_record import FileRecord, Record, reaching
+from scripts.suite_tracer import Unit, folded, later
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = {
+    "test_passes.py": "def test_one(): pass\n\ndef test_two(): pass\n",
+    "test_fails.py": "def test_bad(): assert 1 == 2\n",
+    "test_dies.py": "import os\n\ndef test_dies(): os._exit(9)\n",
+    "test_waits.py": "import time\n\ndef test_waits(): time.sleep(60)\n",
+    "test_broken.py": "import nothing_of_this_name\n",
+    "test_slow.py": "import pytest\n\npytestmark = pytest.mark.slow\n\ndef test_s(): pass\n",
+    "test_heavy.py": "import pytest\n\npytestmark = pytest.mark.heavy\n\ndef test_h(): pass\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return a project with the scripts of this one and no tests yet."""
+    (tmp_path / "scripts").mkdir()
+    for name in ("suite", "suite_plugin", "suite_record"):
+        shutil.copy(ROOT / f"scripts/{name}.py", tmp_path / "scripts")
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/ci_skips.toml").write_text("skip = []\n", encoding="utf-8")
+    (tmp_path / "src/skillhouse").mkdir(parents=True)
+    marks = "markers =\n  slow: s\n  heavy: h\n"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{marks}", encoding="utf-8")
+    return tmp_path
+
+
+def suite(tree: Path, files: tuple[str, ...], *arguments: str) -> tuple[int, str]:
+    """Return the exit code and output of the suite over some of the files."""
+    for name in files:
+        (tree / "tests" / name).write_text(FILES[name], encoding="utf-8")
+    command = [sys.executable, "-m", "scripts.suite", *arguments]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_failure_and_an_error_of_collection_are_counted_shown_and_repeated(tree: Path):
+    code, said = suite(tree, ("test_passes.py", "test_fails.py", "test_broken.py"))
+    assert code == 2
+    assert "assert 1 == 2" in said
+    assert "FAILED tests/test_fails.py::test_bad" in said
+    assert "2 passed, 2 failed, 0 skipped" in said.splitlines()
+    (tree / "tests/test_broken.py").unlink()
+    assert (tree / ".x/failed-tests.txt").read_text().splitlines() == [
+        "tests/test_broken.py",
+        "tests/test_fails.py::test_bad",
+    ]
+    (tree / "tests/test_broken.py").write_text("def test_now(): pass\n", encoding="utf-8")
+    (tree / "tests/test_fails.py").write_text("def test_bad(): pass\n", encoding="utf-8")
+    code, said = suite(tree, (), "failed")
+    assert (code, "2 passed, 0 failed" in said) == (0, True)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_fails_the_run(tree: Path):
+    code, said = suite(tree, ("test_passes.py", "test_dies.py"))
+    assert code == 2
+    assert "ended with exit code 9" in said
+
+
+@pytest.mark.slow
+def test_each_part_runs_its_marks_and_a_share_runs_once(tree: Path):
+    files = ("test_passes.py", "test_slow.py", "test_heavy.py")
+    assert "2 passed, 0 failed" in suite(tree, files, "fast")[1]
+    assert "3 passed, 0 failed" in suite(tree, files)[1]
+    assert "4 passed, 0 failed" in suite(tree, files, "all")[1]
+    shares = [suite(tree, files, "all", share, "--list")[1].split() for share in ("1/2", "2/2")]
+    assert sorted(itertools.chain(*shares)) == sorted(f"tests/{name}" for name in files)
+
+
+@pytest.mark.slow
+def test_what_the_record_leaves_to_ci_runs_there_and_not_before(tree: Path):
+    left = '{"later": ["tests/test_slow.py", "tests/test_passes.py::test_two"]}'
+    (tree / "tests/suite.json").write_text(left, encoding="utf-8")
+    files = ("test_passes.py", "test_slow.py")
+    assert "1 passed, 0 failed" in suite(tree, files)[1]
+    assert "3 passed, 0 failed" in suite(tree, files, "all")[1]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_processes_too(tree: Path):
+    (tree / "tests/test_waits.py").write_text(FILES["test_waits.py"], encoding="utf-8")
+    command = [sys.executable, "-m", "scripts.suite"]
+    process = subprocess.Popen(
+        command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    with process:
+        time_out = time.monotonic() + 60
+        while not children_of(process.pid) and time.monotonic() < time_out:
+            time.sleep(0.05)
+        [child] = children_of(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert not Path(f"/proc/{child}").exists()
+
+
+def children_of(process: int) -> list[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
+    return [int(number) for number in text.split()]
+
+
+def test_portions_are_neighbours_of_about_one_cost_and_nothing_is_lost():
+    files = [str(number) for number in range(40)]
+    costs = [float(1 + number % 7) for number in range(40)]
+    for count in (1, 2, 3, 12, 50):
+        cut = portions_of(files, costs, count)
+        assert list(itertools.chain(*cut)) == files
+        assert len(cut) <= count
+    thirds = [sum(costs[int(file)] for file in one) for one in portions_of(files, costs, 3)]
+    assert max(thirds) - min(thirds) <= 2 * max(costs)
+    assert share_of(files, costs, "1/1") == files
+
+
+def test_the_choice_keeps_what_alone_reaches_lines_and_what_is_cheap():
+    found = {
+        "tests/a.py::test_fast": Unit(mark="fast", seconds=1, lines={"a.py": 0b1}),
+        "tests/a.py::test_dear": Unit(mark="slow", seconds=50, lines={"a.py": 0b11}),
+        "tests/b.py::test_only": Unit(mark="slow", seconds=5, lines={"b.py": 0b1111}),
+        "tests/b.py::test_cheap": Unit(mark="slow", seconds=1, lines={"a.py": 0b1}),
+        "tests/c.py::test_heavy": Unit(mark="heavy", seconds=99, lines={"a.py": 0b100}),
+    }
+    # Six lines are reached by all that is not heavy, seven by everything.
+    assert later(found, {}, seconds=8, share=0.6) == ["tests/a.py::test_dear"]
+    assert later(found, {}, seconds=8, share=0.8) == ["tests/b.py::test_cheap"]
+    left = later(found, {}, seconds=6, share=0.6)
+    assert left == ["tests/a.py::test_dear", "tests/b.py::test_cheap"]
+    assert folded(["tests/b.py::test_only", "tests/b.py::test_cheap"], found) == ["tests/b.py"]
+    assert folded(["tests/a.py::test_dear"], found) == ["tests/a.py::test_dear"]
+    assert suite_tracer.count({"a": 7}) == 3
+
+
+def test_a_change_concerns_what_enters_it_names_it_or_is_new():
+    def one(*sources: str) -> FileRecord:
+        return FileRecord(fast=0, slow=0, heavy=0, sources=frozenset(sources))
+
+    record = Record(
+        by_file={
+            "tests/floor/test_digest.py": one("floor/digest.py"),
+            "tests/skill/test_head.py": one("skill/head.py", "floor/digest.py"),
+            "tests/guides/test_guides.py": one("skill/head.py"),
+        },
+        later=frozenset(),
+    )
+    everything = [*sorted(record.by_file), "tests/unrecorded/test_new.py"]
+
+    def concerned(*changed: str) -> list[str]:
+        return reaching(changed, record, everything)
+
+    new = "tests/unrecorded/test_new.py"
+    assert concerned() == []
+    assert concerned("src/skillhouse/floor/digest.py") == [
+        "tests/floor/test_digest.py",
+        "tests/skill/test_head.py",
+        new,
+    ]
+    assert concerned("tests/skill/test_head.py") == ["tests/skill/test_head.py", new]
+    assert concerned("docs/guides/install.md") == ["tests/guides/test_guides.py", new]
+    assert concerned("tests/skill/conftest.py") == ["tests/skill/test_head.py", new]
+    assert concerned("pyproject.toml") == everything
+    # A module that no record knows: by those that name it, and by its mirrored folder.
+    assert "tests/floor/test_digest.py" in concerned("src/skillhouse/floor/not_recorded.py")
+
+
+def test_the_record_of_this_tree_names_files_that_are_there():
+    record = Record.read()
+    assert [file for file in record.by_file if not (ROOT / file).exists()] == []
+    assert [name for name in record.later if not (ROOT / name.partition("::")[0]).exists()] == []
+    if os.environ.get("CI"):
+        missing = [file for file in record.files() if file not in record.by_file]
+        assert len(missing) < 40, "record the suite: ./x py -m scripts.suite_tracer"
