@@ -16,6 +16,7 @@ from anyio.streams.tls import TLSStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillhouse.floor.unix_address import unix_address
 from skillhouse.net import (
     EgressDecision,
     EgressProxy,
@@ -103,6 +104,23 @@ def test_a_proxy_finds_a_place_of_its_own_and_an_error_in_the_block_comes_out_as
     with pytest.raises(ValueError, match="mine"):
         anyio.run(main)
     assert not places[0].parent.exists()
+
+
+def test_a_proxy_listens_below_a_directory_whose_path_no_address_holds(tmp_path: Path):
+    place = tmp_path / ("d" * 180)
+    place.mkdir()
+
+    async def main() -> None:
+        proxy = EgressProxy(NetPolicy(), report=lambda decision: None)
+        async with proxy.listening(place / "proxy") as path:
+            with unix_address(path) as address:
+                stream = await anyio.connect_unix(address)
+            async with stream:
+                await stream.send(b"CONNECT docs.test:443 HTTP/1.1\r\nHost: docs.test\r\n\r\n")
+                assert (await stream.receive()).startswith(b"HTTP/1.1 403 ")
+
+    anyio.run(main)
+    assert list(place.iterdir()) == []
 
 
 def test_a_request_goes_on_without_what_belongs_to_this_connection(tmp_path: Path):

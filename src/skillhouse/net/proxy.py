@@ -16,6 +16,7 @@ from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.regex import regex
 from skillhouse.floor.threads import in_thread
+from skillhouse.floor.unix_address import unix_address
 from skillhouse.net.connection import (
     CHUNK,
     Exchange,
@@ -78,7 +79,7 @@ class EgressProxy:
         """Serve a new Unix socket for as long as the block lasts, and remove it.
 
         Args:
-            path: Where; by default in a new directory of this user alone. Linux takes 107 bytes.
+            path: Where; by default in a new directory of this user alone.
         """
         failure: Exception | None = None
         with tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-") as directory:
@@ -98,7 +99,8 @@ class EgressProxy:
         self, path: Path, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve a new Unix socket until cancelled; only this user may connect to it."""
-        listener = await anyio.create_unix_listener(path, mode=0o600)
+        with unix_address(path) as address:
+            listener = await anyio.create_unix_listener(address, mode=0o600)
         try:
             async with listener:
                 task_status.started()

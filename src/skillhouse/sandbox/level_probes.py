@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+from skillhouse.floor.unix_address import unix_address
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.inner_scripts import by_path
 from skillhouse.sandbox.interpreters import own_python
@@ -46,6 +47,11 @@ PROBE_SECONDS = 20.0
 LIMIT_PROBES = frozenset({"memory_limited", "processes_limited"})
 """Probes that only the better level passes; if any other fails, no level is left."""
 HOLE_HINT = "report this: a promise of the sandbox does not hold on this machine"
+
+PLACE_HINT = "this says nothing of the sandbox: make room there, or set TMPDIR to another directory"
+PLACE_BYTES_MIN = 1 * MIB
+PLACE_FILES_MIN = 100
+"""Room that the tests need; with less, what they find says nothing of a level."""
 
 _SURVIVED = "survived\n"
 """All that is printed: from Python 3.13 on, an error shows the line of such a program too."""
@@ -99,6 +105,14 @@ def _only_limits(found: SandboxStatus) -> bool:
     return bool(failed) and failed <= LIMIT_PROBES
 
 
+class ProbePlaceError(SandboxError):
+    """The directory for temporary files cannot be used, so no level can be tested."""
+
+    def __init__(self, reason: str) -> None:
+        message = f"the sandbox cannot be tested in `{tempfile.gettempdir()}`: {reason}"
+        super().__init__("probe-place", message)
+
+
 async def _tested(status: SandboxStatus, further: Sequence[Probe]) -> tuple[SandboxStatus, bool]:
     """Return the status with the results of its level's probes, of level NONE if one fails.
 
@@ -108,6 +122,10 @@ async def _tested(status: SandboxStatus, further: Sequence[Probe]) -> tuple[Sand
         return status, True
     try:
         probes = await _probe(launcher_for(status), further)
+    except ProbePlaceError as error:
+        # It would be the same with any other level.
+        none = SandboxStatus(level=SandboxLevel.NONE, reasons=(str(error),), hint=PLACE_HINT)
+        return none, True
     except (SandboxError, SandboxUnavailableError, OSError, ValueError) as error:
         is_about = "namespace" in str(error) or "uid map" in str(error)
         hint = NAMESPACE_HINT if is_about else status.hint
@@ -156,9 +174,22 @@ def probe_results(failures: Mapping[str, str]) -> tuple[ProbeResult, ...]:
 
 @contextlib.contextmanager
 def probe_directory() -> Iterator[Path]:
-    """Yield the real path of a temporary directory, which is removed also if we are killed."""
+    """Yield the real path of a temporary directory, which is removed also if we are killed.
+
+    Raises:
+        ProbePlaceError: it cannot be made, or has too little room.
+    """
     watch_for_crashes().note(f"temporary:{tempfile.gettempdir()}")
-    with tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-") as base:
+    try:
+        made = tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-")
+    except OSError as error:
+        raise ProbePlaceError(error.strerror or str(error)) from error
+    with made as base:
+        room = os.statvfs(base)
+        if room.f_bavail * room.f_frsize < PLACE_BYTES_MIN:
+            raise ProbePlaceError("no space left on device")
+        if room.f_files > 0 and room.f_favail < PLACE_FILES_MIN:
+            raise ProbePlaceError("no room for more files")
         yield Path(base).resolve()
 
 
@@ -241,10 +272,11 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
         socket.socket(type=socket.SOCK_DGRAM) as udp,
         socket.socket(socket.AF_UNIX) as unix,
         socket.socket(socket.AF_UNIX) as hidden,
+        unix_address(workspace / "s") as address,
     ):
         udp.bind(("127.0.0.1", 0))
         udp.setblocking(False)  # noqa: FBT003 - the parameter has no name.
-        unix.bind(str(workspace / "s"))
+        unix.bind(address)
         hidden.bind("\0" + abstract)
         unix.listen()
         hidden.listen()
@@ -252,7 +284,8 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
             {
                 "tcp": tcp.getsockname()[1],
                 "udp": udp.getsockname()[1],
-                "unix": str(workspace / "s"),
+                # By its name, since the probe runs in the workspace.
+                "unix": "s",
                 "abstract": abstract,
             },
             udp,
