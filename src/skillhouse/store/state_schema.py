@@ -21,8 +21,8 @@ def _made_again(table: str, columns: str, values: str) -> tuple[str, ...]:
 
 _SEQ = "seq INTEGER PRIMARY KEY AUTOINCREMENT"
 
-# A bare `user` is the role to PostgreSQL, not the column, and its tables have no row ids. What these
-# statements read is SQLite's alone: another database is made with the schema that they end in.
+# A bare `user` is the role to PostgreSQL, and its tables have no row ids. These statements are for
+# SQLite alone: another database is made with the schema that they end in.
 _PORTABLE = (
     *_made_again(
         "approval",
