@@ -22,7 +22,7 @@ def heads(number: str) -> list[str]:
 
 def superseded(number: str) -> dict[str, str]:
     """Return the later records that a record names as superseding it: `whole` or `part`."""
-    found = {}
+    found: dict[str, str] = {}
     for line in heads(number):
         if line.startswith("Superseded"):
             kind = "part" if line.startswith("Superseded in part by ") else "whole"
