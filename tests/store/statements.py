@@ -42,17 +42,26 @@ class Statement(NamedTuple):
 
 def state_files(source: Path = SOURCE) -> list[Path]:
     """Return the modules that can reach a connection of the state: by sqlite3 or the store."""
-    return [
-        path
-        for path in sorted(source.rglob("*.py"))
-        if path.relative_to(source).as_posix() not in NOT_STATE
-        and re.search(
-            r"^\s*(import sqlite3|from sqlite3 |from skillhouse\.store|"
-            r"from skillhouse import .*\bstore\b)",
-            path.read_text(encoding="utf-8"),
-            re.MULTILINE,
-        )
-    ]
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if (
+            path.relative_to(source).as_posix() not in NOT_STATE
+            and re.search(r"\b(sqlite3|store)\b", text)
+            and any(map(_reaches_state, ast.walk(ast.parse(text))))
+        ):
+            found.append(path)
+    return found
+
+
+def _reaches_state(node: ast.AST) -> bool:
+    """Whether a part of a module imports sqlite3 or the store, in any form of an import."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    return any(re.match(r"(sqlite3|skillhouse\.store)(\.|$)", name) for name in names)
 
 
 def collected(text: str, file: str) -> Iterator[Statement | Unreadable]:
