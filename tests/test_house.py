@@ -130,6 +130,44 @@ def test_the_contract_lists_the_rooms_that_exist():
     assert set(ROOMS) == built
 
 
+HOUSE = (ROOT / "docs/concepts/house.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def drawn_layers(picture: str) -> list[list[str]]:
+    """Return the layers of a drawing: an arrow between layers, a bar between siblings."""
+    names = "|".join(sorted(ROOMS, key=len, reverse=True))
+    rows = re.split(r"→|▼", picture)
+    # A name is one word of the row before its explanation, which two blanks or a bar set off.
+    heads = [re.match(rf"[\s│]*((?:{names})(?:\s*│\s*(?:{names}))*)(?=\s|$)", row) for row in rows]
+    return [re.split(r"\s*│\s*", head[1]) for head in heads if head]
+
+
+def test_the_pictures_of_packages_agree_with_the_contract_of_imports():
+    (house,) = re.findall(r"```\n( frontends .*?)```", HOUSE, re.DOTALL)
+    (contributing,) = re.findall(r"```text\n(frontends .*?)```", CONTRIBUTING, re.DOTALL)
+    assert drawn_layers(house) == LAYERS
+    assert drawn_layers(contributing) == LAYERS
+
+
+def test_the_frontends_that_are_drawn_exist_and_each_is_drawn():
+    (row,) = re.findall(r"^ frontends +(.*)$", HOUSE, re.MULTILINE)
+    built = {path.parent.name for path in (PACKAGE / "frontends").glob("*/__init__.py")}
+    assert set(row.split(" · ")) == built
+
+
+def test_every_file_that_the_concepts_send_a_reader_to_exists():
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", HOUSE, re.MULTILINE)
+    files = [
+        f"{package}/{file}"
+        for package, *cells in rows
+        for cell in cells
+        for file in re.findall(r"`([\w/]+\.py)`", cell)
+    ]
+    assert len(files) > 10
+    assert [file for file in files if not (PACKAGE / file).is_file()] == []
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_alone_loads_no_higher_room(room):
     place = next(number for number, layer in enumerate(LAYERS) if room in layer)

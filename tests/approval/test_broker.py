@@ -558,3 +558,21 @@ def test_a_closed_question_loses_the_text_of_its_call_after_a_day(tmp_path: Path
     assert broker.get(waits.id) == waits
     with Store(tmp_path / "state.sqlite3", STATE) as store:
         assert secret not in str(store.rows("SELECT * FROM approval"))
+
+
+@pytest.mark.parametrize("damaged", ["{", "", "[" * 50_000, "7", '["sk-canary"]'])
+def test_a_damaged_question_loses_its_text_too_and_hinders_no_new_one(
+    tmp_path: Path, damaged: str
+) -> None:
+    clock = Clock()
+    broker = broker_at(tmp_path, clock=clock)
+    closed = broker.open(question("/w/closed"))
+    said(broker, closed.id, Answer.NO)
+    with Store(tmp_path / "state.sqlite3", STATE) as store, store.transaction() as connection:
+        connection.execute("UPDATE approval SET request = ? WHERE id = ?", (damaged, closed.id))
+    clock.now += CONTENT_SECONDS + 1
+    later = broker.open(question("/w/later"))
+    with Store(tmp_path / "state.sqlite3", STATE) as store:
+        kept = store.rows("SELECT request, is_cleared FROM approval ORDER BY seq")
+    assert kept[0] == ("{}", 1)
+    assert broker.get(later.id) == later

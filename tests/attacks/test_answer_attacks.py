@@ -131,6 +131,11 @@ def test_a_token_ends_with_time_with_tries_and_with_the_next_one(
     guessed = tokens.issue(opened, issuer)
     assert not any(is_taken(f"guess {at}") for at in range(TOKEN_TRIES))
     assert not is_taken(guessed)
+    # A new token has all its tries, whatever was tried with the one that it replaces.
+    for _ in range(2):
+        newest = tokens.issue(opened, issuer)
+        assert not any(is_taken(f"guess {at}") for at in range(TOKEN_TRIES - 1))
+    assert is_taken(newest)
     with pytest.raises(ApprovalError, match="on the page itself"):
         tokens.issue(broker.open(question(level="sign")), issuer)
     said(broker, opened.id, Answer.NO)

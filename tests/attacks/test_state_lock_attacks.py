@@ -40,7 +40,7 @@ def test_the_stamp_of_the_state_keeps_the_locks_of_sqlite(tmp_path: Path) -> Non
         before = GrantStore(state).stamp()
         assert another_process(index) == "held"
         with store.transaction() as connection:
-            connection.execute("INSERT INTO device VALUES ('a', 'b', 'c', 'd', 1)")
+            connection.execute("INSERT INTO tier_mark VALUES ('a', 1)")
         assert GrantStore(state).stamp() != before
         assert another_process(index) == "held"
         # Naively: any descriptor that is closed takes the locks of the whole process along.

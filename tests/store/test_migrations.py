@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -36,15 +37,14 @@ def test_a_new_file_has_the_newest_version_and_the_mark_of_its_schema(
     assert number(path, "PRAGMA application_id") == schema.mark
 
 
-def test_a_state_of_version_0_1_0_moves_forward_and_keeps_its_rows(tmp_path: Path) -> None:
-    path = tmp_path / "state.sqlite3"
-    grant = ("0a", "skill", "pdf", "/home/mika", "", "local", "default", 1, 2)
-    with Store(path, at_version(0, STATE)) as store, store.transaction() as connection:
-        connection.execute("INSERT INTO lasting_grant VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", grant)
-    assert number(path, "PRAGMA user_version") == 24
-    with Store(path, STATE) as store:
-        assert store.rows("SELECT * FROM lasting_grant") == [(*grant, "", "")]
-    assert number(path, "PRAGMA user_version") == STATE.version
+def test_a_step_of_several_statements_is_one_version(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    step = ("ALTER TABLE note RENAME COLUMN stars TO likes", "CREATE TABLE other (text TEXT)")
+    schema = dataclasses.replace(NOTES, steps=(*NOTES.steps, step))
+    Store(path, NOTES).close()
+    with Store(path, schema) as store:
+        assert store.rows("SELECT likes FROM note") == store.rows("SELECT text FROM other") == []
+    assert number(path, "PRAGMA user_version") == schema.version == 4
 
 
 def test_a_state_that_no_release_wrote_is_refused_and_not_touched(tmp_path: Path) -> None:

@@ -68,8 +68,11 @@ class Tokens:
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("DELETE FROM approval_token WHERE expires_ms <= ?", (now,))
             connection.execute(
-                "INSERT OR REPLACE INTO approval_token (approval, digest, user, device, "
-                "device_name, expires_ms) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO approval_token (approval, digest, user_name, device, device_name, "
+                "expires_ms, tries) VALUES (?, ?, ?, ?, ?, ?, 0) ON CONFLICT (approval) DO UPDATE "
+                "SET digest = excluded.digest, user_name = excluded.user_name, "
+                "device = excluded.device, device_name = excluded.device_name, "
+                "expires_ms = excluded.expires_ms, tries = 0",
                 (
                     question.id,
                     _digest(question, token),
@@ -86,8 +89,8 @@ class Tokens:
         issuer: Issuer | None = None
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             row = connection.execute(
-                "SELECT digest, user, device, device_name, expires_ms, tries FROM approval_token "
-                "WHERE approval = ?",
+                "SELECT digest, user_name, device, device_name, expires_ms, tries "
+                "FROM approval_token WHERE approval = ?",
                 (question.id,),
             ).fetchone()
             if row is not None:
@@ -192,7 +195,8 @@ class Devices:
         self._record("paired", device, "")
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
-                "INSERT INTO device VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO device (id, name, user_name, secret, paired_ms) "
+                "VALUES (?, ?, ?, ?, ?)",
                 (device.id, device.name, device.user, device.secret, device.paired_ms),
             )
         return device
@@ -201,7 +205,8 @@ class Devices:
         if not self._path.exists():
             return ()
         with pooled(self._path, STATE) as store:
-            rows = store.rows("SELECT id, name, user, secret, paired_ms FROM device ORDER BY rowid")
+            query = "SELECT id, name, user_name, secret, paired_ms FROM device ORDER BY seq"
+            rows = store.rows(query)
         return tuple(
             Device(id=i, name=name, user=user, secret=secret, paired_ms=paired)
             for i, name, user, secret, paired in rows

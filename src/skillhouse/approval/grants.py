@@ -130,7 +130,7 @@ class GrantStore:
         if not self._path.exists():
             return ()
         with pooled(self._path, STATE) as store:
-            query = f"SELECT {_COLUMNS} FROM lasting_grant ORDER BY rowid"  # noqa: S608 - a constant.
+            query = f"SELECT {_COLUMNS} FROM lasting_grant ORDER BY seq"  # noqa: S608 - a constant.
             return tuple(_grant(row) for row in store.rows(query))
 
     def take_notice(self) -> str:
@@ -175,23 +175,26 @@ class GrantStore:
 
 
 def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> None:
-    values = ", ".join(f":{name}" for name in _COLUMNS.split(", "))
     connection.executemany(
-        f"INSERT INTO lasting_grant ({_COLUMNS}) VALUES ({values}) "  # noqa: S608 - constants.
-        "ON CONFLICT (action, pattern, place, skill_digest, user, agent, device) DO UPDATE "
+        f"INSERT INTO lasting_grant ({_COLUMNS}) "  # noqa: S608 - a constant.
+        "VALUES (:id, :action, :pattern, :place, :skill_digest, :user, :agent, :granted_ms, "
+        ":expires_ms, :device, :device_name) "
+        "ON CONFLICT (action, pattern, place, skill_digest, user_name, agent, device) DO UPDATE "
         "SET granted_ms = excluded.granted_ms, expires_ms = excluded.expires_ms",
         [asdict(replace(grant, id=grant.id or secrets.token_hex(8))) for grant in grants],
     )
 
 
 _COLUMNS = (
-    "id, action, pattern, place, skill_digest, user, agent, granted_ms, expires_ms, "
+    "id, action, pattern, place, skill_digest, user_name, agent, granted_ms, expires_ms, "
     "device, device_name"
 )
+_FIELDS = _COLUMNS.replace("user_name", "user").split(", ")
+"""The fields of a `Grant` that the columns are."""
 
 
 def _grant(row: Sequence[object]) -> Grant:
-    return Grant(**dict(zip(_COLUMNS.split(", "), row, strict=True)))  # type: ignore[arg-type]
+    return Grant(**dict(zip(_FIELDS, row, strict=True)))  # type: ignore[arg-type]
 
 
 def is_settled(other: ApprovalRequest, request: ApprovalRequest, reply: Reply) -> bool:

@@ -70,8 +70,8 @@ class Ledger:
             _sweep(connection, now)
             self._refuse_flood(connection, request.user, now)
             connection.execute(
-                "INSERT INTO approval (id, state, request, content_digest, session, user, tool, "
-                "nonce, opened_ms, expires_ms) VALUES (?, 'open', ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO approval (id, state, request, content_digest, session, user_name, "
+                "tool, nonce, opened_ms, expires_ms) VALUES (?, 'open', ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     request.id,
                     json.dumps(dataclasses.asdict(request)),
@@ -103,8 +103,8 @@ class Ledger:
             # from whatever process, exactly one counts.
             changed = connection.execute(
                 "UPDATE approval SET state = ?, answer = ?, answered_by = ?, answered_channel = ?, "
-                "message = ?, closed_ms = ?, expires_ms = max(expires_ms, ?), request = ?, "
-                "device = ?, device_name = ? "
+                "message = ?, closed_ms = ?, request = ?, device = ?, device_name = ?, "
+                "expires_ms = CASE WHEN expires_ms > ? THEN expires_ms ELSE ? END "
                 "WHERE id = ? AND state = 'open' AND nonce = ? AND expires_ms > ? "
                 # INVARIANT: a device that was unpaired meanwhile gives no answer.
                 "AND (? = '' OR EXISTS (SELECT 1 FROM device WHERE id = ?))",
@@ -115,10 +115,11 @@ class Ledger:
                     reply.channel,
                     reply.message,
                     now,
-                    now + YES_SECONDS * 1000,
                     json.dumps(dataclasses.asdict(request or question.request)),
                     reply.device,
                     reply.device_name,
+                    now + YES_SECONDS * 1000,
+                    now + YES_SECONDS * 1000,
                     question.id,
                     question.request.nonce,
                     now,
@@ -183,12 +184,13 @@ class Ledger:
             changed = connection.execute(
                 "UPDATE approval SET state = 'approved', waits_for = ?, "
                 # The answer to the question may prolong it as `answer` does.
-                "expires_ms = max(expires_ms, ?) "
+                "expires_ms = CASE WHEN expires_ms > ? THEN expires_ms ELSE ? END "
                 "WHERE id = ? AND state = 'used' AND waits_for <> ? AND answer = ? "
                 "AND (device = '' AND answered_channel <> 'device' "
                 "OR EXISTS (SELECT 1 FROM device WHERE device.id = approval.device))",
                 (
                     waits_for,
+                    row[0] + YES_SECONDS * 1000,
                     row[0] + YES_SECONDS * 1000,
                     approval_id,
                     _NOT_KEPT,
@@ -221,10 +223,11 @@ class Ledger:
 
     def withdraw(self, user: str) -> None:
         self._update(
-            "state = 'expired', message = 'withdrawn' WHERE state = 'approved' AND user = ?", user
+            "state = 'expired', message = 'withdrawn' WHERE state = 'approved' AND user_name = ?",
+            user,
         )
         # A call that runs now may stem from it as well.
-        self._update("waits_for = ? WHERE state = 'used' AND user = ?", _NOT_KEPT, user)
+        self._update("waits_for = ? WHERE state = 'used' AND user_name = ?", _NOT_KEPT, user)
 
     def withdraw_one(self, approval_id: str, message: str) -> bool:
         """Close a question of which nothing has come; return whether it was open or approved."""
@@ -256,7 +259,7 @@ class Ledger:
         return next(iter(self._select("WHERE id = ?", approval_id)), None)
 
     def beginning(self, prefix: str) -> tuple[Approval, ...]:
-        return self._select("WHERE substr(id, 1, ?) = ? ORDER BY rowid", len(prefix), prefix)
+        return self._select("WHERE substr(id, 1, ?) = ? ORDER BY seq", len(prefix), prefix)
 
     def repeated(
         self, request: ApprovalRequest, is_owner: Callable[[ApprovalRequest], bool]
@@ -269,7 +272,7 @@ class Ledger:
             "AND (state <> 'approved' OR waits_for = '' OR EXISTS (SELECT 1 FROM approval AS "
             "inner_one WHERE inner_one.id = approval.waits_for AND "
             "(inner_one.state IN ('open', 'approved') AND inner_one.expires_ms > ? "
-            "OR inner_one.state = 'denied' AND inner_one.is_delivered = 0))) ORDER BY rowid DESC",
+            "OR inner_one.state = 'denied' AND inner_one.is_delivered = 0))) ORDER BY seq DESC",
             request.content_digest,
             request.session,
             self.now_ms(),
@@ -279,17 +282,17 @@ class Ledger:
         return next((a for a in own if a.state is ApprovalState.APPROVED), next(iter(own), None))
 
     def open_ones(self) -> tuple[Approval, ...]:
-        kept = self._select("WHERE state = 'open' ORDER BY rowid")
+        kept = self._select("WHERE state = 'open' ORDER BY seq")
         return tuple(approval for approval in kept if approval.state is ApprovalState.OPEN)
 
     def latest(self, limit: int) -> tuple[Approval, ...]:
-        return self._select("ORDER BY rowid DESC LIMIT ?", limit)
+        return self._select("ORDER BY seq DESC LIMIT ?", limit)
 
     def repeated_denial_ms(self, session: str, tool: str) -> int:
         """Return the time of the last of `DENIAL_COOLDOWN_AFTER` consecutive denials, or 0."""
         answered = self._select(
             "WHERE session = ? AND tool = ? AND answer <> '' AND answered_by <> '' "
-            "ORDER BY closed_ms DESC, rowid DESC LIMIT ?",
+            "ORDER BY closed_ms DESC, seq DESC LIMIT ?",
             session,
             tool,
             DENIAL_COOLDOWN_AFTER,
@@ -314,26 +317,21 @@ class Ledger:
 
     def _refuse_flood(self, connection: sqlite3.Connection, user: str, now: int) -> None:
         bounds = self.settings
-        queries = (
-            ("state = 'open'", (), bounds.open_max, "queue-full", "questions are open"),
-            (
-                "state = 'open' AND user = ?",
-                (user,),
-                bounds.user_open_max,
-                "queue-full",
-                "questions of this user are open",
-            ),
-            (
-                "user = ? AND opened_ms > ?",
-                (user, now - RATE_SECONDS * 1000),
-                bounds.user_rate,
-                "too-many",
-                f"questions of this user in {RATE_SECONDS // 60} minutes",
-            ),
+        everyone = connection.execute("SELECT count(*) FROM approval WHERE state = 'open'")
+        own = connection.execute(
+            "SELECT count(*) FROM approval WHERE state = 'open' AND user_name = ?", (user,)
         )
-        for clause, values, most, code, words in queries:
-            query = f"SELECT count(*) FROM approval WHERE {clause}"  # noqa: S608 - clauses are ours.
-            if connection.execute(query, values).fetchone()[0] >= most:
+        lately = connection.execute(
+            "SELECT count(*) FROM approval WHERE user_name = ? AND opened_ms > ?",
+            (user, now - RATE_SECONDS * 1000),
+        )
+        in_time = f"questions of this user in {RATE_SECONDS // 60} minutes"
+        for found, most, code, words in (
+            (everyone, bounds.open_max, "queue-full", "questions are open"),
+            (own, bounds.user_open_max, "queue-full", "questions of this user are open"),
+            (lately, bounds.user_rate, "too-many", in_time),
+        ):
+            if found.fetchone()[0] >= most:
                 raise ApprovalError(
                     code,
                     f"{most} {words}, and no more are taken; ask the user to answer some, or wait",
@@ -351,17 +349,30 @@ def _end(connection: sqlite3.Connection, now: int) -> None:
 
 def _sweep(connection: sqlite3.Connection, now: int) -> None:
     _end(connection, now)
-    connection.execute(
-        "UPDATE approval SET request = json_set(request, '$.content', '{}', '$.facts', json('[]')) "
-        "WHERE state NOT IN ('open', 'approved') AND closed_ms < ? "
-        "AND json_extract(request, '$.content') <> '{}'",
+    old = connection.execute(
+        "SELECT id, request FROM approval "
+        "WHERE state NOT IN ('open', 'approved') AND closed_ms < ? AND is_cleared = 0",
         (now - CONTENT_SECONDS * 1000,),
-    )
+    ).fetchall()
+    for approval_id, request in old:
+        connection.execute(
+            "UPDATE approval SET request = ?, is_cleared = 1 WHERE id = ?",
+            (_without_content(request), approval_id),
+        )
     connection.execute(
         "DELETE FROM approval WHERE state NOT IN ('open', 'approved') AND (opened_ms < ? "
-        "OR rowid <= (SELECT max(rowid) FROM approval) - ?)",
+        "OR seq <= (SELECT max(seq) FROM approval) - ?)",
         (now - KEPT_SECONDS * 1000, KEPT_MAX),
     )
+
+
+def _without_content(request: str) -> str:
+    """Return a stored request without the text of its call; nothing of one that is damaged."""
+    try:
+        value = json.loads(request)
+    except (ValueError, RecursionError):
+        value = None
+    return json.dumps(value | {"content": "{}", "facts": []}) if isinstance(value, dict) else "{}"
 
 
 def _approval(row: Sequence[object], now: int) -> Approval:

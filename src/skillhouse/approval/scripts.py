@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from skillhouse.approval.request import OWNER
@@ -38,22 +38,24 @@ class ScriptStore:
 
     def all(self) -> tuple[ApprovedScript, ...]:
         """Return every approved script, oldest first."""
-        return self._select("ORDER BY approved_ms, rowid")
+        return self._select("ORDER BY approved_ms, seq")
 
     def of(self, workspace: str, user: str, agent: str) -> dict[str, str]:
         """Return the approved digest of each path of a workspace."""
         found = self._select(
-            "WHERE workspace = ? AND user = ? AND agent = ?", workspace, user, agent
+            "WHERE workspace = ? AND user_name = ? AND agent = ?", workspace, user, agent
         )
         return {script.path: script.digest for script in found}
 
     def add(self, scripts: Sequence[ApprovedScript]) -> None:
         """Keep approvals; one of the same path is replaced."""
-        names = _COLUMNS.split(", ")
-        values = ", ".join(f":{name}" for name in names)
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.executemany(
-                f"INSERT OR REPLACE INTO approved_script ({_COLUMNS}) VALUES ({values})",  # noqa: S608 - constants.
+                f"INSERT INTO approved_script ({_COLUMNS}) "  # noqa: S608 - a constant.
+                "VALUES (:workspace, :path, :digest, :user, :agent, :device, :id, :approved_ms) "
+                "ON CONFLICT (workspace, path, user_name, agent) DO UPDATE SET "
+                "digest = excluded.digest, device = excluded.device, id = excluded.id, "
+                "approved_ms = excluded.approved_ms",
                 [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in scripts],
             )
 
@@ -71,8 +73,9 @@ class ScriptStore:
         with pooled(self._path, STATE) as store:
             query = f"SELECT {_COLUMNS} FROM approved_script {clause}"  # noqa: S608 - constants.
             rows = store.rows(query, values)
-        names = _COLUMNS.split(", ")
-        return tuple(ApprovedScript(**dict(zip(names, row, strict=True))) for row in rows)
+        return tuple(ApprovedScript(**dict(zip(_FIELDS, row, strict=True))) for row in rows)
 
 
-_COLUMNS = ", ".join(one.name for one in fields(ApprovedScript))
+_COLUMNS = "workspace, path, digest, user_name, agent, device, id, approved_ms"
+_FIELDS = _COLUMNS.replace("user_name", "user").split(", ")
+"""The fields of an `ApprovedScript` that the columns are."""

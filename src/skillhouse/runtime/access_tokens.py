@@ -196,7 +196,7 @@ class AccessTokens:
         token = f"{prefix}_{access.id}_{secrets.token_urlsafe(SECRET_BYTES)}"
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
-                "INSERT INTO access_token (id, name, kind, user, agent, scopes, digest, "
+                "INSERT INTO access_token (id, name, kind, user_name, agent, scopes, digest, "
                 "created_ms, expires_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     access.id,
@@ -238,8 +238,8 @@ class AccessTokens:
         if stamp != self._known[0]:
             with pooled(self._path, STATE) as store:
                 rows = store.rows(
-                    "SELECT id, name, kind, user, agent, scopes, digest, created_ms, expires_ms, "
-                    "used_ms FROM access_token ORDER BY created_ms, rowid"
+                    "SELECT id, name, kind, user_name, agent, scopes, digest, created_ms, "
+                    "expires_ms, used_ms FROM access_token ORDER BY created_ms, seq"
                 )
             self._known = (stamp, {row[0]: (row[6], _access(row)) for row in rows})
         return self._known[1]

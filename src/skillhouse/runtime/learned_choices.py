@@ -74,18 +74,19 @@ class LearnedChoices:
         try:
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 count = (
-                    "SELECT count(*) FROM search_choice WHERE user = ? AND file = ? AND at_ms > ?"
+                    "SELECT count(*) FROM search_choice "
+                    "WHERE user_name = ? AND file = ? AND at_ms > ?"
                 )
                 (today,) = connection.execute(count, (user, file, now - _DAY_MS)).fetchone()
                 if today >= CHOICES_A_DAY:
                     return
                 connection.execute(
-                    "INSERT INTO search_choice (user, file, words, at_ms) VALUES (?, ?, ?, ?)",
+                    "INSERT INTO search_choice (user_name, file, words, at_ms) VALUES (?, ?, ?, ?)",
                     (user, file, json.dumps(words), now),
                 )
                 connection.execute(
-                    "DELETE FROM search_choice WHERE user = ? AND seq NOT IN (SELECT seq FROM "
-                    "search_choice WHERE user = ? ORDER BY seq DESC LIMIT ?)",
+                    "DELETE FROM search_choice WHERE user_name = ? AND seq NOT IN (SELECT seq "
+                    "FROM search_choice WHERE user_name = ? ORDER BY seq DESC LIMIT ?)",
                     (user, user, CHOICES_MAX),
                 )
         except SkillhouseError:
@@ -95,7 +96,7 @@ class LearnedChoices:
         """Return the choices of a user, newest first. Raises StateError."""
         if not self._path.exists():
             return ()
-        query = "SELECT file, words, at_ms FROM search_choice WHERE user = ? ORDER BY seq DESC"
+        query = "SELECT file, words, at_ms FROM search_choice WHERE user_name = ? ORDER BY seq DESC"
         with pooled(self._path, STATE) as store:
             rows = store.rows(query, (user,))
         return tuple(
@@ -108,7 +109,8 @@ class LearnedChoices:
         if not self._path.exists():
             return 0
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            return connection.execute("DELETE FROM search_choice WHERE user = ?", (user,)).rowcount
+            query = "DELETE FROM search_choice WHERE user_name = ?"
+            return connection.execute(query, (user,)).rowcount
 
     def shares(self, user: str, query: str, among: Iterable[str]) -> Mapping[str, float]:
         """Return how often each skill was chosen for similar requests, 0 to 1, by its file.

@@ -58,5 +58,5 @@ class SettingsStore:
             connection.execute(
                 "INSERT INTO skill_setting VALUES (?, ?) "
                 "ON CONFLICT (skill) DO UPDATE SET is_enabled = excluded.is_enabled",
-                (key, enabled),
+                (key, int(enabled)),
             )

@@ -62,7 +62,7 @@ class SessionKeys:
         with pooled(self._state, STATE) as store:
             rows = store.rows(
                 "SELECT key_id, name, created_ms, expires_ms, revoked_ms, reason FROM session_key "
-                "ORDER BY created_ms, rowid"
+                "ORDER BY created_ms, seq"
             )
         return tuple(
             SessionKey(
@@ -124,7 +124,8 @@ class SessionKeys:
 
 def begin_session(connection: sqlite3.Connection, key: KeyInfo) -> None:
     connection.execute(
-        "INSERT INTO session_key VALUES (?, ?, ?, ?, NULL, '')",
+        "INSERT INTO session_key (key_id, name, created_ms, expires_ms, reason) "
+        "VALUES (?, ?, ?, ?, '')",
         (key.id, key.name, key.created_ms, key.expires_ms),
     )
 
@@ -229,7 +230,8 @@ def count(
         before = int(row[0]) if row else 0
         # As text: amounts have 256 bits, integers of SQLite 64.
         connection.execute(
-            "INSERT OR REPLACE INTO sign_counter VALUES (?, ?, ?, ?)",
+            "INSERT INTO sign_counter VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (account, currency, hour) DO UPDATE SET spent = excluded.spent",
             (key.account, currency, hour, str(before + amount)),
         )
     connection.execute("DELETE FROM sign_counter WHERE hour < ?", (hour - KEPT_HOURS,))
@@ -322,7 +324,9 @@ def trusted_now(connection: sqlite3.Connection, store_id: str, moment: Moment) -
 def accept_clock(connection: sqlite3.Connection, store_id: str, moment: Moment) -> None:
     """Accept the clock from now on, for a new keystore or because a person says so."""
     connection.execute(
-        "INSERT OR REPLACE INTO sign_clock VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO sign_clock VALUES (?, ?, ?, ?, ?) ON CONFLICT (store_id) DO UPDATE "
+        "SET boot = excluded.boot, anchor_wall_ms = excluded.anchor_wall_ms, "
+        "anchor_running_ms = excluded.anchor_running_ms, high_water_ms = excluded.high_water_ms",
         (store_id, moment.boot, moment.wall_ms, moment.running_ms, moment.wall_ms),
     )
 

@@ -60,7 +60,7 @@ def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> Tie
         (call.tool, since, FAILED),
     ).fetchall()
     denials = connection.execute(
-        "SELECT count FROM tier_denial WHERE tool = ? AND user = ? AND at_ms > ?",
+        "SELECT count FROM tier_denial WHERE tool = ? AND user_name = ? AND at_ms > ?",
         (call.tool, call.user, now_ms - HALT_MS),
     ).fetchone()
     return TierState(
@@ -112,7 +112,7 @@ def settle(
 ) -> bool:
     """Replace a reservation by the outcome of the call, once; False when it is gone."""
     row = connection.execute(
-        "SELECT tool, user, usd, state FROM tier_use WHERE id = ? AND state IN (?, ?)",
+        "SELECT tool, user_name, usd, state FROM tier_use WHERE id = ? AND state IN (?, ?)",
         (token, HELD, BEGUN),
     ).fetchone()
     if row is None:
@@ -126,7 +126,7 @@ def settle(
     else:
         connection.execute("DELETE FROM tier_use WHERE id = ?", (token,))
     if outcome is TierOutcome.SUCCESS:
-        connection.execute("DELETE FROM tier_denial WHERE tool = ? AND user = ?", (tool, user))
+        connection.execute("DELETE FROM tier_denial WHERE tool = ? AND user_name = ?", (tool, user))
     elif outcome is TierOutcome.DENIED:
         _deny(connection, tool, user, now_ms)
     elif outcome is TierOutcome.SIGN_FAILED:
@@ -153,7 +153,8 @@ def stop(connection: sqlite3.Connection, by: str, reason: str, now_ms: int) -> b
     """Stop everything and withdraw waiting calls; False when it was stopped already."""
     connection.execute("DELETE FROM tier_use WHERE state = ?", (HELD,))
     changed = connection.execute(
-        "INSERT OR IGNORE INTO tier_stop VALUES (1, ?, ?, ?)", (now_ms, by[:200], reason[:500])
+        "INSERT INTO tier_stop VALUES (1, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (now_ms, by[:200], reason[:500]),
     )
     return changed.rowcount == 1
 
@@ -190,18 +191,20 @@ def _deny(connection: sqlite3.Connection, tool: str, user: str, now_ms: int) -> 
         (now_ms - HALT_MS,),
     )
     connection.execute(
-        "INSERT INTO tier_denial VALUES (?, ?, 1, ?) ON CONFLICT (tool, user) "
-        "DO UPDATE SET count = count + 1, at_ms = excluded.at_ms",
+        "INSERT INTO tier_denial VALUES (?, ?, 1, ?) ON CONFLICT (tool, user_name) "
+        "DO UPDATE SET count = tier_denial.count + 1, at_ms = excluded.at_ms",
         (tool, user, now_ms),
     )
 
 
 def _spent(connection: sqlite3.Connection, since_ms: int, user: str | None = None) -> Decimal:
     # Added here and not by SQLite, which would make floating-point numbers of them.
-    rows = connection.execute(
-        "SELECT usd FROM tier_use WHERE at_ms > ? AND usd <> '0' AND (? IS NULL OR user = ?)",
-        (since_ms, user, user),
-    )
+    if user is None:
+        query = "SELECT usd FROM tier_use WHERE at_ms > ? AND usd <> '0'"
+        rows = connection.execute(query, (since_ms,))
+    else:
+        query = "SELECT usd FROM tier_use WHERE at_ms > ? AND usd <> '0' AND user_name = ?"
+        rows = connection.execute(query, (since_ms, user))
     return sum((Decimal(usd) for (usd,) in rows), Decimal(0))
 
 
@@ -216,7 +219,11 @@ def _mark(connection: sqlite3.Connection, name: str) -> int | None:
 
 
 def _set_mark(connection: sqlite3.Connection, name: str, now_ms: int) -> None:
-    connection.execute("INSERT OR REPLACE INTO tier_mark VALUES (?, ?)", (name, now_ms))
+    connection.execute(
+        "INSERT INTO tier_mark VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms",
+        (name, now_ms),
+    )
 
 
 def tick(connection: sqlite3.Connection, moment: Moment) -> int:
@@ -239,7 +246,9 @@ def tick(connection: sqlite3.Connection, moment: Moment) -> int:
         now_ms = max(row[3], moment.wall_ms)
         anchor_ms, running_ms = now_ms, moment.running_ms
     connection.execute(
-        "INSERT OR REPLACE INTO tier_clock VALUES (1, ?, ?, ?, ?)",
+        "INSERT INTO tier_clock VALUES (1, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE "
+        "SET boot = excluded.boot, anchor_ms = excluded.anchor_ms, "
+        "running_ms = excluded.running_ms, now_ms = excluded.now_ms",
         (moment.boot, anchor_ms, running_ms, now_ms),
     )
     return int(now_ms)
