@@ -177,7 +177,7 @@ def test_an_ordinary_repository_has_no_skills_in_its_packages(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     code: str,
-    has_skill: bool,  # noqa: FBT001 - a column of the table
+    has_skill: bool,
 ) -> None:
     if code == "on":
         request.getfixturevalue("enabled")

@@ -420,7 +420,7 @@ CLAIMS: dict[str, list[tuple[str, bytes]]] = {
     ids=lambda value: value[:40].decode("latin-1") if isinstance(value, bytes) else None,
 )
 def test_a_package_is_a_skill_only_where_it_says_so(
-    said: bool,  # noqa: FBT001 - a column of the table
+    said: bool,
     file: str,
     data: bytes,
     tmp_path: Path,

@@ -3,9 +3,9 @@
 A directory is an executable skill when its package.json has the field `owliabot`, or its
 pyproject.toml the table `[tool.skillhouse]`. Either may stand beside a SKILL.md. Both at once are
 an error: with two lists of tools under one name it would be up to the reader which one counts. A
-package.json or pyproject.toml that claims nothing is an ordinary package: no skill where directories
-are searched, part of a Markdown skill where a SKILL.md is beside it, and an error (S002-32) where
-somebody names its directory as a skill.
+package.json or pyproject.toml that claims nothing is an ordinary package: no skill where
+directories are searched, part of a Markdown skill where a SKILL.md is beside it, and an error
+(S002-32) where its directory is named as a skill.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def find_manifests(
 ) -> tuple[ManifestResult, ...]:
     """Return the skills directly below `root`, sorted by their directories' names (S002-6).
 
-    A directory counts where its manifest says so (`says_skill`), whether it can be used or not. Links and hidden directories are not entered, and a bad one costs no other (S002-54). Of two
+    A directory counts where its manifest says so (`says_skill`), whether it can be used or not.
+    Links and hidden directories are not entered, and a bad one costs no other (S002-54). Of two
     skills of one name neither is in force (S002-72): otherwise a new directory could take over the
     tools of an old one.
     """

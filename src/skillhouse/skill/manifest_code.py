@@ -77,7 +77,7 @@ _SEEMS = {
         r"""(?m)^\ufeff?[ \t]*+\[\[?[ \t]*+tool[ \t]*+\.[ \t]*+skillhouse[ \t]*+[\].]"""
     ),
 }
-"""How a file that cannot be parsed says that it is a skill, for its author to hear what is wrong."""
+"""What makes a file that cannot be parsed a skill's, so that its author hears what is wrong."""
 
 
 def says_skill(file: str, data: bytes) -> bool:

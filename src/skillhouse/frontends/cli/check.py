@@ -152,7 +152,8 @@ MANIFEST_DIRECTORIES_MAX = 100_000
 def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     """Return the directory itself when it holds a skill or nothing does, and all skills below.
 
-    An ordinary project without skills has none, not even itself. `inside` receives an info for each skill inside the directory of another one.
+    An ordinary project without skills has none, not even itself. `inside` receives an info for each
+    skill inside the directory of another one.
     """
     if not path.is_dir():
         return [path]
