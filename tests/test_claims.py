@@ -8,10 +8,10 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import conftest
 import pytest
 from hypothesis import settings
 
-import conftest
 from skillhouse.frontends.cli.verbs import VERBS
 from skillhouse.frontends.presentation.operations import OPERATIONS
 from skillhouse.skill import profile_names

@@ -16,6 +16,7 @@ from skillhouse.floor import (
     SkillError,
     SkillhouseError,
     UnknownSkillError,
+    UnusableSkillError,
     confine,
     dataclass,
     read_beneath,
@@ -258,6 +259,11 @@ class Management:
         skill = next(one for one in (*made.skills, *made.shadowed) if one.directory == directory)
         return define(skill, self.settings, self._profile)
 
+    def is_listed(self, made: SkillDefinition) -> bool:
+        """Whether lists have a skill; one of a project that is not trusted is in none."""
+        index = self._index()
+        return any(skill.file == made.path for skill in (*index.skills, *index.shadowed))
+
     def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
         """Return the skill that `delete` would move to the trash.
 
@@ -269,7 +275,14 @@ class Management:
             UnknownSkillError: there is no such skill.
             SkillError: it is of another scope, or holds other skills, or is reached by a link.
         """
-        skill, others = self._own(reference, scopes)
+        try:
+            skill, others = self._own(reference, scopes)
+        except UnusableSkillError as error:
+            # Nothing of an untrusted project is read; that a skill's path is there is no content.
+            if error.state != "untrusted" or "project" in scopes:
+                raise
+            message = "only skills of scope user can be deleted, this one is project"
+            raise SkillError("not-deletable", error.path.parent, message) from error
         check_deletable(skill, others, scopes=scopes, project=self._project)
         return skill
 

@@ -188,7 +188,7 @@ class ProjectTrust:
         return report
 
     def revoke(self) -> bool:
-        """Revoke the trust in this project and its repository's work trees; whether there was any."""
+        """Revoke the trust in this project and in its repository; whether there was any."""
         for project in self._store.shared(self._project) or (str(self._project),):
             self._log.noted("trust-revoked", user=OWNER, reason=project)
         revoked = self._store.revoke(self._project)
