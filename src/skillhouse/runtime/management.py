@@ -25,7 +25,7 @@ from skillhouse.runtime.desktop import open_on_desktop
 from skillhouse.runtime.find_skills import SearchPlace, find_in
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.trash import DeletedSkill, Trash, check_deletable
+from skillhouse.runtime.trash import DeletedSkill, Trash, check_deletable, check_unread
 from skillhouse.skill import (
     SKILL_FILE,
     Profile,
@@ -259,11 +259,6 @@ class Management:
         skill = next(one for one in (*made.skills, *made.shadowed) if one.directory == directory)
         return define(skill, self.settings, self._profile)
 
-    def is_listed(self, made: SkillDefinition) -> bool:
-        """Whether lists have a skill; one of a project that is not trusted is in none."""
-        index = self._index()
-        return any(skill.file == made.path for skill in (*index.skills, *index.shadowed))
-
     def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
         """Return the skill that `delete` would move to the trash.
 
@@ -278,11 +273,8 @@ class Management:
         try:
             skill, others = self._own(reference, scopes)
         except UnusableSkillError as error:
-            # Nothing of an untrusted project is read; that a skill's path is there is no content.
-            if error.state != "untrusted" or "project" in scopes:
-                raise
-            message = "only skills of scope user can be deleted, this one is project"
-            raise SkillError("not-deletable", error.path.parent, message) from error
+            check_unread(error, scopes=scopes)
+            raise
         check_deletable(skill, others, scopes=scopes, project=self._project)
         return skill
 

@@ -1,10 +1,10 @@
 """Which directories are work trees of one git repository, by files that prove it both ways.
 
-git is not run: in a directory that nobody trusts it would obey that directory's configuration. Its
-files are documented in gitrepository-layout(5) and git-worktree(1), "DETAILS": a linked worktree
-has a file `.git` that names its own directory `worktrees/NAME` in the repository, whose files
-`gitdir` and `commondir` lead back to the worktree and to the repository. Whoever unpacks an archive
-gets a `.git` file of any text; only who can write in the repository makes the way back.
+git is not run: it obeys the configuration of the directory, which is not trusted yet. Its files are
+documented in gitrepository-layout(5) and git-worktree(1), "DETAILS": a linked worktree has a file
+`.git` that names its own directory `worktrees/NAME` in the repository, whose files `gitdir` and
+`commondir` lead back to the worktree and to the repository. An archive brings a `.git` file of any
+text; only who can write in the repository makes the way back.
 """
 
 from __future__ import annotations

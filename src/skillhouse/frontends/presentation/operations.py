@@ -88,7 +88,8 @@ def _create(
 ) -> dict[str, Any]:
     found = management.create(name, description, instructions, scope=scope)
     made = {"skill": definition_value(found)}
-    return made if management.is_listed(found) else {**made, "notice": _UNTRUSTED}
+    is_listed = any(one.path == found.path for one in management.get_all())
+    return made if is_listed else {**made, "notice": _UNTRUSTED}
 
 
 def _delete(management: Management, skill: str) -> dict[str, Any]:
