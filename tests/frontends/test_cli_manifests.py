@@ -209,6 +209,22 @@ def test_an_ordinary_repository_has_no_skills_in_its_packages(
         assert not {"package.json", "pyproject.toml"} & set(out.split()), name
 
 
+@pytest.mark.parametrize("where", ["skills", "packages/a/skills", ".agents/skills", "."])
+def test_a_skill_of_code_alone_is_judged_wherever_it_is_in_a_repository(
+    run: Run, place: Path, where: str
+) -> None:
+    project = place / "project"
+    (project / "package.json").write_text('{"name": "x"}', encoding="utf-8")
+    skill_at(project / where / "balance", PUBLISHED)
+    skill_at(project / where / "balance/node_modules/b", PUBLISHED)
+    skill_at(project / where / "bad", '{"owliabot": {')
+    status, out, err = run("validate", ".")
+    assert (status, "not JSON" in out) == (1, True)
+    assert "2 skills: 1 error" in err
+    _, out, _ = run("install", "--list", "--json", str(project))
+    assert {Path(one["path"]).name for one in json.loads(out)["skills"]} == {"balance", "bad"}
+
+
 @pytest.mark.parametrize("file", ["package.json", "pyproject.toml"])
 def test_a_directory_of_skills_may_hold_an_ordinary_package(
     run: Run, enabled: Path, file: str

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.discovery import discover, skills_below
-from skillhouse.floor import Severity
+from skillhouse.floor import Severity, is_utf8
 from skillhouse.frontends.cli.fixing import fix
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
@@ -35,7 +37,6 @@ from skillhouse.skill import (
     MANIFEST_FILES,
     PYTHON_FILE,
     SKILL_FILE,
-    find_manifests,
     has_manifest,
     read_manifest,
     validate,
@@ -146,7 +147,10 @@ def _declared(result: ManifestResult) -> list[dict[str, str]]:
 
 
 MANIFEST_DIRECTORIES_MAX = 100_000
-"""Directories in which a manifest is looked for, as many as `discover` enters."""
+"""Skills of code alone that are judged, as many as `discover` enters directories."""
+MANIFEST_DEPTH = 12
+"""Directories down to which they are looked for, as `discover` does for a root that is named."""
+_NOT_ENTERED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
 
 
 def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
@@ -167,9 +171,7 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
         if found.path is not None and found.path.name == SKILL_FILE
     }
     real = path.resolve()
-    manifests = find_manifests(real, max_directories=MANIFEST_DIRECTORIES_MAX)
-    # What was found about the directory itself is about its size, and `discover` says so too.
-    places |= {found.directory for found in manifests if found.directory != real}
+    places |= set(itertools.islice(_code_below(real, places), MANIFEST_DIRECTORIES_MAX))
     # As it was given, and not by its real path.
     below = sorted(path / place.relative_to(real) for place in places if place != real)
     is_skill = real in places or os.path.lexists(path / SKILL_FILE) or has_manifest(path)
@@ -178,7 +180,25 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     return below
 
 
-_PROJECT_MARKS = (".git", *MANIFEST_FILES, "setup.py", "setup.cfg")
+def _code_below(root: Path, known: Container[Path]) -> Iterator[Path]:
+    """Yield the directories below `root` whose manifest says that they are skills, none in another.
+
+    Agents look for them directly in a root; a repository may have its roots further down.
+    """
+    for at, names, files in os.walk(root):
+        place = Path(at)
+        depth = len(place.relative_to(root).parts)
+        if depth and place in known:
+            names.clear()
+        elif depth and not set(MANIFEST_FILES).isdisjoint(files) and has_manifest(place):
+            names.clear()
+            yield place
+        is_last = depth == MANIFEST_DEPTH
+        entered = () if is_last else (n for n in names if n not in _NOT_ENTERED and is_utf8(n))
+        names[:] = sorted(entered)
+
+
+_PROJECT_MARKS = (".git", *MANIFEST_FILES, "setup.py", "setup.cfg", "requirements.txt")
 
 
 def _is_ordinary(path: Path) -> bool:
