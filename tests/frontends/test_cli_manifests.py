@@ -12,6 +12,7 @@ import pytest
 
 from tests.frontends.conftest import Run
 from tests.runtime.coded import ROOTS, best_sandbox
+from tests.runtime.places import write_skill
 from tests.skill.test_manifest import PUBLISHED, TOOL, package, skill_at
 
 
@@ -132,3 +133,128 @@ def test_the_dex_swap_example_runs_with_its_own_module(
     code, _, err = run("call", "dex-swap__quote", "--root", str(root), "--args", json.dumps(given))
     # lib/uniswap.js checks the number before anything is fetched.
     assert (code, f"no 256-bit number: {'9' * 78}" in err) == (1, True), err
+
+
+def ordinary_repositories(base: Path) -> dict[str, Path]:
+    """Write repositories whose packages say nothing of skills, with the skills that they have."""
+    files = {
+        "one package": {"package.json": '{"name": "x"}'},
+        "monorepo": {
+            "package.json": '{"workspaces": ["packages/*"]}',
+            "packages/a/package.json": '{"name": "a", "dependencies": {"owliabot": "^1"}}',
+            "packages/b/package.json": '{"name": "b", "keywords": ["owliabot"]}',
+            "web/package.json": '{"name": "owliabot"}',
+            "node_modules/left/package.json": '{"name": "left"}',
+            "node_modules/skill/package.json": package(),
+        },
+        "python": {
+            "pyproject.toml": '[project]\nname = "p"\ndependencies = ["skillhouse[mcp]"]\n',
+            "libs/l/pyproject.toml": '[tool.uv.sources]\nskillhouse = { path = "." }\n',
+        },
+        "older python": {"setup.py": "", "requirements.txt": "skillhouse\n"},
+        "malformed": {
+            "package.json": "{",
+            "a/package.json": "[" * 50_000,
+            "b/package.json": '{"a": "' + "x" * 10_000_000 + '"}',
+            "c/package.json": '\ufeff{"name": "owliabot"}',
+            "d/package.json": '{"name": "\\ud800", "name": "owliabot"}',
+            "e/pyproject.toml": "[project\nskillhouse",
+        },
+    }
+    for name, texts in files.items():
+        for file, text in texts.items():
+            (base / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (base / name / file).write_text(text, encoding="utf-8")
+    return {name: base / name for name in files}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_skill", [False, True], ids=["no skill", "a skill"])
+@pytest.mark.parametrize("code", ["on", "off"])
+def test_an_ordinary_repository_has_no_skills_in_its_packages(
+    run: Run,
+    place: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    has_skill: bool,
+) -> None:
+    if code == "on":
+        request.getfixturevalue("enabled")
+    names = ["pdf"] * has_skill
+    for name, root in ordinary_repositories(place / "code").items():
+        (root / ".git").mkdir()
+        if has_skill:
+            write_skill(root / "skills/pdf", "Reads PDF files. Use it when a PDF is named.")
+        monkeypatch.chdir(root)
+        for path in (".", str(root)):
+            status, out, err = run("validate", path)
+            assert (status, out) == (0, ""), (name, out)
+            said = "1 skill: 0 errors, 0 warnings" if has_skill else "no skill is here"
+            assert said in err, (name, err)
+        status, out, _ = run("validate", "--json")
+        expected = {"list": "diagnostics", "total": 0, "diagnostics": []}
+        expected |= {"skills": len(names), "tools": []}
+        assert (status, json.loads(out)) == (0, expected), name
+        status, out, _ = run("list", "--json", "--root", ".")
+        answer = json.loads(out)
+        listed = [one["name"] for one in answer["skills"] if one["scope"] == "explicit"]
+        assert (listed, answer["code"]) == (names, []), name
+        status, out, err = run("install", "--list", "--json", str(root))
+        installable = [one["name"] for one in json.loads(out)["skills"]] if status == 0 else []
+        assert installable == names, (name, out, err)
+        _, out, _ = run("trust", "--show", "--json")
+        assert json.loads(out)["skills"] == [], name
+        _, out, _ = run("doctor")
+        assert not {"package.json", "pyproject.toml"} & set(out.split()), name
+
+
+@pytest.mark.parametrize("where", ["skills", "packages/a/skills", ".agents/skills", "."])
+def test_a_skill_of_code_alone_is_judged_wherever_it_is_in_a_repository(
+    run: Run, place: Path, where: str
+) -> None:
+    project = place / "project"
+    (project / "package.json").write_text('{"name": "x"}', encoding="utf-8")
+    skill_at(project / where / "balance", PUBLISHED)
+    skill_at(project / where / "balance/node_modules/b", PUBLISHED)
+    skill_at(project / where / "bad", '{"owliabot": {')
+    status, out, err = run("validate", ".")
+    assert (status, "not JSON" in out) == (1, True)
+    assert "2 skills: 1 error" in err
+    _, out, _ = run("install", "--list", "--json", str(project))
+    assert {Path(one["path"]).name for one in json.loads(out)["skills"]} == {"balance", "bad"}
+
+
+@pytest.mark.parametrize("file", ["package.json", "pyproject.toml"])
+def test_a_directory_of_skills_may_hold_an_ordinary_package(
+    run: Run, enabled: Path, file: str
+) -> None:
+    project = enabled / "project"
+    skill_at(project / ".agents/skills/balance", PUBLISHED)
+    (project / ".agents/skills/web").mkdir()
+    text = '{"name": "web", "dependencies": {"owliabot": "1"}}'
+    if file == "pyproject.toml":
+        text = "[project]\ndependencies = ['skillhouse']\n"
+    (project / ".agents/skills/web" / file).write_text(text, encoding="utf-8")
+    _, out, _ = run("trust", "--yes", "--json")
+    assert [one["name"] for one in json.loads(out)["code"]] == ["crypto-balance"]
+    _, out, _ = run("list", "--json")
+    assert [one["name"] for one in json.loads(out)["code"]] == ["crypto-balance"]
+    status, out, err = run("validate", ".agents/skills")
+    assert (status, "1 skill: 0 errors" in err, "web" in out) == (0, True, False)
+    status, out, err = run("validate", ".agents/skills/web")
+    assert (status, "no skill is here" in err, file in err) == (0, True, True)
+
+
+def test_a_directory_that_was_to_be_a_skill_is_still_an_error(run: Run, place: Path) -> None:
+    (place / "project/pdf").mkdir()
+    status, out, _ = run("validate", "pdf")
+    assert (status, "no readable SKILL.md here" in out) == (1, True)
+    (place / "project/pdf/skill.md").touch()
+    (place / "project/pdf/package.json").write_text("{}", encoding="utf-8")
+    status, out, _ = run("validate", "pdf")
+    assert (status, "got `skill.md`" in out) == (1, True)
+    (place / "project/pdf/skill.md").unlink()
+    (place / "project/pdf/package.json").write_text('{"owliabot": {', encoding="utf-8")
+    status, out, _ = run("validate", "pdf")
+    assert (status, "not JSON" in out) == (1, True)

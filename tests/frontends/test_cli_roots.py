@@ -17,6 +17,7 @@ from skillhouse import SkillContent, discover, load
 from skillhouse.runtime import Locations, Skillhouse, configured
 from tests.frontends.conftest import Run
 from tests.runtime.places import make_places, write_skill
+from tests.runtime.worktrees import repository_at, worktree_of
 
 PLUGINS = ".claude/plugins/cache/claude-plugins-official"
 
@@ -221,3 +222,31 @@ def test_a_rule_with_wildcards_hides_the_skills_that_it_matches(run: Run, place:
     assert everything - left("c?t") == {"cat", "cut"}
     assert everything - left("*internal*", "c*t") == set(names)
     assert everything - left("c.t", "[a-z]at", "inter") == set()
+
+
+@pytest.mark.slow
+def test_a_worktree_says_by_which_repository_it_is_trusted(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = repository_at(place / "code")
+    worktree = worktree_of(repository, place / "wt")
+    monkeypatch.chdir(worktree)
+    assert "worktree of" not in "".join(run("trust", "--show")[1:]) + "".join(run("list")[1:])
+    run("trust", "--yes", str(repository))
+    assert run("trust", "--show")[1].splitlines()[:2] == [
+        f"{worktree}: trusted, 1 skill",
+        f"trusted as a worktree of the same repository: {repository}",
+    ]
+    found = json.loads(run("trust", "--show", "--json")[1])
+    assert (found["trusted"], found["through"]) == (True, [str(repository)])
+    assert f"is trusted as a worktree of the same repository: {repository}" in run("list")[2]
+    assert json.loads(run("trust", "--list", "--json")[1])["projects"] == [str(repository)]
+    # Of a project with trust of its own there is nothing to say.
+    monkeypatch.chdir(repository)
+    assert "worktree of" not in "".join(run("trust", "--show")[1:]) + "".join(run("list")[1:])
+    monkeypatch.chdir(worktree)
+    code, out, err = run("trust", "--revoke")
+    assert (code, out) == (0, f"{worktree} no longer trusted\n")
+    assert err == f"nor is {repository}, of the same repository\n"
+    assert run("trust", "--show")[1].splitlines()[0] == f"{worktree}: not trusted, 1 skill"
+    assert run("trust", "--revoke")[0] == 1

@@ -54,6 +54,32 @@ def test_each_of_the_seven_channels_answers(
     assert len(OPERATIONS) == 7
 
 
+@pytest.mark.req("S004-79", "S004-82")
+def test_a_skill_that_is_made_in_a_project_is_listed_or_the_answer_says_why_not(
+    tmp_path: Path,
+) -> None:
+    house = Skillhouse(configured(make_places(tmp_path)), profile="claude-desktop")
+    new = {"name": "ours", "description": "D.", "instructions": "Go.", "source": "project"}
+    only_the_users = {"success": False, "error": "Can only delete user skills"}
+    made = answer(house.management, "SKILLS_CREATE", new)
+    assert (made["success"], made["skill"]["id"]) == (True, "project:ours")
+    assert made["notice"] == (
+        "no agent and no list has it until the project is trusted: run `skillhouse trust`"
+    )
+    assert answer(house.management, "SKILLS_GET_ALL", {})["skills"] == []
+    for reference in ("project:ours", "ours", made["skill"]["path"]):
+        gone = answer(house.management, "SKILLS_DELETE", {"skillId": reference})
+        assert gone == only_the_users, reference
+    none = answer(house.management, "SKILLS_DELETE", {"skillId": "project:none"})
+    assert none["error"] == "Skill not found"
+    house.project_trust.trust()
+    listed = answer(house.management, "SKILLS_GET_ALL", {})["skills"]
+    assert [skill["id"] for skill in listed] == ["project:ours"]
+    made = answer(house.management, "SKILLS_CREATE", {**new, "name": "more"})
+    assert list(made) == ["success", "skill"]
+    assert answer(house.management, "SKILLS_DELETE", {"skillId": "project:more"}) == only_the_users
+
+
 @pytest.mark.req("S004-62", "S004-63")
 def test_errors_come_in_the_published_words(management: Management) -> None:
     for operation, arguments, error in (

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import Skill
-from skillhouse.tools import PermissionRequest
+from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate
+from tests.runtime.coded import best_sandbox, coded_house, letting_go, tool, write_code
 from tests.runtime.places import make_places, write_skill
+from tests.tools.houses import Person
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -102,21 +106,62 @@ def test_parsing_loading_errors_and_the_block_have_tests_of_their_own(number: in
     assert any(mark.search(path.read_text(encoding="utf-8")) for path in others)
 
 
-AREAS = {
-    "several directories": "S000-16",
-    "names of tools": "S002-67",
-    "errors": "S002-78",
-    "a read runs": "S002-94",
-    "the context": "S002-45",
-    "who may write": "S000-73",
-    "the confirmation": "S000-75",
-    "the bounds of writing": "S000-72",
-}
+LOOK = """
+    def look(params, context):
+        return dict(context.meta)
+
+    def fail(params, context):
+        raise ValueError("no such coin")
+
+    tools = {"look": look, "fail": fail}
+"""
 
 
+@pytest.mark.slow
 @pytest.mark.req("S000-64")
-@pytest.mark.parametrize("area", AREAS)
-def test_each_area_that_the_design_names_is_walked_through_whole(area: str) -> None:
-    mark = re.compile(rf'"{AREAS[area]}"')
-    others = [path for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
-    assert any(mark.search(path.read_text(encoding="utf-8")) for path in others)
+def test_one_house_goes_through_roots_names_errors_reads_the_context_and_the_write_gate(
+    tmp_path: Path, need: Callable[[object, str], None]
+) -> None:
+    status, person = best_sandbox(need), Person([Answer.ONCE])
+    for directory in (tmp_path / "skills/one", tmp_path / "home/.agents/skills/two"):
+        write_code(directory, LOOK, tool("look"), tool("fail"))
+    write_skill(tmp_path / "home/.agents/skills/notes")
+    gate = WriteGate(enabled=True, allow_users=("mika",))
+    house = coded_house(
+        tmp_path, tmp_path / "skills", status=status, channel=person, write_gate=gate
+    )
+
+    async def main() -> None:
+        async with letting_go(house):
+            # Skills of two directories, and tools under the names of their skills.
+            assert "notes" in [skill.name for skill in house.index.skills]
+            for name, skill in (("one:look", "one"), ("one__look", "one"), ("two:look", "two")):
+                read = await house.call(name, {}, user="mika", channel="cli")
+                # A read runs unasked, and its context says whose call it is.
+                assert read.data
+                meta = dict(read.data["data"])
+                assert meta.pop("callId")
+                assert meta == {
+                    "skillName": skill,
+                    "toolName": "look",
+                    "userId": "mika",
+                    "channel": "cli",
+                }
+            failed = await house.call("one:fail", {})
+            assert (failed.status, failed.content) == ("error", "ValueError: no such coin")
+            with pytest.raises(UnknownToolError):
+                await house.call("one:none", {})
+            assert person.asked == []
+            # Who is not listed is refused unasked; who is writes once it is agreed to, and beneath.
+            target = tmp_path / "project/a.txt"
+            written = {"path": "a.txt", "content": "new"}
+            refused = await house.call("write", written, user="robin")
+            assert (refused.status, target.exists(), person.asked) == ("denied", False, [])
+            assert (await house.call("write", written, user="mika")).status == "ok"
+            assert (target.read_text(), len(person.asked)) == ("new", 1)
+            outside = await house.call("write", {**written, "path": "../b.txt"}, user="mika")
+            assert (outside.is_error, (tmp_path / "b.txt").exists()) == (True, False)
+            assert (await house.call("write", {**written, "content": "x"}, user="mika")).is_error
+            assert target.read_text() == "new"
+
+    anyio.run(main)

@@ -18,6 +18,7 @@ from tests.profiles.houses import house_under, rule
 from tests.runtime.places import make_places, write_skill
 from tests.tools.test_skills import tool
 
+PROCESS_IO = Path("/proc/self/io")
 TOOLS = {
     "load_skill": ["skill_name"],
     "search_skills": ["query", "n"],
@@ -25,6 +26,11 @@ TOOLS = {
     "get_skill_script_path": ["skill_name", "script_name"],
     "list_skill_assets": ["skill_name"],
 }
+
+
+def bytes_read() -> int:
+    """Return how many bytes this process has read from files, cached or not."""
+    return int(PROCESS_IO.read_text().partition("rchar:")[2].split()[0])
 
 
 @pytest.fixture
@@ -161,6 +167,27 @@ def test_trap_24_a_chinese_request_finds_by_description_and_not_by_body(
             hits = data(house, "search_skills", query=query)["skills"]
             assert [hit["name"] for hit in hits] == ["file-diff"]
         assert data(house, "search_skills", query="forms") == {"skills": []}
+
+
+@pytest.mark.slow
+@pytest.mark.req("S003-46", "S003-47")
+def test_the_search_tool_finds_no_words_of_bodies_and_reads_none(
+    tmp_path: Path, need: Callable[[object, str], None]
+) -> None:
+    need(PROCESS_IO.exists(), "no count of the bytes that a process reads")
+    number, size = 16, 900_000
+    for at in range(number):
+        write_skill(
+            tmp_path / f"documents/skills/deck-{at}", "Makes slides.", "zebra " * (size // 6)
+        )
+    places = make_places(tmp_path, {"DOCUMENT_ROOT": str(tmp_path / "documents")})
+    with Skillhouse(configured(places), profile="openseed") as house:
+        before = bytes_read()
+        assert data(house, "search_skills", query="zebra") == {"skills": []}
+        assert len(data(house, "search_skills", query="slides")["skills"]) == 5
+        read = bytes_read() - before
+    # The head of each file and what search loads of its own; the bodies are 14 MB.
+    assert read < number * size / 2
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from skillhouse.audit import AuditError
 from skillhouse.floor import PathError, SkillError, UnknownSkillError
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import SkillFile, Skillhouse, configured
 from tests.runtime.desktop import make_desktop
 from tests.runtime.places import make_places, write_skill
 
@@ -198,6 +199,12 @@ def test_a_definition_has_the_published_fields_and_typed_files(house: Skillhouse
     )
     house.refresh()
     found = house.management.get("my-skill")
+    # The ten that the design prints, and no eleventh; of a file three.
+    assert [field.name for field in dataclasses.fields(found)] == [
+        "id", "name", "description", "source", "path", "directory_path", "enabled",
+        "instructions", "allowed_tools", "files",
+    ]  # fmt: skip
+    assert [field.name for field in dataclasses.fields(SkillFile)] == ["name", "path", "type"]
     assert (found.source, found.path) == ("user", str(directory / "SKILL.md"))
     assert found.directory_path == str(directory)
     assert found.instructions == "Body."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,16 @@ from skillhouse.floor import SkillError
 from skillhouse.permission import Effect
 from skillhouse.runtime import Skillhouse, TrustStore, configured
 from tests.runtime.places import make_places, write_skill
+from tests.runtime.worktrees import (
+    SKILLS,
+    git,
+    house_in,
+    repository_at,
+    states,
+    store_in,
+    trust,
+    worktree_of,
+)
 
 
 def house_at(base: Path) -> Skillhouse:
@@ -129,3 +140,86 @@ def test_what_changes_while_it_is_shown_is_not_trusted(tmp_path: Path, change: s
     with pytest.raises(SkillError, match="changed while they were shown"):
         house.project_trust.trust(shown)
     assert house.services.trust_store.projects() == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["beside", "inside"])
+@pytest.mark.parametrize("pointers", ["absolute", "relative"])
+def test_a_worktree_of_a_trusted_repository_is_trusted_with_the_same_skills(
+    tmp_path: Path, where: str, pointers: str
+) -> None:
+    repository = repository_at(tmp_path / "code", "pdf", "word")
+    place = tmp_path / "wt" if where == "beside" else repository / ".claude/worktrees/wt"
+    worktree = worktree_of(repository, place)
+    if pointers == "relative":
+        # As git 2.48 writes them with `worktree.useRelativePaths`.
+        own = repository / ".git/worktrees/wt"
+        (worktree / ".git").write_text(f"gitdir: {os.path.relpath(own, worktree)}\n")
+        (own / "gitdir").write_text(f"{os.path.relpath(worktree / '.git', own)}\n")
+        git(worktree, "status", "--short")
+    assert states(tmp_path, worktree) == {}
+    trust(tmp_path, repository)
+    assert states(tmp_path, worktree) == {"pdf": "trusted", "word": "trusted"}
+    house = house_in(tmp_path, worktree)
+    assert house.project_trust.report().through == (str(repository),)
+    explained = house.policy.explain_skill(house.index.get("pdf"))
+    assert explained.decision.effect is Effect.ALLOW
+    assert explained.reason == f"no rule matches; the skill is as it was trusted in `{repository}`"
+    assert store_in(tmp_path).projects() == (str(repository),)
+    # And from a directory of it.
+    assert states(tmp_path, worktree / SKILLS) == {"pdf": "trusted", "word": "trusted"}
+
+
+@pytest.mark.slow
+def test_trust_in_a_worktree_counts_in_the_repository_and_in_its_other_worktrees(
+    tmp_path: Path,
+) -> None:
+    repository = repository_at(tmp_path / "code")
+    one, two = (worktree_of(repository, tmp_path / name) for name in ("one", "two"))
+    write_skill(one / SKILLS / "new")
+    trust(tmp_path, one)
+    assert states(tmp_path, repository) == {"pdf": "trusted"}
+    shutil.copytree(one / SKILLS / "new", two / SKILLS / "new")
+    assert states(tmp_path, two) == {"pdf": "trusted", "new": "trusted"}
+    # What a place has of its own is all that counts there.
+    trust(tmp_path, repository)
+    shutil.copytree(one / SKILLS / "new", repository / SKILLS / "new")
+    assert states(tmp_path, repository) == {"pdf": "trusted", "new": "new"}
+
+
+@pytest.mark.slow
+def test_worktrees_of_a_bare_repository_are_of_one_repository(tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", "--bare", str(repository_at(tmp_path / "code")), "bare.git")
+    one, two = (worktree_of(tmp_path / "bare.git", tmp_path / name) for name in ("one", "two"))
+    trust(tmp_path, one)
+    assert states(tmp_path, two) == {"pdf": "trusted"}
+    assert states(tmp_path, tmp_path / "code") == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["code", "one", "two"])
+def test_trust_is_revoked_for_the_repository_and_all_its_worktrees(
+    tmp_path: Path, where: str
+) -> None:
+    repository = repository_at(tmp_path / "code")
+    for name in ("one", "two"):
+        worktree_of(repository, tmp_path / name)
+    other = repository_at(tmp_path / "other")
+    for place in (repository, tmp_path / "one", other):
+        trust(tmp_path, place)
+    assert house_in(tmp_path, tmp_path / where).project_trust.revoke() is True
+    assert [states(tmp_path, tmp_path / name) for name in ("code", "one", "two")] == [{}, {}, {}]
+    assert house_in(tmp_path, tmp_path / where).project_trust.revoke() is False
+    assert states(tmp_path, other) == {"pdf": "trusted"}
+
+
+@pytest.mark.slow
+def test_a_worktree_heeds_the_projects_file_as_the_repository_does(tmp_path: Path) -> None:
+    """The file only makes things stricter, so that leaving it out would loosen them."""
+    repository = repository_at(tmp_path / "code")
+    worktree = worktree_of(repository, tmp_path / "wt")
+    deny = '[[rules]]\neffect = "deny"\naction = "skill"\npattern = "*"\n'
+    (worktree / "skillhouse.toml").write_text(deny, encoding="utf-8")
+    assert house_in(tmp_path, worktree).view().hidden == ()
+    trust(tmp_path, repository)
+    assert "pdf" in {skill.name for skill in house_in(tmp_path, worktree).view().hidden}

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from skillhouse.floor import Severity
 from skillhouse.skill import (
+    MANIFEST_MAX,
     ManifestResult,
     SkillManifest,
     ToolSpec,
     find_manifests,
     has_manifest,
     read_manifest,
+    says_skill,
 )
 
 PUBLISHED = """\
@@ -344,7 +346,8 @@ def test_a_broken_pyproject_has_code_and_line(
 @pytest.mark.req("S002-32", "S002-33", "S002-54")
 def test_a_bad_skill_costs_no_other(tmp_path: Path) -> None:
     skill_at(tmp_path / "b-good", PUBLISHED)
-    skill_at(tmp_path / "a-bad", "{")
+    skill_at(tmp_path / "a-bad", '{"owliabot": {')
+    skill_at(tmp_path / "e-broken", "{")
     skill_at(tmp_path / "c-fieldless", package(owliabot=None))
     skill_at(tmp_path / "d-levelless", package(own={"tools": [{**TOOL, "security": None}]}))
     skill_at(tmp_path / "node_modules/x", package())
@@ -356,10 +359,88 @@ def test_a_bad_skill_costs_no_other(tmp_path: Path) -> None:
     assert {name: findings(result) for name, result in found.items()} == {
         "a-bad": [("manifest-syntax", 1)],
         "b-good": [],
-        "c-fieldless": [("manifest-field-missing", None)],
         "d-levelless": [("manifest-type", 13)],
     }
     assert found["b-good"].manifest == EXPECTED
+    # Whoever names such a directory hears what it lacks; found below a root it is no skill at all.
+    for name, code in (("c-fieldless", "manifest-field-missing"), ("e-broken", "manifest-syntax")):
+        assert [one for one, _ in findings(read_manifest(tmp_path / name))] == [code]
+
+
+CLAIMS: dict[str, list[tuple[str, bytes]]] = {
+    "said": [
+        ("package.json", b'{"name": "x", "owliabot": {"tools": []}}'),
+        ("package.json", b'\xef\xbb\xbf{"owliabot": {}}'),
+        ("package.json", b'{"owliab\\u006ft": {}}'),
+        ("package.json", b'{"owliabot": {}, "a": NaN, "a": 1}'),
+        ("package.json", b'{"name": "x", "owliabot": {"tools": ['),
+        ("package.json", b'{"owliabot"\n:\n{' + b" " * (1 << 20)),
+        ("pyproject.toml", b"[tool.skillhouse]\n"),
+        ("pyproject.toml", b"[[tool.skillhouse.tools]]\n"),
+        ("pyproject.toml", b"[tool]\nskillhouse = {}\n"),
+        ("pyproject.toml", b"tool.skillhouse.main = 'a.py'\n"),
+        ("pyproject.toml", b'[tool."skill\\u0068ouse"]\n'),
+        ("pyproject.toml", b"\xef\xbb\xbf[tool.skillhouse]\n"),
+        ("pyproject.toml", b"[project\n[tool . skillhouse]\n"),
+    ],
+    "not said": [
+        ("package.json", b'{"name": "x"}'),
+        ("package.json", b'{"dependencies": {"owliabot": "^1.0.0"}}'),
+        ("package.json", b'{"name": "owliabot", "keywords": ["owliabot"]}'),
+        ("package.json", b'{"config": {"owliabot": {}}}'),
+        ("package.json", b'{"name": "a", "name": "b", "devDependencies": {"owliabot": "*"}}'),
+        ("package.json", b'{"name": "owliabot",'),
+        ("package.json", b'{"devDependencies": {"owliabot": "1"},'),
+        ("package.json", b"[1, 2]"),
+        ("package.json", b"null"),
+        ("package.json", b""),
+        ("package.json", b"[" * 100_000),
+        ("package.json", b'{"a": "' + b"x" * 10_000_000 + b'"}'),
+        ("package.json", b'\xff\xfe{\x00"\x00}\x00'),
+        ("package.json", b'{"a": "\\ud800", "b": "\xed\xa0\x80 owliabot"}'),
+        ("pyproject.toml", b"[project]\ndependencies = ['skillhouse']\n"),
+        (
+            "pyproject.toml",
+            b"[project]\nname = 'skillhouse'\n[project.scripts]\nskillhouse = 'a'\n",
+        ),
+        ("pyproject.toml", b"[tool.uv.sources]\nskillhouse = {path = '.'}\n"),
+        ("pyproject.toml", b"[tool.skillhouse-lint]\n"),
+        ("pyproject.toml", b"[project\n[tool.skillhouse-lint]\n"),
+        ("pyproject.toml", b"a." * 100_000 + b"skillhouse = 1"),
+        ("pyproject.toml", b"a = 'skillhouse'\nb = " + b"[" * 100_000),
+        ("Cargo.toml", b"[tool.skillhouse]\n"),
+    ],
+}
+
+
+@pytest.mark.req("S002-24", "S002-32")
+@pytest.mark.parametrize(
+    ("said", "file", "data"),
+    [(said == "said", *case) for said, cases in CLAIMS.items() for case in cases],
+    ids=lambda value: value[:40].decode("latin-1") if isinstance(value, bytes) else None,
+)
+def test_a_package_is_a_skill_only_where_it_says_so(
+    said: bool,
+    file: str,
+    data: bytes,
+    tmp_path: Path,
+) -> None:
+    assert says_skill(file, data[: MANIFEST_MAX + 1]) is said
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / file).write_bytes(data)
+    assert has_manifest(tmp_path / "one") is said
+    assert [one.directory.name for one in find_manifests(tmp_path)] == ["one"] * said
+
+
+def test_the_broken_package_of_a_markdown_skill_is_no_fault_of_the_skill(tmp_path: Path) -> None:
+    skill = tmp_path / "skill"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text("---\nname: skill\ndescription: d\n---\n", encoding="utf-8")
+    for data in (b"{", b"[]", b"\xff", b'{"a": "' + b"x" * 300_000, b'{"a": 1, "a": 2}'):
+        (skill / "package.json").write_bytes(data)
+        assert read_manifest(skill) == ManifestResult(directory=skill, manifest=None)
+    (skill / "package.json").write_bytes(b'{"owliabot": {')
+    assert [code for code, _ in findings(read_manifest(skill))] == ["manifest-syntax"]
 
 
 @pytest.mark.req("S002-72")

@@ -8,12 +8,13 @@ from dataclasses import replace
 from skillhouse.floor import PathError, dataclass
 from skillhouse.registry.source import SourceError
 from skillhouse.skill import (
-    MANIFEST_MARKS,
+    MANIFEST_FILES,
     MANIFEST_MAX,
     SKILL_FILE,
     ArchiveMember,
     clash,
     package_path,
+    says_skill,
 )
 
 SEARCHED_DEPTH = 6
@@ -22,6 +23,8 @@ CANDIDATES_MAX = 2_000
 """Skills of one source that are listed."""
 MANIFESTS_MAX = 500
 """Files of one source that are read to see whether they make a skill."""
+_PACKAGES = "node_modules"
+"""What npm put there is no skill of the source, whatever it says."""
 FILES_MAX = 1_000
 BYTES_MAX = 50_000_000
 """Of one skill (DESIGN, bounds: package)."""
@@ -108,7 +111,8 @@ def _tops(files: list[SourceFile]) -> list[str]:
     coded: set[str] = set()
     looked_at = 0
     for one in near:
-        if one.path.rpartition("/")[2] in MANIFEST_MARKS and _above(one.path) not in places:
+        *above, file = one.path.split("/")
+        if file in MANIFEST_FILES and _above(one.path) not in places and _PACKAGES not in above:
             looked_at += 1
             if looked_at <= MANIFESTS_MAX and _is_manifest(one):
                 coded.add(_above(one.path))
@@ -120,10 +124,14 @@ def _above(path: str) -> str:
 
 
 def _is_manifest(file: SourceFile) -> bool:
-    if file.member is None or file.member.size > MANIFEST_MAX:
+    if file.member is None:
         return False
-    mark = MANIFEST_MARKS[file.path.rpartition("/")[2]]
-    return mark in b"".join(file.member.read())
+    data = b""
+    for part in file.member.read():
+        data += part
+        if len(data) > MANIFEST_MAX:
+            break
+    return says_skill(file.path.rpartition("/")[2], data[: MANIFEST_MAX + 1])
 
 
 def _candidate(path: str, folder: str, files: list[SourceFile]) -> Candidate:

@@ -10,7 +10,9 @@ from skillhouse.retrieval.evidence import Evidence
 from skillhouse.retrieval.tokens import is_pair
 
 CONFIDENT = 0.5
-"""Below it a hit is a weak match: of requests that some skill fits, 5 in 100 have no better."""
+"""Below it a hit is a weak match. Of the answerable requests of the development set 5 in 100 have
+no better one; most of those are cut out of a skill's text, and of requests that people write it is
+more (docs/benchmarks.md, "Search")."""
 WEIGHTS = (2.36, 0.89, -1.26, 2.19, 0.94, 2.16, 0.42, 0.23, 1.96, 0.53, -1.74)
 """Of `clues`, by logistic regression on the development set against everyday requests
 (bench/data/everyday.tsv, `./x bench retrieval --fit`; decision record 0306)."""

@@ -16,6 +16,7 @@ from skillhouse.floor import (
     SkillError,
     SkillhouseError,
     UnknownSkillError,
+    UnusableSkillError,
     confine,
     dataclass,
     read_beneath,
@@ -24,7 +25,7 @@ from skillhouse.runtime.desktop import open_on_desktop
 from skillhouse.runtime.find_skills import SearchPlace, find_in
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.trash import DeletedSkill, Trash, check_deletable
+from skillhouse.runtime.trash import DeletedSkill, Trash, check_deletable, check_unread
 from skillhouse.skill import (
     SKILL_FILE,
     Profile,
@@ -269,7 +270,11 @@ class Management:
             UnknownSkillError: there is no such skill.
             SkillError: it is of another scope, or holds other skills, or is reached by a link.
         """
-        skill, others = self._own(reference, scopes)
+        try:
+            skill, others = self._own(reference, scopes)
+        except UnusableSkillError as error:
+            check_unread(error, scopes=scopes)
+            raise
         check_deletable(skill, others, scopes=scopes, project=self._project)
         return skill
 

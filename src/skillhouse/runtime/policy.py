@@ -239,7 +239,11 @@ class Policy:
             return effect, (
                 f"no rule matches; skills of scope {skill.scope} default to {effect.value}"
             )
-        state = self._trust.report(self._project, [skill]).skills[0].state
+        report = self._trust.report(self._project, [skill])
+        state = report.skills[0].state
+        if state == "trusted" and report.through:
+            where = ", ".join(f"`{place}`" for place in report.through)
+            return effect, f"no rule matches; the skill is as it was trusted in {where}"
         if state == "trusted":
             return effect, "no rule matches; the skill is unchanged since it was trusted"
         words = {

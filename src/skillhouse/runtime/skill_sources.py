@@ -325,7 +325,7 @@ def _is_skill(place: Path) -> bool:
 
 def _below(top: Path, depth: int = 0) -> Iterator[Path]:
     for place in sorted(top.iterdir()):
-        if place.is_symlink() or not place.is_dir() or place.name == ".git":
+        if place.is_symlink() or not place.is_dir() or place.name in (".git", "node_modules"):
             continue
         if _is_skill(place):
             yield place

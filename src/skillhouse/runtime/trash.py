@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from skillhouse.floor import DecodeError, SkillError, dataclass, decode, encode, write_atomically
+from skillhouse.floor import (
+    DecodeError,
+    SkillError,
+    UnusableSkillError,
+    dataclass,
+    decode,
+    encode,
+    write_atomically,
+)
 from skillhouse.skill import Skill
 
 RECORD = "record"
@@ -164,6 +172,17 @@ def check_deletable(
     if inside:
         message = f"holds other skills, delete them first: {', '.join(inside)}"
         raise SkillError("not-deletable", directory, message)
+
+
+def check_unread(error: UnusableSkillError, *, scopes: Sequence[str]) -> None:
+    """Check that a skill which is not read is of one of the scopes; SkillError otherwise.
+
+    Nothing of a project that is not trusted is read; that a skill's path is there is no content.
+    """
+    if error.state == "untrusted" and "project" not in scopes:
+        allowed = " and ".join(scopes)
+        message = f"only skills of scope {allowed} can be deleted, this one is project"
+        raise SkillError("not-deletable", error.path.parent, message) from error
 
 
 def is_own_place(directory: Path, root: str, *, scope: str, project: Path) -> bool:

@@ -1,15 +1,20 @@
-"""Which projects a person trusts, bound to their real path and to their skills' digests."""
+"""Which projects a person trusts, bound to their real path and to their skills' digests.
+
+The work trees of one git repository (`worktrees.py`) share what was trusted in one of them: where a
+work tree has no trust of its own, that in the others counts, for the same bytes at the same path.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillError, TreeError, dataclass, tree_digest
+from skillhouse.runtime.worktrees import same_repository
 from skillhouse.skill import Skill
 from skillhouse.store import STATE, STATE_FILE, pooled
 
@@ -38,6 +43,8 @@ class TrustReport:
     project: Path
     is_trusted: bool
     skills: tuple[TrustedSkill, ...]
+    through: tuple[str, ...] = ()
+    """The trusted work trees of the same repository, where the project has no trust of its own."""
 
 
 class TrustStore:
@@ -48,7 +55,11 @@ class TrustStore:
 
     def is_trusted(self, project: Path) -> bool:
         """Whether the project's skills may be read; StateError if the state cannot be."""
-        return _PROJECT in self._digests(project)
+        return self._has_own(project) or bool(self._others(project))
+
+    def trusted_through(self, project: Path) -> tuple[str, ...]:
+        """Return the work trees of the same repository by which alone the project is trusted."""
+        return () if self._has_own(project) else self._others(project)
 
     def projects(self) -> tuple[str, ...]:
         if not self._path.exists():
@@ -59,11 +70,15 @@ class TrustStore:
 
     def report(self, project: Path, skills: Iterable[Skill]) -> TrustReport:
         """Compare the skills of a project with the trusted digests."""
-        digests = self._digests(project)
+        through = self.trusted_through(project)
+        # INVARIANT: of a project that was trusted itself, only that trust counts, so that an older
+        # one elsewhere brings nothing back.
+        digests = self._digests(through or [os.path.realpath(project)])
         return TrustReport(
             project=project,
             is_trusted=_PROJECT in digests,
             skills=tuple(_judged(project, skill, digests) for skill in skills),
+            through=through,
         )
 
     def trust(
@@ -97,19 +112,39 @@ class TrustStore:
         return self.report(project, [found.skill for found in judged])
 
     def revoke(self, project: Path) -> bool:
-        """Revoke the trust; whether there was any."""
-        if not self.is_trusted(project):
+        """Revoke the trust in the project and in all work trees of its repository.
+
+        Returns whether there was any.
+        """
+        revoked = self.shared(project)
+        if not revoked:
             return False
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            connection.execute("DELETE FROM trust WHERE project = ?", (os.path.realpath(project),))
+            connection.executemany("DELETE FROM trust WHERE project = ?", [(p,) for p in revoked])
         return True
 
-    def _digests(self, project: Path) -> dict[str, str]:
+    def shared(self, project: Path) -> tuple[str, ...]:
+        """Return the trusted projects whose trust ends with this one's: its repository's."""
+        own = (os.path.realpath(project),) if self._has_own(project) else ()
+        return own + self._others(project)
+
+    def _has_own(self, project: Path) -> bool:
+        return os.path.realpath(project) in self.projects()
+
+    def _others(self, project: Path) -> tuple[str, ...]:
+        return same_repository(project, self.projects())
+
+    def _digests(self, projects: Iterable[str]) -> dict[str, set[str]]:
+        """Return the digests that were trusted of each directory, in any of the projects."""
+        found: dict[str, set[str]] = {}
         if not self._path.exists():
-            return {}
+            return found
         with pooled(self._path, STATE) as store:
             query = "SELECT directory, tree_digest FROM trust WHERE project = ?"
-            return dict(store.rows(query, (os.path.realpath(project),)))
+            for project in projects:
+                for directory, tree in store.rows(query, (project,)):
+                    found.setdefault(directory, set()).add(tree)
+        return found
 
 
 class EventLog(Protocol):
@@ -153,8 +188,9 @@ class ProjectTrust:
         return report
 
     def revoke(self) -> bool:
-        """Revoke the trust in this project; whether there was any."""
-        self._log.noted("trust-revoked", user=OWNER, reason=str(self._project))
+        """Revoke the trust in this project and in its repository; whether there was any."""
+        for project in self._store.shared(self._project) or (str(self._project),):
+            self._log.noted("trust-revoked", user=OWNER, reason=project)
         revoked = self._store.revoke(self._project)
         self._refresh()
         return revoked
@@ -164,7 +200,7 @@ def _digests_of(skills: Iterable[TrustedSkill]) -> dict[str, str]:
     return {found.directory: found.tree_digest for found in skills}
 
 
-def _judged(project: Path, skill: Skill, trusted: dict[str, str]) -> TrustedSkill:
+def _judged(project: Path, skill: Skill, trusted: Mapping[str, Collection[str]]) -> TrustedSkill:
     directory = os.path.relpath(os.path.realpath(skill.directory), os.path.realpath(project))
     try:
         digest: str = tree_digest(skill.directory)
@@ -174,5 +210,5 @@ def _judged(project: Path, skill: Skill, trusted: dict[str, str]) -> TrustedSkil
             skill=skill, directory=directory, tree_digest="", state="unbound", problem=str(error)
         )
     known = trusted.get(directory)
-    state = "new" if known is None else "trusted" if known == digest else "changed"
+    state = "new" if known is None else "trusted" if digest in known else "changed"
     return TrustedSkill(skill=skill, directory=directory, tree_digest=digest, state=state)

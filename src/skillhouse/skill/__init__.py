@@ -38,13 +38,14 @@ if TYPE_CHECKING:
     from skillhouse.skill.invocation import invocation_findings as invocation_findings
     from skillhouse.skill.invocation import read_invocation as read_invocation
     from skillhouse.skill.invocation import relative_file as relative_file
-    from skillhouse.skill.manifest import JAVASCRIPT_FILE as JAVASCRIPT_FILE
-    from skillhouse.skill.manifest import MANIFEST_MARKS as MANIFEST_MARKS
     from skillhouse.skill.manifest import MANIFEST_MAX as MANIFEST_MAX
-    from skillhouse.skill.manifest import PYTHON_FILE as PYTHON_FILE
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest
     from skillhouse.skill.manifest import read_manifest as read_manifest
+    from skillhouse.skill.manifest_code import JAVASCRIPT_FILE as JAVASCRIPT_FILE
+    from skillhouse.skill.manifest_code import MANIFEST_FILES as MANIFEST_FILES
+    from skillhouse.skill.manifest_code import PYTHON_FILE as PYTHON_FILE
+    from skillhouse.skill.manifest_code import says_skill as says_skill
     from skillhouse.skill.mending import MENDED as MENDED
     from skillhouse.skill.mending import mended as mended
     from skillhouse.skill.mending import with_name as with_name

@@ -3,28 +3,32 @@
 A directory is an executable skill when its package.json has the field `owliabot`, or its
 pyproject.toml the table `[tool.skillhouse]`. Either may stand beside a SKILL.md. Both at once are
 an error: with two lists of tools under one name it would be up to the reader which one counts. A
-package.json or pyproject.toml that claims nothing belongs to the scripts of a Markdown skill when a
-SKILL.md is there, and is an error where there is none (S002-32).
+package.json or pyproject.toml that claims nothing is an ordinary package: no skill where
+directories are searched, part of a Markdown skill where a SKILL.md is beside it, and an error
+(S002-32) where its directory is named as a skill.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import PathError, is_utf8, open_beneath, read_beneath
-from skillhouse.skill.manifest_code import read_javascript, read_python
+from skillhouse.skill.manifest_code import (
+    JAVASCRIPT_FILE,
+    MANIFEST_FILES,
+    PYTHON_FILE,
+    read_javascript,
+    read_python,
+    says_skill,
+)
 from skillhouse.skill.manifest_fields import RawManifest, read_fields
 from skillhouse.skill.model import SKILL_FILE, ManifestResult, SkillManifest
 from skillhouse.skill.skill_file import placed
 from skillhouse.skill.source import FileRefusedError, Finding, decoded
-
-JAVASCRIPT_FILE = "package.json"
-"""Manifest of a skill in JavaScript (S002-24)."""
-PYTHON_FILE = "pyproject.toml"
-"""Manifest of a skill in Python, in the manner of its language."""
 
 MANIFEST_MAX = 262_144
 """Bytes of a manifest, as of a SKILL.md (DESIGN, bounds)."""
@@ -35,8 +39,6 @@ _READERS: Mapping[str, Callable[[str], RawManifest | None]] = {
     JAVASCRIPT_FILE: read_javascript,
     PYTHON_FILE: read_python,
 }
-MANIFEST_MARKS: Mapping[str, bytes] = {JAVASCRIPT_FILE: b"owliabot", PYTHON_FILE: b"skillhouse"}
-"""What a manifest holds somewhere, by the file's name."""
 _CLAIMS = {JAVASCRIPT_FILE: "a field `owliabot`", PYTHON_FILE: "a table `[tool.skillhouse]`"}
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
@@ -45,33 +47,36 @@ StepListener = Callable[[Path, str], None]
 
 
 def has_manifest(directory: Path) -> bool:
-    """Whether a file here seems to make this an executable skill; `read_manifest` is sure.
+    """Whether a file here says that the directory is an executable skill (`says_skill`)."""
+    return bool(_said(directory))
 
-    A manifest that spells its field by escapes is not seen, so its tools are not offered.
-    """
-    for file, mark in MANIFEST_MARKS.items():
-        try:
-            if mark in read_beneath(directory, file, max_bytes=MANIFEST_MAX):
-                return True
-        except PathError:
-            continue
-    return False
+
+def _said(directory: Path) -> list[str]:
+    """Return the files that say so; a link, a device and what cannot be read say nothing."""
+    said = []
+    for file in MANIFEST_FILES:
+        with contextlib.suppress(PathError, OSError):
+            if says_skill(file, read_beneath(directory, file, max_bytes=MANIFEST_MAX)):
+                said.append(file)
+    return said
 
 
 def read_manifest(directory: Path, *, on_step: StepListener = lambda _, __: None) -> ManifestResult:
     """Return what the manifest in `directory` says; never raises for what is there.
 
-    A Markdown skill without tools of its own has neither a manifest nor findings. The callback
-    hears of each step that succeeds.
+    A Markdown skill without tools of its own has neither a manifest nor findings, whatever its
+    package.json is worth. The callback hears of each step that succeeds.
     """
     place = Path(directory)
+    said = _said(place)
+    judged = said if said or (place / SKILL_FILE).is_file() else MANIFEST_FILES
     claims: list[tuple[str, RawManifest | None, list[Finding]]] = []
     silent: list[str] = []
-    for file, read in _READERS.items():
+    for file in judged:
         try:
             text = _text(place, file)
             on_step(place, "read")
-            written = read(text)
+            written = _READERS[file](text)
         except FileNotFoundError:
             continue
         except FileRefusedError as refusal:
@@ -105,8 +110,9 @@ def find_manifests(
     max_directories: int = DIRECTORIES_MAX,
     on_step: StepListener = lambda _, __: None,
 ) -> tuple[ManifestResult, ...]:
-    """Return what was found in each directory directly below `root`, sorted by name (S002-6).
+    """Return the skills directly below `root`, sorted by their directories' names (S002-6).
 
+    A directory counts where its manifest says so (`says_skill`), whether it can be used or not.
     Links and hidden directories are not entered, and a bad one costs no other (S002-54). Of two
     skills of one name neither is in force (S002-72): otherwise a new directory could take over the
     tools of an old one.
@@ -121,10 +127,9 @@ def find_manifests(
         return (_only(root, Finding("unreadable", message, fatal=True), root),)
     names.sort()
     results = [
-        result
+        read_manifest(root / name, on_step=on_step)
         for name in names[:max_directories]
-        if (result := read_manifest(root / name, on_step=on_step)).manifest is not None
-        or (result.diagnostics and _is_claimed(result))
+        if has_manifest(root / name)
     ]
     if len(names) > max_directories:
         message = f"stopped after {max_directories} directories; narrow the root"
@@ -139,11 +144,6 @@ def _is_entered(entry: os.DirEntry[str]) -> bool:
         and is_utf8(entry.name)
         and entry.is_dir(follow_symlinks=False)
     )
-
-
-def _is_claimed(result: ManifestResult) -> bool:
-    """Whether a directory without a usable manifest has a file that should have been one."""
-    return any(finding.code != "manifest-missing" for finding in result.diagnostics)
 
 
 def _without_twins(results: list[ManifestResult]) -> tuple[ManifestResult, ...]:
@@ -177,6 +177,7 @@ def _text(directory: Path, file: str) -> str:
         raise FileRefusedError(error.code, f"expected {file} to be a regular file") from error
     except OSError as error:
         raise FileRefusedError("unreadable", (error.strerror or str(error)).lower()) from error
+
     if len(data) > MANIFEST_MAX:
         raise FileRefusedError("too-large", f"expected at most {MANIFEST_MAX} bytes of {file}")
     return decoded(data)

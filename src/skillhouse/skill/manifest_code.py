@@ -40,6 +40,12 @@ from skillhouse.skill.manifest_fields import Keys, LineOf, RawManifest, mapping_
 from skillhouse.skill.profile_file import line_of_key
 from skillhouse.skill.source import FileRefusedError
 
+JAVASCRIPT_FILE = "package.json"
+"""Manifest of a skill in JavaScript (S002-24)."""
+PYTHON_FILE = "pyproject.toml"
+"""Manifest of a skill in Python, in the manner of its language."""
+MANIFEST_FILES = (JAVASCRIPT_FILE, PYTHON_FILE)
+
 TABLE = ("tool", "skillhouse")
 """The table that makes a project a skill (pyproject.toml keeps `tool.*` for such)."""
 
@@ -59,6 +65,50 @@ _TOKENS = regex(
 )
 """What is left of a text has no quotes to get lost in; each match goes on where the last ended."""
 _PLACE = regex(r"\(at line (\d+), column \d+\)")
+
+
+FIELD = "owliabot"
+"""The key that makes a package a skill (S002-24)."""
+
+_MARKS = {JAVASCRIPT_FILE: FIELD.encode(), PYTHON_FILE: TABLE[1].encode()}
+_SEEMS = {
+    JAVASCRIPT_FILE: regex(r'"owliabot"\s*+:\s*+\{'),
+    PYTHON_FILE: regex(
+        r"""(?m)^\ufeff?[ \t]*+\[\[?[ \t]*+tool[ \t]*+\.[ \t]*+skillhouse[ \t]*+[\].]"""
+    ),
+}
+"""What makes a file that cannot be parsed a skill's, so that its author hears what is wrong."""
+
+
+def says_skill(file: str, data: bytes) -> bool:
+    """Whether a manifest says that its directory is an executable skill, well or badly.
+
+    An ordinary package does not, whatever it is called and depends on, and however broken it is.
+
+    Args:
+        file: The name of the file.
+        data: Its beginning; what is cut is judged as a file that cannot be parsed.
+
+    >>> says_skill("package.json", b'{"owliabot": {"tools": []}}')
+    True
+    >>> says_skill("package.json", b'{"dependencies": {"owliabot": "^1"}}')
+    False
+    """
+    mark = _MARKS.get(file)
+    # Most packages end here; a backslash, because a key may be spelled by escapes.
+    if mark is None or (mark not in data and b"\\u" not in data):
+        return False
+    text = data.decode("utf-8-sig", errors="replace")
+    try:
+        if file == JAVASCRIPT_FILE:
+            table = json.loads(text)
+            return isinstance(table, dict) and FIELD in table
+        if _line_of_long_key(text) is None:
+            tools = tomllib.loads(text).get("tool")
+            return isinstance(tools, dict) and TABLE[1] in tools
+    except (ValueError, RecursionError):
+        pass
+    return _SEEMS[file].search(text) is not None
 
 
 def read_python(text: str) -> RawManifest | None:
@@ -132,9 +182,6 @@ def _dependencies(project: Mapping[str, Any], line_of: LineOf) -> tuple[str, ...
         )
     return tuple(dependencies)
 
-
-FIELD = "owliabot"
-"""The key that makes a package a skill (S002-24)."""
 
 _BLANKS = " \t\r\n"
 _DECODER = json.JSONDecoder()

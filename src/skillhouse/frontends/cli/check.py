@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.discovery import discover, skills_below
-from skillhouse.floor import Severity
+from skillhouse.floor import Severity, is_utf8
 from skillhouse.frontends.cli.fixing import fix
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
@@ -30,7 +32,15 @@ from skillhouse.frontends.presentation.skill_lists import WEAK, why_parts
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.retrieval import is_weak
 from skillhouse.runtime import rehearse
-from skillhouse.skill import SKILL_FILE, find_manifests, has_manifest, read_manifest, validate
+from skillhouse.skill import (
+    JAVASCRIPT_FILE,
+    MANIFEST_FILES,
+    PYTHON_FILE,
+    SKILL_FILE,
+    has_manifest,
+    read_manifest,
+    validate,
+)
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
@@ -95,20 +105,31 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(line)
         for tool in tools:
             terminal.note(f"tool {shown(tool['full_name'])} ({tool['level']}), {tool['language']}")
-        terminal.note(f"{counted(len(directories), 'skill')}: {counts(findings)}")
+        if directories or findings:
+            terminal.note(f"{counted(len(directories), 'skill')}: {counts(findings)}")
+        else:
+            terminal.note(_nothing_in(options.paths))
     return 1 if any(found.severity is Severity.ERROR for found in findings) else 0
 
 
 def _findings(place: Path, manifest: ManifestResult, *, strict: bool) -> tuple[Diagnostic, ...]:
     """Return what is wrong with a skill: with its SKILL.md, its manifest, or both."""
-    is_code = manifest.manifest is not None or any(
-        found.code != "manifest-missing" for found in manifest.diagnostics
-    )
-    if not is_code:
+    if not has_manifest(place):
         return validate(place, strict=strict)
     # A skill of code alone needs no SKILL.md.
     text = validate(place, strict=strict) if (place / SKILL_FILE).exists() else ()
     return (*text, *manifest.diagnostics)
+
+
+def _nothing_in(paths: list[str]) -> str:
+    """Say that no skill is there, and how a package that is there would be one."""
+    claims = {JAVASCRIPT_FILE: "field `owliabot`", PYTHON_FILE: "table `[tool.skillhouse]`"}
+    lacks = [
+        f"its {file} has no {claim}"
+        for file, claim in claims.items()
+        if len(paths) == 1 and os.path.lexists(Path(paths[0], file))
+    ]
+    return "; ".join(("no skill is here", *lacks))
 
 
 def _declared(result: ManifestResult) -> list[dict[str, str]]:
@@ -126,13 +147,17 @@ def _declared(result: ManifestResult) -> list[dict[str, str]]:
 
 
 MANIFEST_DIRECTORIES_MAX = 100_000
-"""Directories in which a manifest is looked for, as many as `discover` enters."""
+"""Skills of code alone that are judged, as many as `discover` enters directories."""
+MANIFEST_DEPTH = 12
+"""Directories down to which they are looked for, as `discover` does for a root that is named."""
+_NOT_ENTERED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
 
 
 def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     """Return the directory itself when it holds a skill or nothing does, and all skills below.
 
-    `inside` receives an info for each skill inside the directory of another one.
+    An ordinary project without skills has none, not even itself. `inside` receives an info for each
+    skill inside the directory of another one.
     """
     if not path.is_dir():
         return [path]
@@ -146,13 +171,44 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
         if found.path is not None and found.path.name == SKILL_FILE
     }
     real = path.resolve()
-    manifests = find_manifests(real, max_directories=MANIFEST_DIRECTORIES_MAX)
-    # What was found about the directory itself is about its size, and `discover` says so too.
-    places |= {found.directory for found in manifests if found.directory != real}
+    places |= set(itertools.islice(_code_below(real, places), MANIFEST_DIRECTORIES_MAX))
     # As it was given, and not by its real path.
     below = sorted(path / place.relative_to(real) for place in places if place != real)
     is_skill = real in places or os.path.lexists(path / SKILL_FILE) or has_manifest(path)
-    return [path, *below] if is_skill or not below else below
+    if is_skill or not (below or _is_ordinary(path)):
+        return [path, *below]
+    return below
+
+
+def _code_below(root: Path, known: Container[Path]) -> Iterator[Path]:
+    """Yield the directories below `root` whose manifest says that they are skills, none in another.
+
+    Agents look for them directly in a root; a repository may have its roots further down.
+    """
+    for at, names, files in os.walk(root):
+        place = Path(at)
+        depth = len(place.relative_to(root).parts)
+        if depth and place in known:
+            names.clear()
+        elif depth and not set(MANIFEST_FILES).isdisjoint(files) and has_manifest(place):
+            names.clear()
+            yield place
+        is_last = depth == MANIFEST_DEPTH
+        entered = () if is_last else (n for n in names if n not in _NOT_ENTERED and is_utf8(n))
+        names[:] = sorted(entered)
+
+
+_PROJECT_MARKS = (".git", *MANIFEST_FILES, "setup.py", "setup.cfg", "requirements.txt")
+
+
+def _is_ordinary(path: Path) -> bool:
+    """Whether a directory without a skill is a project, and not a skill whose SKILL.md is missing.
+
+    A file of nearly that name is a mistake wherever it is.
+    """
+    has_marks = any(os.path.lexists(path / mark) for mark in _PROJECT_MARKS)
+    misnamed = SKILL_FILE.casefold() in {name.casefold() for name in os.listdir(path)}
+    return has_marks and not misnamed
 
 
 _REHEARSE_EXAMPLES = """examples:

@@ -331,6 +331,10 @@ def _print_notes(house: Skillhouse, code: Sequence[runtime.CodeFacts], terminal:
     untrusted = [found for found in house.index.diagnostics if found.code == "project-untrusted"]
     for found in untrusted:
         terminal.note(f"{shown(str(found.path))}: {found.message}")
+    project = house.services.project
+    for place in house.services.trust_store.trusted_through(project):
+        what = "is trusted as a worktree of the same repository"
+        terminal.note(f"{shown(str(project))} {what}: {shown(place)}")
     problems = sum(len(facts.problems) for facts in code)
     others = len(house.index.diagnostics) - len(untrusted) + problems
     if others:

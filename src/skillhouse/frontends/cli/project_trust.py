@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +28,8 @@ _TRUST_EXAMPLES = """examples:
   skillhouse trust --revoke
 
 Trust is kept outside the project and bound to its path and to the digest of each
-skill: what is new or changed later is asked about again.
+skill: what is new or changed later is asked about again. A git worktree of a trusted
+repository is trusted for the same skills, until the trust of either is revoked.
 """
 
 
@@ -60,11 +62,15 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
             as_json=options.json,
         )
     if options.revoke:
+        shared = house.services.trust_store.shared(house.services.project)
         revoked = house.project_trust.revoke()
         project = str(house.services.project)
+        others = [place for place in shared if place != os.path.realpath(project)]
         text = f"{shown(project)} {'no longer trusted' if revoked else 'was not trusted'}"
-        value = {"project": project, "revoked": revoked}
+        value = {"project": project, "revoked": revoked, "others": others}
         terminal.answer(value, text, as_json=options.json)
+        for place in others:
+            terminal.note(f"nor is {shown(place)}, of the same repository")
         return 0 if revoked else 1
     if not options.show:
         refuse_agents("trust")
@@ -100,6 +106,8 @@ def _print_skills(report: TrustReport, code: Sequence[CodeFacts], terminal: Term
         what += f", {len(code)} with tools of their own"
     word = "trusted" if report.is_trusted else "not trusted"
     terminal.line(f"{shown(str(report.project))}: {word}, {what}")
+    for place in report.through:
+        terminal.line(f"trusted as a worktree of the same repository: {shown(place)}")
     if report.skills:
         terminal.line()
     for found in report.skills:

@@ -148,6 +148,7 @@ def trust_value(report: TrustReport) -> dict[str, Any]:
     return {
         "project": str(report.project),
         "trusted": report.is_trusted,
+        "through": list(report.through),
         "skills": [
             {
                 "name": found.skill.name,

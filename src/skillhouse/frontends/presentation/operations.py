@@ -80,11 +80,16 @@ def _open(management: Management, skill: str | None = None) -> dict[str, Any]:
     return {"path": str(management.open_directory(skill))}
 
 
+_UNTRUSTED = "no agent and no list has it until the project is trusted: run `skillhouse trust`"
+
+
 def _create(
     management: Management, name: str, description: str, instructions: str, scope: str = "user"
 ) -> dict[str, Any]:
     found = management.create(name, description, instructions, scope=scope)
-    return {"skill": definition_value(found)}
+    made = {"skill": definition_value(found)}
+    is_listed = any(one.path == found.path for one in management.get_all())
+    return made if is_listed else {**made, "notice": _UNTRUSTED}
 
 
 def _delete(management: Management, skill: str) -> dict[str, Any]:

@@ -74,6 +74,7 @@ _EXAMPLE = {
     ],
     "project": "/home/you/project",
     "trusted": False,
+    "through": [],
 }
 _SHOWN = {"type": "string", "minLength": 1, "maxLength": 100}
 
@@ -90,6 +91,7 @@ ROUTES = (
             _SKILL,
             project=TEXT,
             trusted=FLAG,
+            through=array(TEXT),
             code=array({"type": "object"}),
             diagnostics=array(ref("Diagnostic")),
             digest=TEXT,
@@ -109,7 +111,7 @@ ROUTES = (
             schema=record({"digest": _SHOWN, "confirm": {"const": WORD}}, closed=True),
             example={"digest": "sha256:00", "confirm": WORD},
         ),
-        answer=listing("skills", _SKILL, project=TEXT, trusted=FLAG),
+        answer=listing("skills", _SKILL, project=TEXT, trusted=FLAG, through=array(TEXT)),
         example={**_EXAMPLE, "trusted": True},
         problems=(409, 412),
     ),
@@ -118,7 +120,8 @@ ROUTES = (
         method="DELETE",
         path=TRUST_PATH,
         tag="place",
-        what="Revokes the trust in this project: its skills are not read any more.",
+        what="Revokes the trust in this project and in all work trees of its git repository: "
+        "their skills are not read any more.",
         run=_revoke,
         scope=AccessScope.MANAGE,
         answer=record({"project": TEXT, "revoked": FLAG}),
