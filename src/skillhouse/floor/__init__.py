@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import AmbiguousSkillError as AmbiguousSkillError
     from skillhouse.floor.errors import ConfigError as ConfigError
     from skillhouse.floor.errors import DecodeError as DecodeError
+    from skillhouse.floor.errors import ExposedError as ExposedError
     from skillhouse.floor.errors import Diagnostic as Diagnostic
     from skillhouse.floor.errors import MissingExtraError as MissingExtraError
     from skillhouse.floor.errors import PathError as PathError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.ownership import directory_problem as directory_problem
     from skillhouse.floor.ownership import file_problem as file_problem
     from skillhouse.floor.ownership import make_private as make_private
+    from skillhouse.floor.ownership import open_own as open_own
     from skillhouse.floor.ownership import opened_problem as opened_problem
     from skillhouse.floor.ownership import trail as trail
     from skillhouse.floor.paths import checked_parts as checked_parts
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.paths import open_beneath as open_beneath
     from skillhouse.floor.paths import open_directory_beneath as open_directory_beneath
     from skillhouse.floor.paths import read_beneath as read_beneath
+    from skillhouse.floor.paths import read_opened as read_opened
     from skillhouse.floor.paths import read_regular as read_regular
     from skillhouse.floor.paths import sync_directory as sync_directory
     from skillhouse.floor.paths import write_atomically as write_atomically

@@ -17,7 +17,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from skillhouse.floor import StateError, file_problem, make_private, opened_problem
+from skillhouse.floor import (
+    StateError,
+    directory_problem,
+    file_problem,
+    make_private,
+    opened_problem,
+)
 from skillhouse.store.migrations import Schema, immediate, migrate
 
 BUSY_SECONDS = 10.0
@@ -114,7 +120,9 @@ class Store:
     def _check_or_make(self) -> None:
         """Have a file that is its owner's alone; SQLite gives its modes to those beside it."""
         secret = not self.schema.disposable
-        problem = file_problem(self.path, secret=secret)
+        # SQLite makes files beside it, so that no one else may make any, as in a sticky directory.
+        directory = directory_problem(self.path.parent, secret=self.schema.own_directory)
+        problem = directory or file_problem(self.path, secret=secret)
         for suffix in _SUFFIXES[1:]:
             with suppress(FileNotFoundError):
                 path = Path(f"{self.path}{suffix}")
