@@ -317,6 +317,10 @@ def failure(error: BaseException, place: str) -> dict[str, Any]:
 
 def load(settings: Any) -> Any:
     sys.dont_write_bytecode = True
+    # The copy of a skill has no bytecode, but for what is in its archives of modules: there too
+    # the source is what runs. Python has imported the module before us.
+    searched = sys.modules["zipimport"]._zip_searchorder
+    sys.modules["zipimport"]._zip_searchorder = tuple(one for one in searched if not one[1])
     place = settings["skill"]
     sys.argv = [path := os.path.join(place, settings["entry"])]
     sys.path[:0] = import_places(settings)
