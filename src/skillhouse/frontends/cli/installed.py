@@ -30,7 +30,7 @@ _UNINSTALL_EXAMPLES = """examples:
   skillhouse delete --undo pdf        puts the files back, without the lock
 """
 _NAME = "the name or id of an installed skill"
-_LEFT_SHOWN = 10
+_LEFT_SHOWN = 50
 """Files that programs left, of one skill."""
 
 
