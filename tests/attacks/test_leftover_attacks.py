@@ -62,9 +62,7 @@ def _unchecked_hash(place: Path) -> None:
 
 def _time_and_size(place: Path) -> None:
     (place / "__pycache__").mkdir()
-    (place / f"__pycache__/helper.{TAG}.pyc").write_bytes(
-        forged(place / "helper.py", checked=True)
-    )
+    (place / f"__pycache__/helper.{TAG}.pyc").write_bytes(forged(place / "helper.py", checked=True))
 
 
 def _sourceless(place: Path) -> None:
@@ -72,7 +70,6 @@ def _sourceless(place: Path) -> None:
     (place / "helper.pyc").write_bytes(forged(place / "helper.py"))
     (place / "later").mkdir()
     (place / "helper.py").rename(place / "later/helper.py")
-    (place / "path.pth.txt").write_text("later")
 
 
 FORGERIES = (_unchecked_hash, _time_and_size, _sourceless)
@@ -80,7 +77,7 @@ FORGERIES = (_unchecked_hash, _time_and_size, _sourceless)
 
 
 def source_of(forge: Callable[[Path], None]) -> str:
-    later = "import sys, os\nsys.path.append(os.path.dirname(os.path.abspath(__file__)) + '/later')\n"
+    later = "import os, sys\nsys.path.append(os.path.dirname(__file__) + '/later')\n"
     return later if forge is _sourceless else ""
 
 
@@ -152,7 +149,8 @@ def test_what_programs_left_is_not_in_the_place_of_a_skills_code(lab: Lab) -> No
     tools = {"tool": tool}
     """
     spec = make(lab.place, source, files={"plugins/a.py": GOOD})
-    for name in ("plugins/._a.py", "plugins/a.py~", ".DS_Store", "plugins/.a.py.swp", "desktop.ini"):
+    left = ("plugins/._a.py", "plugins/a.py~", ".DS_Store", "plugins/.a.py.swp", "desktop.ini")
+    for name in left:
         (spec.directory / name).write_text(EVIL)
     again = make(lab.place, source)
     assert again.digest == spec.digest
@@ -284,16 +282,21 @@ def test_nothing_under_the_name_of_a_leftover_is_read_or_run(tmp_path: Path, nam
     [
         lambda at: (at / ".DS_Store").mkdir() or (at / ".DS_Store/evil.py").write_text(EVIL),
         lambda at: (at / "__pycache__").mkdir() or (at / "__pycache__/evil.py").write_text(EVIL),
-        lambda at: (at / "__pycache__/d").mkdir(parents=True)
-        or (at / "__pycache__/d/a.pyc").write_text(""),
-        lambda at: (at / "__pycache__").mkdir()
-        or (at / f"__pycache__/a.{TAG}.pyc").write_text("#!/bin/sh\n"),
+        lambda at: (
+            (at / "__pycache__/d").mkdir(parents=True)
+            or (at / "__pycache__/d/a.pyc").write_text("")
+        ),
+        lambda at: (
+            (at / "__pycache__").mkdir()
+            or (at / f"__pycache__/a.{TAG}.pyc").write_text("#!/bin/sh\n")
+        ),
         lambda at: (at / ".DS_Store").write_text("#!/bin/sh\nevil\n"),
         lambda at: (at / "._run.py").write_bytes(b"\x7fELF"),
         lambda at: (at / ".mypy_cache").mkdir() or (at / ".mypy_cache/a.py").write_text(EVIL),
         lambda at: (at / ".pytest_cache").mkdir() or (at / ".pytest_cache/a.sh").write_text(EVIL),
-        lambda at: (at / ".ipynb_checkpoints").mkdir()
-        or (at / ".ipynb_checkpoints/a.py").write_text(EVIL),
+        lambda at: (
+            (at / ".ipynb_checkpoints").mkdir() or (at / ".ipynb_checkpoints/a.py").write_text(EVIL)
+        ),
         lambda at: (at / "4913").write_text(EVIL),
         lambda at: (at / "a.pyc").write_text(""),
         lambda at: (at / "x.swp").write_text(""),
@@ -328,7 +331,6 @@ def test_no_level_shows_bytecode_of_a_skill(tmp_path: Path, need: Need, level: A
         for name in ("__pycache__/a.pyc", "sub/b.pyc", "._c", "sub/plain", "top"):
             (place / name).write_text("seen")
     profile = SandboxProfile(workspace, readable=(skill, inner), skills=(skill, inner))
-
 
     def cat(path: Path) -> bytes:
         async def run() -> bytes:

@@ -209,7 +209,7 @@ def test_a_swap_between_the_look_and_the_reading_gives_nothing(
 def test_keystores_and_keys_of_publishers_are_held_to_the_same(home: Path) -> None:
     write(home / "keys.json", "{}")
     write(home / "mine.json", "{}")
-    with pytest.raises(SignerError, match="damaged|version"):
+    with pytest.raises(SignerError, match=r"damaged|version"):
         read_vault(home / "keys.json")
     home.chmod(0o775)
     with pytest.raises(SignerError, match=f"run `chmod go-w {home}`"):

@@ -148,7 +148,7 @@ def test_the_modes_of_shared_directories_and_of_a_home_are_not_narrowed(
     tmp_path.chmod(mode)
     found = directory_problem(tmp_path, secret=True)
     assert ("chmod" in found, "mkdir -m 700 " in found) == (False, mode != 0o700)
-    assert "`mkdir -m 700 /tmp/skillhouse`" in directory_problem(Path("/tmp"))  # noqa: S108
+    assert "`mkdir -m 700 /tmp/skillhouse`" in directory_problem(Path("/tmp"))
 
 
 def test_what_is_opened_is_what_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,7 +269,7 @@ class CodeSnapshots:
             message = f"the skill `{spec.skill}` is not as it was: expected {spec.digest}"
             raise SandboxError("skill-changed", f"{message}, got {digest}")
         # INVARIANT: no bytecode is left in a copy. Python would take it for the source beside it,
-        # and nobody has read it; what programs left is in no digest at all.
+        # which no one has read; what programs left is in no digest at all.
         for path, is_directory in tuple(unread_paths(str(tree))):
             shutil.rmtree(path) if is_directory else os.unlink(path)
         return tree

@@ -319,8 +319,9 @@ def load(settings: Any) -> Any:
     sys.dont_write_bytecode = True
     # The copy of a skill has no bytecode, but for what is in its archives of modules: there too
     # the source is what runs. Python has imported the module before us.
-    searched = sys.modules["zipimport"]._zip_searchorder
-    sys.modules["zipimport"]._zip_searchorder = tuple(one for one in searched if not one[1])
+    zipimport: Any = sys.modules["zipimport"]
+    searched = zipimport._zip_searchorder  # noqa: SLF001 - there is no other way to say it.
+    zipimport._zip_searchorder = tuple(one for one in searched if not one[1])  # noqa: SLF001
     place = settings["skill"]
     sys.argv = [path := os.path.join(place, settings["entry"])]
     sys.path[:0] = import_places(settings)

@@ -100,7 +100,7 @@ def is_cached(directory: str, below: str, entry: os.DirEntry[str]) -> bool:
 
 
 def leftover_unit(relative: str) -> str:
-    """Return a leftover as it is shown: a program's directory stands for what is in it.
+    """Return a leftover as it is shown: a program's directory instead of each file in it.
 
     >>> leftover_unit("a/__pycache__/x.pyc"), leftover_unit("a/.DS_Store")
     ('a/__pycache__/', 'a/.DS_Store')

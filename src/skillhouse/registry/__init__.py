@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.facts import read_facts as read_facts
     from skillhouse.registry.git_repository import Git as Git
     from skillhouse.registry.git_repository import GitRepository as GitRepository
+    from skillhouse.registry.installs import PACKAGES as PACKAGES
     from skillhouse.registry.installs import InstallPlace as InstallPlace
     from skillhouse.registry.installs import Installs as Installs
     from skillhouse.registry.installs import LocalEditsError as LocalEditsError
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from skillhouse.registry.lock import entry_of as entry_of
     from skillhouse.registry.lock import entry_value as entry_value
     from skillhouse.registry.lock import read_lock as read_lock
-    from skillhouse.registry.installs import PACKAGES as PACKAGES
     from skillhouse.registry.members import directory_members as directory_members
     from skillhouse.registry.mirror import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
     from skillhouse.registry.mirror import MirrorReport as MirrorReport

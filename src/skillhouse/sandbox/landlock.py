@@ -214,10 +214,9 @@ def processes_of(user: int) -> int:
 
 
 def _grants(profile: SandboxProfile, mounts: ProtectedMounts) -> Grants:
-    covers = dict(_sealed_as_covers(profile, mounts))
-    for path, cover in _closed(profile).items():
-        if path.startswith(f"{mounts.workspace}/"):
-            covers[path] = cover
+    start = f"{mounts.workspace}/"
+    hidden = {path: one for path, one in _closed(profile).items() if path.startswith(start)}
+    covers = {**_sealed_as_covers(profile, mounts), **hidden}
     return grants_for(mounts.workspace, covers, read_only=profile.read_only)
 
 

@@ -140,8 +140,8 @@ def find_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> Resources:
     """Return the first `limit` files below `directory`, and what is not listed.
 
     SKILL.md itself, what links lead to, the directories that discovery skips (`.git`) and what
-    programs leave (`.DS_Store`) are no resources. A file whose path is not printable is counted and not listed, for the list goes to a
-    model line by line.
+    programs leave (`.DS_Store`) are no resources. A file whose path is not printable is counted
+    and not listed, for the list goes to a model line by line.
     """
     resources: list[str] = []
     pending = [""]
@@ -159,9 +159,10 @@ def find_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> Resources:
                     if entry.is_dir(follow_symlinks=False):
                         if _is_entered(entry.name):
                             pending.append(relative + "/")
+                    elif is_leftover_name(entry.name):
+                        continue
                     elif entry.is_file(follow_symlinks=False) and relative != SKILL_FILE:
-                        if not is_leftover_name(entry.name):
-                            resources.append(relative)
+                        resources.append(relative)
         except OSError:
             continue
     listed = sorted(filter(str.isprintable, resources), key=str.encode)[:limit]

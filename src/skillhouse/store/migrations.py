@@ -25,8 +25,6 @@ class Schema:
     base: tuple[str, ...] = ()
     """Statements that make the first released version in an empty file."""
     base_version: int = 0
-    own_directory: bool = False
-    """Whether its directory is ours as a whole, and so has to be private."""
 
     @property
     def version(self) -> int:
@@ -39,7 +37,6 @@ STATE = Schema(
     name="state",
     mark=0x736B6853,  # "skhS"
     disposable=False,
-    own_directory=True,
     # Version 0.1.0 wrote 24; smaller numbers were never released.
     base_version=24,
     base=(

@@ -24,7 +24,7 @@ from skillhouse.floor import (
     make_private,
     opened_problem,
 )
-from skillhouse.store.migrations import Schema, immediate, migrate
+from skillhouse.store.migrations import STATE, Schema, immediate, migrate
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process before it gives up."""
@@ -121,7 +121,8 @@ class Store:
         """Have a file that is its owner's alone; SQLite gives its modes to those beside it."""
         secret = not self.schema.disposable
         # SQLite makes files beside it, so that no one else may make any, as in a sticky directory.
-        directory = directory_problem(self.path.parent, secret=self.schema.own_directory)
+        # The state's directory is ours as a whole, and so has to be private.
+        directory = directory_problem(self.path.parent, secret=self.schema is STATE)
         problem = directory or file_problem(self.path, secret=secret)
         for suffix in _SUFFIXES[1:]:
             with suppress(FileNotFoundError):
