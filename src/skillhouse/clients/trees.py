@@ -17,6 +17,7 @@ from skillhouse.floor import (
     descriptor,
     digest,
     is_utf8,
+    persons_leftovers,
     read_beneath,
     read_tree,
     tree_digest,
@@ -145,7 +146,9 @@ def found_digest(target: Path) -> str:
         if any(os.path.lexists(target / name) for name in LEFT_OUT):
             # INVARIANT: content that the digest skips never counts as ours and is never removed.
             return ""
-        return tree_digest(target)
+        found = read_tree(target)
+        # Likewise what an editor left of a person's text; a cache goes with the copy.
+        return "" if any(persons_leftovers(found.left)) else found.digest
     except (TreeError, OSError):
         return ""
 
