@@ -92,14 +92,12 @@ def test_a_package_with_such_files_matches_whatever_became_of_them(tmp_path: Pat
     (tmp_path / "SKILL.md").write_text("text")
     (tmp_path / ".DS_Store").write_text("packed")
     packed = read_tree(tmp_path, whole=True)
-    known = {packed.digest: packed}
 
     def matched(*, is_known: bool) -> bool:
-        found = matching_tree(tmp_path, (packed.digest,), known.get if is_known else none)
-        return found.digest == packed.digest
+        def kept(digest: str) -> Tree | None:
+            return packed if is_known and digest == packed.digest else None
 
-    def none(_: str) -> Tree | None:
-        return None
+        return matching_tree(tmp_path, (packed.digest,), kept).digest == packed.digest
 
     assert (matched(is_known=True), matched(is_known=False)) == (True, True)
     (tmp_path / ".DS_Store").write_text("changed")
