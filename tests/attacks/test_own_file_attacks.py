@@ -315,10 +315,10 @@ def give_away(path: Path) -> Callable[[Machine], None]:
 STATE = Path(".local/state/skillhouse")
 CONFIG = Path(".config/skillhouse")
 CASES = {
-    "state-directory-0755": (widen(STATE, 0o755), "chmod -R go= "),
-    "state-directory-0777": (widen(STATE, 0o777), "chmod -R go= "),
-    "state-0644": (widen(STATE / "state.sqlite3", 0o644), "chmod -R go= "),
-    "state-0666": (widen(STATE / "state.sqlite3", 0o666), "chmod -R go= "),
+    "state-directory-0755": (widen(STATE, 0o755), "chmod go= "),
+    "state-directory-0777": (widen(STATE, 0o777), "chmod go= "),
+    "state-0644": (widen(STATE / "state.sqlite3", 0o644), "chmod go= "),
+    "state-0666": (widen(STATE / "state.sqlite3", 0o666), "chmod go= "),
     "above-the-state-0777": (widen(STATE.parent, 0o777), "chmod go-w "),
     "configuration-0666": (widen(CONFIG / "config.toml", 0o666), "chmod go-w "),
     "configuration-0664": (widen(CONFIG / "config.toml", 0o664), "chmod go-w "),
@@ -396,4 +396,4 @@ def test_the_command_line_says_what_mends_it(machine: Machine) -> None:
         check=False,
     )
     assert done.returncode != 0
-    assert f"run `chmod -R go= {machine.state}`" in done.stderr
+    assert f"run `chmod go= {machine.state}`" in done.stderr

@@ -194,6 +194,25 @@ def test_what_the_digest_passes_over_counts_as_changed(place: Place) -> None:
     assert (mine / "kept").exists()
 
 
+def test_what_programs_left_is_not_copied_and_hinders_nothing(place: Place) -> None:
+    (place.source / "__pycache__").mkdir()
+    for name in (".DS_Store", "__pycache__/a.pyc", "SKILL.md~"):
+        (place.source / name).write_text("")
+    place.export("notes", clients=("claude-code",))
+    target = place.home / ".claude/skills/notes"
+    assert [one.name for one in target.rglob("*") if one.is_file()] == ["SKILL.md"]
+    (target / ".DS_Store").write_text("")
+    assert set(place.status().values()) == {ExportState.IN_SYNC}
+    # What an editor left there is a person's text, and stays.
+    (target / ".SKILL.md.swp").write_text("text")
+    assert set(place.status().values()) == {ExportState.CHANGED_THERE}
+    place.remove("notes")
+    assert (target / ".SKILL.md.swp").read_text() == "text"
+    (target / ".SKILL.md.swp").unlink()
+    place.remove("notes")
+    assert not target.exists()
+
+
 def test_what_is_foreign_is_never_written_over_also_not_by_force(place: Place) -> None:
     foreign = write_skill(place.home / ".agents/skills/notes", "Somebody else's.")
     items = place.export("notes", clients=("codex",), force=True)

@@ -13,6 +13,7 @@ from skillhouse.floor import (
     ConfigError,
     DecodeError,
     Diagnostic,
+    ExposedError,
     MissingExtraError,
     PathError,
     PlaceError,
@@ -97,6 +98,11 @@ CASES: list[tuple[SkillhouseError, str, dict[str, Any]]] = [
         {"message": "no home", "path": None, "key": "", "suggestion": "", "line": None},
     ),
     (StateError("newer than us", AT), "newer than us: `skills/pdf`", {"path": AT}),
+    (
+        ExposedError("others can read it", AT),
+        "others can read it: `skills/pdf`",
+        {"problem": "others can read it", "path": AT},
+    ),
     (DecodeError("unreadable record"), "unreadable record", {}),
     (
         MissingExtraError("server", "uvicorn"),

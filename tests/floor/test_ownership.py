@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import (
+    ExposedError,
     Looks,
     StateError,
     check_private,
     directory_problem,
     file_problem,
     make_private,
+    open_own,
     opened_problem,
     trail,
 )
@@ -82,10 +84,10 @@ def shared_group(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (0o600, "", ""),
         (0o400, "", ""),
-        (0o644, "", "read or write it (mode 0644); run `chmod -R go= {}`"),
-        (0o604, "", "read or write it (mode 0604); run `chmod -R go= {}`"),
-        (0o620, "write it (mode 0620); run `chmod go-w {}/file`", "(mode 0620); run `chmod -R"),
-        (0o602, "write it (mode 0602); run `chmod go-w {}/file`", "(mode 0602); run `chmod -R"),
+        (0o644, "", "read or write it (mode 0644); run `chmod go= {}/file`"),
+        (0o604, "", "read or write it (mode 0604); run `chmod go= {}/file`"),
+        (0o620, "write it (mode 0620); run `chmod go-w {}/file`", "(mode 0620); run `chmod go= {}"),
+        (0o602, "write it (mode 0602); run `chmod go-w {}/file`", "(mode 0602); run `chmod go= {}"),
     ],
 )
 def test_modes_of_a_file(tmp_path: Path, mode: int, plain: str, secret: str) -> None:
@@ -109,6 +111,7 @@ def test_modes_of_a_file(tmp_path: Path, mode: int, plain: str, secret: str) -> 
         (0o700, True, (True, True)),
         (0o755, True, (False, True)),
         (0o1777, (False, True), (False, True)),
+        (0o1770, (False, True), (False, True)),
         (0o777, (False, False), (False, False)),
         (0o770, (False, False), (False, False)),
     ],
@@ -129,9 +132,53 @@ def test_modes_of_directories(
     assert (file_problem(directory / "file") == "") is fine
     assert (directory_problem(directory) == "") is fine
     assert (directory_problem(directory, secret=True) == "") is secret[above]
+    # A secret beside other files: no one else takes its place in a sticky directory.
+    is_replaced = not mode & 0o1000 and mode & 0o022
+    assert (file_problem(directory / "file", secret=True) == "") is not is_replaced
     assert (file_problem(directory / "none") == "") is fine
     # Where its directory is not there either, there is nothing to hold against it.
     assert file_problem(directory / "none/none") == ""
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777])
+def test_the_modes_of_shared_directories_and_of_a_home_are_not_narrowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    tmp_path.chmod(mode)
+    found = directory_problem(tmp_path, secret=True)
+    assert ("chmod" in found, "mkdir -m 700 " in found) == (False, mode != 0o700)
+    assert "`mkdir -m 700 /tmp/skillhouse`" in directory_problem(Path("/tmp"))
+
+
+def test_what_is_opened_is_what_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    path.write_text("mine")
+    path.chmod(0o600)
+    with os.fdopen(open_own(path, secret=True)) as file:
+        assert file.read() == "mine"
+    with pytest.raises(FileNotFoundError):
+        open_own(tmp_path / "none", secret=True)
+    with pytest.raises(NotADirectoryError):
+        open_own(path / "none")
+    (tmp_path / "link").symlink_to("token")
+    with os.fdopen(open_own(tmp_path / "link")) as file:
+        assert file.read() == "mine"
+    with pytest.raises(ExposedError, match="it is a link") as caught:
+        open_own(tmp_path / "link", secret=True)
+    assert caught.value.path == tmp_path / "link"
+    before = os.open
+
+    def swapped(name: Path, flags: int) -> int:
+        handle = before(name, flags)
+        path.unlink()
+        path.write_text("other")
+        path.chmod(0o600)
+        return handle
+
+    monkeypatch.setattr(os, "open", swapped)
+    with pytest.raises(ExposedError, match="another file took its place"):
+        open_own(path, secret=True)
 
 
 def test_links_and_names(tmp_path: Path) -> None:

@@ -245,6 +245,102 @@ def test_local_edits_are_shown_and_never_overwritten(run: Run, place: Path) -> N
     assert edited.read_text() == mine
 
 
+LEFT = (
+    *(".DS_Store", "scripts/._run.sh", "Thumbs.db", "Desktop.ini", "SKILL.md~", "#SKILL.md#"),
+    *(".SKILL.md.swp", ".SKILL.md.un~", ".#notes", "4913", "scripts/__pycache__/a.cpython-312.pyc"),
+    *("__pycache__/x.pyc", ".mypy_cache/3.12/a.data.json", ".mypy_cache/CACHEDIR.TAG"),
+    *(".pytest_cache/v/cache/nodeids", ".ruff_cache/0.5.1/1234567", ".ruff_cache/.gitignore"),
+    ".ipynb_checkpoints/SKILL-checkpoint.md",
+)
+
+
+def leave(skill: Path, names: tuple[str, ...] = LEFT) -> None:
+    """Make what programs leave, as they do."""
+    for name in names:
+        path = skill / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("" if name == "4913" else "left\n")
+    (skill / ".#SKILL.md").symlink_to("me@host.example.4711:1700000000")
+
+
+@pytest.mark.slow
+def test_an_installed_skill_survives_what_programs_leave(run: Run, place: Path) -> None:
+    assert run("install", str(make_skill(place / "notes")), *AGREED)[0] == 0
+    leave(installed(place))
+    code, out, _ = run("call", "skill", "--args", '{"name": "notes"}')
+    assert (code, "Body." in out) == (0, True)
+    assert not [name for name in (*LEFT, ".#SKILL.md") if name in out]
+    code, out, err = run("verify", "notes")
+    assert (code, err) == (0, "")
+    assert "as installed; left by programs: " in out
+    assert ".DS_Store" in out
+    assert "scripts/__pycache__/" in out
+    code, out, _ = run("verify", "--json")
+    (found,) = json.loads(out)["skills"]
+    assert (found["state"], found["left"]) == ("ok", sorted([*LEFT, ".#SKILL.md"]))
+    assert run("update", *AGREED)[2].endswith("notes: up to date\n")
+    # Whatever else comes is an edit as before.
+    (installed(place) / "scripts/__pycache__/a.py").write_text("print()\n")
+    code, out, _ = run("verify", "notes", "--full")
+    assert (code, "1 added" in out, "scripts/__pycache__/a.py" in out) == (1, True, True)
+    assert run("call", "skill", "--args", '{"name": "notes"}')[0] == 1
+
+
+@pytest.mark.slow
+def test_an_update_keeps_what_editors_left_and_drops_caches(run: Run, place: Path) -> None:
+    origin = make_repository(make_skill(place / "origin/notes").parent)
+    assert run("install", f"git+{origin.as_uri()}", *AGREED)[0] == 0
+    leave(installed(place))
+    make_skill(origin / "notes", "Another body.", version="2.0")
+    commit(origin)
+    code, out, err = run("update", "notes", *AGREED)
+    assert code == 0, out + err
+    assert "Another body." in (installed(place) / "SKILL.md").read_text()
+    kept = ["#SKILL.md#", ".SKILL.md.swp", ".SKILL.md.un~", "SKILL.md~"]
+    kept.append(".ipynb_checkpoints/SKILL-checkpoint.md")
+    assert [name for name in sorted(LEFT) if (installed(place) / name).exists()] == sorted(kept)
+    assert run("verify")[0] == 0
+    assert run("rollback", "notes", *AGREED)[0] == 0
+    assert (installed(place) / "SKILL.md~").read_text() == "left\n"
+    assert run("verify")[0] == 0
+    assert run("uninstall", "notes")[0] == 0
+    assert run("delete", "--undo", "user:notes")[0] == 0
+    assert (installed(place) / ".SKILL.md.swp").read_text() == "left\n"
+
+
+@pytest.mark.slow
+def test_a_package_that_came_with_leftovers_survives_their_change(run: Run, place: Path) -> None:
+    """They are a part of what its digest is about, and programs change them all the same."""
+    source = make_skill(place / "origin/notes")
+    (source / ".DS_Store").write_text("shipped")
+    (source / "scripts/__pycache__").mkdir()
+    (source / "scripts/__pycache__/a.cpython-312.pyc").write_text("shipped")
+    origin = make_repository(source.parent)
+    assert run("install", f"git+{origin.as_uri()}", *AGREED)[0] == 0
+    assert run("verify")[0] == 0
+    (installed(place) / ".DS_Store").write_text("of Finder here")
+    (installed(place) / "scripts/__pycache__/a.cpython-312.pyc").unlink()
+    assert run("verify")[0] == 0
+    assert run("call", "skill", "--args", '{"name": "notes"}')[0] == 0
+    (source / "SKILL.md").write_text((source / "SKILL.md").read_text() + "More.\n")
+    commit(origin)
+    assert run("update", *AGREED)[0] == 0
+    assert "More." in (installed(place) / "SKILL.md").read_text()
+    assert run("rollback", "notes", *AGREED)[0] == 0
+    assert run("verify")[0] == 0
+    (installed(place) / "SKILL.md").write_text("---\nname: notes\ndescription: other\n---\n")
+    assert run("verify")[0] == 1
+
+
+@pytest.mark.slow
+def test_a_package_holds_nothing_that_programs_left(run: Run, place: Path) -> None:
+    source = make_skill(place / "notes")
+    assert run("pack", str(source), "-o", str(place / "clean.tar.gz"))[0] == 0
+    leave(source)
+    assert run("pack", str(source), "-o", str(place / "left.tar.gz"))[0] == 0
+    assert (place / "left.tar.gz").read_bytes() == (place / "clean.tar.gz").read_bytes()
+
+
 @pytest.mark.slow
 def test_a_changed_skill_is_not_loaded_for_a_model(run: Run, place: Path) -> None:
     source = make_skill(place / "notes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -55,6 +56,17 @@ def test_another_user_verifies_installs_and_loads_what_was_signed(
     assert f"publisher  acme of {REGISTRY}, by certificate " in out
     assert f"publisher  acme of {REGISTRY}" in run("info", "pdf")[1]
     assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 0
+    # What programs leave there is no part of what was signed.
+    installed = Path(os.environ["HOME"], ".agents/skills/pdf")
+    for place in (Path("pdf"), installed):
+        (place / ".DS_Store").write_text("")
+        (place / "__pycache__").mkdir()
+        (place / "__pycache__/a.pyc").write_text("")
+    assert run("verify", "./pdf")[0] == 0
+    assert run("verify", "pdf", "--offline")[0] == 0
+    assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 0
+    (installed / "__pycache__/a.py").write_text("")
+    assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 1
 
 
 @pytest.mark.slow

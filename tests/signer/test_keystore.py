@@ -112,7 +112,7 @@ def test_a_file_with_other_bounds_is_damaged(path: Path, change: dict[str, Any])
 
 def test_a_file_that_others_may_read_is_refused(path: Path) -> None:
     path.chmod(0o640)
-    with pytest.raises(SignerError, match="chmod -R go="):
+    with pytest.raises(SignerError, match="run `chmod go= "):
         read_vault(path)
 
 

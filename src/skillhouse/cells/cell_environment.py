@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import functools
 import marshal
+import os
 import resource
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import CodeType
 
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
-from skillhouse.floor import TreeError, dataclass, make_private, tree_digest
+from skillhouse.floor import TreeError, dataclass, make_private, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.crash_watch import watch_for_crashes
@@ -267,6 +268,10 @@ class CodeSnapshots:
             self.drop(tree)
             message = f"the skill `{spec.skill}` is not as it was: expected {spec.digest}"
             raise SandboxError("skill-changed", f"{message}, got {digest}")
+        # INVARIANT: no bytecode is left in a copy. Python would take it for the source beside it,
+        # which no one has read; what programs left is in no digest at all.
+        for path, is_directory in tuple(unread_paths(str(tree))):
+            shutil.rmtree(path) if is_directory else os.unlink(path)
         return tree
 
     def drop(self, tree: Path) -> None:

@@ -317,6 +317,11 @@ def failure(error: BaseException, place: str) -> dict[str, Any]:
 
 def load(settings: Any) -> Any:
     sys.dont_write_bytecode = True
+    # The copy of a skill has no bytecode, but for what is in its archives of modules: there too
+    # the source is what runs. Python has imported the module before us.
+    zipimport: Any = sys.modules["zipimport"]
+    searched = zipimport._zip_searchorder  # noqa: SLF001 - there is no other way to say it.
+    zipimport._zip_searchorder = tuple(one for one in searched if not one[1])  # noqa: SLF001
     place = settings["skill"]
     sys.argv = [path := os.path.join(place, settings["entry"])]
     sys.path[:0] = import_places(settings)

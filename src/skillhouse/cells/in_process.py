@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import sys
 import time
 from collections.abc import Collection, Mapping
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
+from types import CodeType
 from typing import Any
 
 import anyio
@@ -141,6 +150,44 @@ class InProcessRunner:
         return self._loaded[spec.digest]
 
 
+class _SourceLoader(SourceFileLoader):
+    """Compiles the source, whatever bytecode is beside it: the digest is about the source."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+class _SourceHook:
+    """A hook of `sys.path_hooks` for all that is in the directories of skills.
+
+    It stays, for code may import at any time.
+    """
+
+    def __init__(self) -> None:
+        self.bases: set[str] = set()
+        loaders = ((_SourceLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+        self._find = FileFinder.path_hook(*((one, list(ends)) for one, ends in loaders))
+
+    def __call__(self, path: str) -> Any:
+        real = os.path.realpath(path)
+        for place in itertools.accumulate(real.split(os.sep), lambda a, b: f"{a}{os.sep}{b}"):
+            if place in self.bases:
+                return self._find(path)
+        raise ImportError(f"no directory of a skill: {path}", path=path)
+
+
+def _find_sources_only(base: str) -> None:
+    hook = next((one for one in sys.path_hooks if isinstance(one, _SourceHook)), None)
+    if hook is None:
+        hook = _SourceHook()
+        sys.path_hooks.insert(0, hook)
+    hook.bases.add(base)
+    for path in tuple(sys.path_importer_cache):
+        if path == base or path.startswith(base + os.sep):
+            del sys.path_importer_cache[path]
+
+
 def _load(spec: CellSpec) -> Any:
     base = os.fspath(spec.directory.resolve())
     for name, module in tuple(sys.modules.items()):
@@ -149,9 +196,13 @@ def _load(spec: CellSpec) -> Any:
             del sys.modules[name]
     path = spec.directory / spec.entry
     name = f"skillhouse_skill_{spec.digest.partition(':')[2][:16]}"
-    module_spec = importlib.util.spec_from_file_location(name, path)
+    if path.suffix not in SOURCE_SUFFIXES:
+        raise SandboxError("skill-failed", f"expected a Python file: {spec.entry}")
+    loader = _SourceLoader(name, str(path))
+    module_spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if module_spec is None or module_spec.loader is None:
         raise SandboxError("skill-failed", f"expected a Python file: {spec.entry}")
+    _find_sources_only(base)
     module = importlib.util.module_from_spec(module_spec)
     # Bytecode beside the code would change the tree, whose digest is trusted.
     kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True

@@ -17,7 +17,9 @@ from skillhouse.floor import (
     descriptor,
     digest,
     is_utf8,
+    persons_leftovers,
     read_beneath,
+    read_tree,
     tree_digest,
 )
 from skillhouse.floor.trees import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
@@ -43,10 +45,13 @@ def copy_tree(source: Path, into: int) -> None:
     0755 where the owner may execute: scripts of a skill are run as they are. Nothing else of a
     file's mode, owner or time is kept. The code of an `ExportError` is that of `TreeError`.
     """
-    copier = _Copier(source=source)
     try:
+        copier = _Copier(source=source, left=frozenset(read_tree(source).left))
         with descriptor(os.open(source, _READ_DIRECTORY)) as handle:
             copier.directory(handle, into, "", 0)
+    except TreeError as error:
+        message = str(error).removesuffix(f": `{error.path}`")
+        raise ExportError(error.code, error.path, message) from None
     except OSError as error:
         message = (error.strerror or str(error)).lower()
         raise ExportError("unreadable", source, f"cannot be copied: {message}") from error
@@ -55,6 +60,8 @@ def copy_tree(source: Path, into: int) -> None:
 @dataclass(slots=True, kw_only=True)
 class _Copier:
     source: Path
+    left: frozenset[str]
+    """What programs left there, which no other client gets."""
     files: int = 0
     directories: int = 0
     bytes: int = 0
@@ -63,7 +70,7 @@ class _Copier:
         if depth > TREE_MAX_DEPTH:
             raise self._error("tree-too-deep", prefix, f"deeper than {TREE_MAX_DEPTH} directories")
         for name in self._names(handle, prefix):
-            if not depth and name in LEFT_OUT:
+            if (not depth and name in LEFT_OUT) or f"{prefix}{name}" in self.left:
                 continue
             kind = os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode
             if not is_utf8(name):
@@ -139,7 +146,9 @@ def found_digest(target: Path) -> str:
         if any(os.path.lexists(target / name) for name in LEFT_OUT):
             # INVARIANT: content that the digest skips never counts as ours and is never removed.
             return ""
-        return tree_digest(target)
+        found = read_tree(target)
+        # Likewise what an editor left of a person's text; a cache goes with the copy.
+        return "" if any(persons_leftovers(found.left)) else found.digest
     except (TreeError, OSError):
         return ""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import ConfigError as ConfigError
     from skillhouse.floor.errors import DecodeError as DecodeError
     from skillhouse.floor.errors import Diagnostic as Diagnostic
+    from skillhouse.floor.errors import ExposedError as ExposedError
     from skillhouse.floor.errors import MissingExtraError as MissingExtraError
     from skillhouse.floor.errors import PathError as PathError
     from skillhouse.floor.errors import PlaceError as PlaceError
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import needs_extra as needs_extra
     from skillhouse.floor.install_advice import extra_advice as extra_advice
     from skillhouse.floor.install_advice import package_advice as package_advice
+    from skillhouse.floor.leftovers import is_leftover_name as is_leftover_name
+    from skillhouse.floor.leftovers import leftover_unit as leftover_unit
+    from skillhouse.floor.leftovers import persons_leftovers as persons_leftovers
+    from skillhouse.floor.leftovers import unread_paths as unread_paths
     from skillhouse.floor.light_dataclass import dataclass as dataclass
     from skillhouse.floor.machine import Clock as Clock
     from skillhouse.floor.machine import Locations as Locations
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.ownership import directory_problem as directory_problem
     from skillhouse.floor.ownership import file_problem as file_problem
     from skillhouse.floor.ownership import make_private as make_private
+    from skillhouse.floor.ownership import open_own as open_own
     from skillhouse.floor.ownership import opened_problem as opened_problem
     from skillhouse.floor.ownership import trail as trail
     from skillhouse.floor.paths import checked_parts as checked_parts
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.paths import open_beneath as open_beneath
     from skillhouse.floor.paths import open_directory_beneath as open_directory_beneath
     from skillhouse.floor.paths import read_beneath as read_beneath
+    from skillhouse.floor.paths import read_opened as read_opened
     from skillhouse.floor.paths import read_regular as read_regular
     from skillhouse.floor.paths import sync_directory as sync_directory
     from skillhouse.floor.paths import write_atomically as write_atomically
@@ -79,9 +86,11 @@ if TYPE_CHECKING:
     from skillhouse.floor.trees import Tree as Tree
     from skillhouse.floor.trees import TreeDigest as TreeDigest
     from skillhouse.floor.trees import TreeFile as TreeFile
+    from skillhouse.floor.trees import matching_tree as matching_tree
     from skillhouse.floor.trees import read_tree as read_tree
     from skillhouse.floor.trees import tree_digest as tree_digest
     from skillhouse.floor.trees import tree_of as tree_of
+    from skillhouse.floor.trees import without_leftovers as without_leftovers
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -144,6 +144,16 @@ class StateError(SkillhouseError):
         self.path = path
 
 
+class ExposedError(SkillhouseError):
+    """Other users can read, change or replace a file of ours, so it is not used."""
+
+    def __init__(self, problem: str, path: Path) -> None:
+        super().__init__(f"{problem}: `{path}`")
+        self.problem = problem
+        """What is wrong, and the command that mends it."""
+        self.path = path
+
+
 class DecodeError(SkillhouseError):
     """Bytes from a file or a peer do not have the expected shape."""
 

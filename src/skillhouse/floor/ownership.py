@@ -2,7 +2,11 @@
 
 The rule is OpenSSH's `StrictModes` (sshd_config(5), auth_secure_path in misc.c): a file and every
 directory on the way to it belong to the user or to root, and no one else can write them. A sticky
-directory such as /tmp is as good as one that others cannot write. Windows has no such modes.
+directory such as /tmp is as good as one that others cannot write: above the directory of a file,
+and for one file that is read alone. Windows has no such modes.
+
+A file with a secret has a mode of its own that keeps others out, and its directory may be one that
+they read, as a home of 0755 is. Only a directory that is ours as a whole has to be private.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import sys
 from collections import deque
 from pathlib import Path
 
-from skillhouse.floor.errors import StateError
+from skillhouse.floor.errors import ExposedError, StateError
 from skillhouse.floor.light_dataclass import dataclass
 
 if sys.platform != "win32":
@@ -24,6 +28,11 @@ if sys.platform != "win32":
 LINKS_MAX = 40
 """Links of one path that are followed, as Linux does (path_resolution(7))."""
 _SECRET = 0o077
+_SHARED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, so that no one narrows them.
+"""Directories of everyone, whose modes are right."""
+_OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+# Opening a FIFO that has no writer must not hang.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _UID_MAP = Path("/proc/self/uid_map")
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 
@@ -126,7 +135,8 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
 
     Args:
         path: The file; a link is followed.
-        secret: No other user may read the file or list its directory, and it is no link.
+        secret: No other user may read the file, and it is no link. Its directory may be sticky:
+            no one takes the place of a file there, and one that another user made is refused.
     """
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
@@ -134,18 +144,63 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
     way = trail(path, looks)
     if secret and (fact := looks.at(str(path))) and stat.S_ISLNK(fact[0].st_mode):
         return f"it is a link; {_own_file(path)}"
-    problem = _way_problem(way, secret=secret, directory=os.path.dirname(way.real))
+    problem = _way_problem(way, directory=os.path.dirname(way.real), may_be_sticky=secret)
     if problem or way.steps[-1][0] != way.real:
         return problem
     return opened_problem(way.steps[-1][1], path, secret=secret)
 
 
 def directory_problem(path: Path, *, secret: bool = False, looks: Looks | None = None) -> str:
-    """Return why the directory at `path` must not hold files that decide; or nothing."""
+    """Return why the directory at `path` must not hold files that decide; or nothing.
+
+    Args:
+        path: The directory; a link is followed.
+        secret: It is ours as a whole, and no other user may list it.
+    """
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
     way = trail(path, looks)
-    return _way_problem(way, secret=secret, directory=way.real)
+    return _way_problem(way, directory=way.real, is_private=secret)
+
+
+def open_own(path: Path, *, secret: bool = False) -> int:
+    """Open a file that decides, or has a secret, and return its descriptor.
+
+    What is judged is the file that was opened: another that takes its place meanwhile is refused.
+
+    Raises:
+        ExposedError: `file_problem` says why it must not be used.
+        OSError: there is none, or it cannot be read.
+    """
+    try:
+        handle = os.open(path, _OPEN | (_NO_LINK if secret else 0))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        # A link is `ELOOP`, and says more by what mends it.
+        if problem := file_problem(path, secret=secret):
+            raise ExposedError(problem, path) from error
+        raise
+    try:
+        if problem := _handle_problem(handle, path, secret=secret):
+            raise ExposedError(problem, path)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _handle_problem(handle: int, path: Path, *, secret: bool) -> str:
+    if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
+        return ""
+    info, looks = os.fstat(handle), Looks()
+    problem = opened_problem(info, path, secret=secret) or file_problem(
+        path, secret=secret, looks=looks
+    )
+    there = looks.at(trail(path, looks).real)
+    if problem or (there is not None and os.path.samestat(there[0], info)):
+        return problem
+    return "another file took its place while it was read; try again"
 
 
 def opened_problem(info: os.stat_result, path: Path, *, secret: bool = False) -> str:
@@ -158,10 +213,10 @@ def opened_problem(info: os.stat_result, path: Path, *, secret: bool = False) ->
     if info.st_uid not in (0, os.geteuid()):
         return f"it belongs to user {info.st_uid}; {_take_over(shown)}"
     if secret and mode & _SECRET:
-        directory = shlex.quote(str(path.parent))
-        return f"other users can read or write it (mode {mode:04o}); run `chmod -R go= {directory}`"
+        run = _chmod("go=", shown, info)
+        return f"other users can read or write it (mode {mode:04o}); {run}"
     if _others_write(info):
-        return f"other users can write it (mode {mode:04o}); run `chmod go-w {shown}`"
+        return f"other users can write it (mode {mode:04o}); {_chmod('go-w', shown, info)}"
     # Of another owner, none of its names can be written.
     if info.st_nlink > 1 and info.st_uid == os.geteuid():
         return f"it has {info.st_nlink} names (hard links); {_own_file(path)}"
@@ -189,7 +244,9 @@ def make_private(directory: Path) -> None:
         place.mkdir(mode=0o700, exist_ok=True)
 
 
-def _way_problem(way: Trail, *, secret: bool, directory: str) -> str:
+def _way_problem(
+    way: Trail, *, directory: str, is_private: bool = False, may_be_sticky: bool = False
+) -> str:
     """Return what is wrong with the directories that are passed, of which one holds the file."""
     if all(place != directory for place, _ in way.steps):
         return ""
@@ -203,17 +260,27 @@ def _way_problem(way: Trail, *, secret: bool, directory: str) -> str:
             return f"the {what} `{place}` belongs to user {info.st_uid}; {_take_over(shown)}"
         if not is_directory:
             continue
-        if secret and place == directory and mode & _SECRET:
-            return (
-                f"other users can use the directory `{place}` (mode {mode:04o}); "
-                f"run `chmod -R go= {shown}`"
-            )
-        if _others_write(info) and not (mode & stat.S_ISVTX and place != directory):
-            return (
-                f"other users can write the directory `{place}` (mode {mode:04o}); "
-                f"run `chmod go-w {shown}`"
-            )
+        if is_private and place == directory and mode & _SECRET:
+            is_common = place in (*_SHARED, os.path.expanduser("~"))
+            run = _own_directory(place) if is_common else _chmod("go=", shown, info)
+            return f"other users can use the directory `{place}` (mode {mode:04o}); {run}"
+        is_fine = mode & stat.S_ISVTX and (may_be_sticky or place != directory)
+        if _others_write(info) and not is_fine:
+            is_common = place in _SHARED
+            run = _own_directory(place) if is_common else _chmod("go-w", shown, info)
+            return f"other users can write the directory `{place}` (mode {mode:04o}); {run}"
     return ""
+
+
+def _chmod(change: str, shown: str, info: os.stat_result) -> str:
+    """Return the one command that mends a mode; what is below a directory keeps its own."""
+    sudo = "" if info.st_uid == os.geteuid() else "sudo "
+    return f"run `{sudo}chmod {change} {shown}`"
+
+
+def _own_directory(place: str) -> str:
+    """Return what to use instead of a directory whose mode is right for all that is in it."""
+    return f"use one of your own, as `mkdir -m 700 {shlex.quote(place)}/skillhouse` makes"
 
 
 def _others_write(info: os.stat_result) -> bool:

@@ -215,6 +215,11 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
         if path.is_socket():
             raise ConfigError("expected a regular file, got a socket", path=path) from None
         raise
+    return read_opened(handle, path, max_bytes)
+
+
+def read_opened(handle: int, path: Path, max_bytes: int) -> bytes:
+    """Return what is in a regular file that is open; else `ConfigError`. It is closed then."""
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)

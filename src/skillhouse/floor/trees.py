@@ -6,12 +6,20 @@ import hashlib
 import os
 import stat
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import NewType
 
 from skillhouse.floor.digests import canonical_json
 from skillhouse.floor.errors import TreeError
+from skillhouse.floor.leftovers import (
+    LEFTOVERS_MAX,
+    holds_leftovers,
+    is_cached,
+    is_leftover,
+    is_leftover_name,
+)
 from skillhouse.floor.light_dataclass import dataclass
 from skillhouse.floor.paths import descriptor, is_utf8
 
@@ -56,6 +64,8 @@ class Tree:
     """The files of a skill, sorted by the UTF-8 bytes of their paths."""
 
     files: tuple[TreeFile, ...]
+    left: tuple[str, ...] = field(default=(), compare=False)
+    """Paths of what programs left there, which are no part of it; sorted."""
 
     @property
     def digest(self) -> TreeDigest:
@@ -75,13 +85,19 @@ class Tree:
         return {one.path: one for one in self.files}
 
 
-def tree_of(files: Iterable[TreeFile]) -> Tree:
+def tree_of(files: Iterable[TreeFile], left: Iterable[str] = ()) -> Tree:
     """Return the tree of files in any order.
 
     >>> tree_of([]).digest[:19]
     'skilltree1:4f53cda1'
     """
-    return Tree(files=tuple(sorted(files, key=lambda one: one.path.encode())))
+    by_bytes = tuple(sorted(files, key=lambda one: one.path.encode()))
+    return Tree(files=by_bytes, left=tuple(sorted(left)))
+
+
+def without_leftovers(tree: Tree) -> Tree:
+    """Return a tree without the files whose names are those of leftovers."""
+    return Tree(files=tuple(one for one in tree.files if not is_leftover_name(one.path)))
 
 
 def tree_digest(directory: Path) -> TreeDigest:
@@ -89,16 +105,29 @@ def tree_digest(directory: Path) -> TreeDigest:
     return read_tree(directory).digest
 
 
-def read_tree(directory: Path) -> Tree:
+def read_tree(directory: Path, *, whole: bool = False) -> Tree:
     """Return the files below `directory` (vectors/tree_digest.jsonl).
 
-    Directories do not count, and only the file `skill.sig` and the directory `.skill` of the top
-    are left out. The `code` of a `TreeError` says what is no tree.
+    Directories do not count, and the file `skill.sig` and the directory `.skill` of the top are
+    left out. The `code` of a `TreeError` says what is no tree.
+
+    Args:
+        directory: Where the files are.
+        whole: Count what programs left there, too (leftovers.py): in a package that was made
+            elsewhere it is a part of what its digest is about.
     """
     entries: dict[str, TreeFile] = {}
+    left: list[str] = []
     total = 0
+
+    def leave(relative: str) -> None:
+        left.append(relative)
+        if len(left) > LEFTOVERS_MAX:
+            message = f"programs left more than {LEFTOVERS_MAX} files"
+            raise TreeError("tree-too-large", directory, message)
+
     try:
-        for path, relative in _files(str(directory), "", 0):
+        for path, relative in _files(str(directory), "", 0, leave=None if whole else leave):
             name = unicodedata.normalize("NFC", relative)
             if name in entries:
                 raise TreeError("tree-name-clash", Path(path), f"two files are named {name!r}")
@@ -114,11 +143,60 @@ def read_tree(directory: Path) -> Tree:
     except OSError as error:
         place = Path(os.fsdecode(error.filename)) if error.filename else directory
         raise TreeError("unreadable", place, error.strerror or "unreadable") from error
-    return tree_of(entries.values())
+    return tree_of(entries.values(), left)
 
 
-def _files(directory: str, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield (path, relative path) of each file; what is not one is refused."""
+def matching_tree(
+    directory: Path, expected: Collection[str], packed: Callable[[str], Tree | None]
+) -> Tree:
+    """Return what is in a directory as one of the expected trees, whatever programs left there.
+
+    A package may have been made with such files in it. They are a part of what its digest is
+    about, and programs change them all the same: they are no edits.
+
+    Args:
+        directory: Where the files are.
+        expected: Digests of trees.
+        packed: Returns the tree with a digest, as it was packed, as far as it is known.
+
+    Returns:
+        The tree that was expected; or the own files of the directory, which no one expected.
+    """
+    own = read_tree(directory)
+    if own.digest in expected:
+        return own
+    for digest in expected:
+        known = packed(digest)
+        if known is not None and own == without_leftovers(known):
+            return Tree(files=known.files, left=own.left)
+    if own.left:
+        try:
+            whole = read_tree(directory, whole=True)
+        except TreeError:
+            return own
+        if whole.digest in expected:
+            return Tree(files=whole.files, left=own.left)
+    return own
+
+
+def _files(
+    directory: str,
+    prefix: str,
+    depth: int,
+    *,
+    leave: Callable[[str], None] | None,
+    cache: tuple[str, int] | None = None,
+) -> Iterator[tuple[str, str]]:
+    """Yield (path, relative path) of each file; what is not one is refused.
+
+    Args:
+        directory: The path.
+        prefix: Its relative path, with `/`.
+        depth: How many are above it.
+        leave: Takes what programs left; None where that counts as any other file.
+        cache: The name of the program's directory that this is, or is in, and how long the
+            prefix is up to there.
+    """
     if depth > TREE_MAX_DEPTH:
         place = Path(directory)
         raise TreeError("tree-too-deep", place, f"deeper than {TREE_MAX_DEPTH} directories")
@@ -131,7 +209,14 @@ def _files(directory: str, prefix: str, depth: int) -> Iterator[tuple[str, str]]
             if (relative, stat.S_IFMT(info.st_mode)) in _LEFT_OUT:
                 continue
             if stat.S_ISDIR(info.st_mode):
-                yield from _files(path, relative + "/", depth + 1)
+                below = relative + "/"
+                is_cache = cache is None and leave is not None and holds_leftovers(item.name)
+                inside = (item.name, len(below)) if is_cache else cache
+                yield from _files(path, below, depth + 1, leave=leave, cache=inside)
+            elif leave is not None and (
+                is_cached(cache[0], relative[cache[1] :], item) if cache else is_leftover(item)
+            ):
+                leave(relative)
             elif stat.S_ISREG(info.st_mode):
                 if not is_utf8(relative):
                     raise TreeError("tree-name-encoding", Path(path), "a name that is not UTF-8")

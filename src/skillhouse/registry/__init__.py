@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.facts import read_facts as read_facts
     from skillhouse.registry.git_repository import Git as Git
     from skillhouse.registry.git_repository import GitRepository as GitRepository
+    from skillhouse.registry.installs import PACKAGES as PACKAGES
     from skillhouse.registry.installs import InstallPlace as InstallPlace
     from skillhouse.registry.installs import Installs as Installs
     from skillhouse.registry.installs import LocalEditsError as LocalEditsError

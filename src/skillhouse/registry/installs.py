@@ -21,14 +21,17 @@ from skillhouse.floor import (
     SkillError,
     SkillhouseError,
     StateError,
+    Tree,
     TreeError,
     dataclass,
     decode,
     descriptor,
     encode,
     make_private,
+    matching_tree,
+    persons_leftovers,
+    read_tree,
     sync_directory,
-    tree_digest,
     write_atomically,
 )
 from skillhouse.floor.crash_cleanup import is_left, owner_name
@@ -49,6 +52,8 @@ STAGING = ".skillhouse-staging-"
 """Begins the name of a directory beside the skills, on their file system, before its owner."""
 SYNC_THREADS = 8
 _OLD = "old"
+PACKAGES = "packages"
+"""The directory of the packages, beside the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +140,7 @@ class Installs:
             lock = read_lock(place.lock)
             before = self._judged(lock, name, target, force=force)
             # INVARIANT: read again from the disk, after everything that could write there.
-            after = tree_digest(staged)
+            after = read_tree(staged, whole=True).digest
             signature = _signature(staged)
             if after != entry.tree_digest:
                 message = f"expected {entry.tree_digest}, got {after}: nothing was installed"
@@ -143,6 +148,8 @@ class Installs:
             if signature != entry.signature_file and entry.signature_file:
                 message = "its signature was changed: nothing was installed"
                 raise SkillError("signature-changed", staged, message)
+            if before:
+                _carry(target, staged)
             self._threads = self._threads or ThreadPoolExecutor(max_workers=SYNC_THREADS)
             _make_durable(staged, self._threads)
             staged.chmod(0o755)
@@ -209,6 +216,13 @@ class Installs:
         before = replace(entry, accepted=pending.before or entry.accepted)
         return (before, after)
 
+    def packed(self, tree_digest: str) -> Tree | None:
+        """Return the tree with a digest as it was packed, where that is kept."""
+        # What reads packages takes 30 ms to load, and only skills with other files need it.
+        from skillhouse.registry.package_store import PackageStore  # noqa: PLC0415
+
+        return PackageStore(self._directory / PACKAGES).tree(tree_digest)
+
     @contextlib.contextmanager
     def _changing(self, place: InstallPlace) -> Iterator[None]:
         with self._held():
@@ -238,7 +252,7 @@ class Installs:
         if target.is_symlink() or not target.is_dir():
             raise LocalEditsError("local-edits", target, "is no directory any more; move it away")
         try:
-            found = tree_digest(target)
+            found = matching_tree(target, (entry.tree_digest,), self.packed).digest
         except TreeError as error:
             message = f"its files cannot be compared, move them away first: {error}"
             raise LocalEditsError("local-edits", target, message) from error
@@ -291,7 +305,10 @@ class Installs:
             # Two renames, and the process died between them.
             os.rename(old, target)
         try:
-            found: str = tree_digest(target) if os.path.lexists(target) else ""
+            found = ""
+            if os.path.lexists(target):
+                sides = tuple(filter(None, (pending.before, pending.after)))
+                found = matching_tree(target, sides, self.packed).digest
             signature = _signature(target)
         except TreeError:
             # It was changed since; the lock then says what was there before.
@@ -318,6 +335,20 @@ def _signature(directory: Path) -> str:
         # A link or a device in its place: whoever checks signatures refuses it.
         return ""
     return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _carry(target: Path, staged: Path) -> None:
+    """Take what editors left of a person's text along to the files that take their place."""
+    for relative in persons_leftovers(read_tree(target).left):
+        source, copy = target / relative, staged / relative
+        is_free = not os.path.lexists(copy) and copy.parent.resolve().is_relative_to(staged)
+        if is_free and not source.is_symlink():
+            try:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):
+                # The new version has a file there.
+                continue
+            shutil.copy2(source, copy, follow_symlinks=False)
 
 
 def _put(staged: Path, target: Path, *, is_there: bool) -> None:

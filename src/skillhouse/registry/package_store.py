@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from skillhouse.floor import SIGNATURE_FILE, write_atomically
-from skillhouse.registry.package import tree_digest_of, write_archive
+from skillhouse.floor import SIGNATURE_FILE, Tree, write_atomically
+from skillhouse.registry.package import member_tree, tree_digest_of, write_archive
 from skillhouse.skill import ARCHIVE_MAX, ArchiveError, ArchiveMember, read_archive
 
 PACKAGES_MAX = 500
@@ -56,6 +56,11 @@ class PackageStore:
                 continue
             return members
         return None
+
+    def tree(self, tree_digest: str) -> Tree | None:
+        """Return the tree with a digest as it was packed, or None where it is not here."""
+        members = self.get(tree_digest)
+        return None if members is None else member_tree(members)
 
     def _files(self, tree_digest: str, signature: str) -> Iterator[Path]:
         """Yield where the files of a version may be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from skillhouse.floor import (
     DecodeError,
+    ExposedError,
     dataclass,
-    file_problem,
     make_private,
+    open_own,
     shaped,
     sync_directory,
     write_atomically,
@@ -197,11 +199,11 @@ class PublisherKeys:
         return self._directory / f"{name}.{suffix}"
 
     def _read(self, path: Path, most: int) -> bytes | None:
-        if problem := file_problem(path, secret=True):
-            raise PublisherError("key", f"is not used: {problem}: `{path}`")
         try:
-            with path.open("rb") as file:
+            with os.fdopen(open_own(path, secret=True), "rb") as file:
                 data = file.read(most + 1)
+        except ExposedError as error:
+            raise PublisherError("key", f"is not used: {error}") from error
         except FileNotFoundError:
             return None
         if len(data) > most:

@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import SIGNATURE_FILE, PathError, Tree, dataclass, needs_extra, read_beneath
+from skillhouse.floor import (
+    SIGNATURE_FILE,
+    PathError,
+    Tree,
+    dataclass,
+    needs_extra,
+    read_beneath,
+    read_tree,
+)
 from skillhouse.registry.members import directory_members
 from skillhouse.registry.trust import (
     SIGNATURE_MAX,
@@ -73,6 +81,23 @@ class PublisherCheck:
         found = self._store.read(now)
         return verify_signature(tree, signature, identity, anchors=found, now=now)
 
+    def publisher_in(
+        self, directory: Path, *, facts: SkillFacts | None = None, repository: str = ""
+    ) -> Publisher | None:
+        """Return who signed the skill in `directory`, whatever programs left beside its files.
+
+        A package may have been signed with such files in it. Errors as of `publisher_of`, and
+        TreeError.
+        """
+        tree = read_tree(directory)
+        try:
+            return self.publisher_of(directory, tree, facts=facts, repository=repository)
+        except PublisherError:
+            if not tree.left:
+                raise
+        whole = read_tree(directory, whole=True)
+        return self.publisher_of(directory, whole, facts=facts, repository=repository)
+
 
 def _facts(directory: Path) -> SkillFacts:
     # What reads manifests takes 30 ms to load, and unsigned skills need none of it.
@@ -107,7 +132,7 @@ def signed_skill(directory: Path, check: PublisherCheck, *, repository: str = ""
     if facts.name != directory.name:
         message = f"expected a directory named `{facts.name}`, got `{directory.name}`"
         raise PublisherError("identity", message)
-    publisher = check.publisher_of(directory, tree, facts=facts, repository=repository)
+    publisher = check.publisher_in(directory, facts=facts, repository=repository)
     if publisher is None:
         message = f"there is no `{SIGNATURE_FILE}` in `{directory}`"
         others = [one.path for one in tree.files if one.path.endswith(OTHER_SIGNATURES)]

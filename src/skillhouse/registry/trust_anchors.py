@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from skillhouse.floor import file_problem, make_private, write_atomically
+from skillhouse.floor import ExposedError, make_private, open_own, write_atomically
 from skillhouse.registry.certificates import (
     PEM_MAX,
     check_root,
@@ -116,10 +117,11 @@ class AnchorStore:
         return certificate
 
     def _bytes(self, path: Path, most: int) -> bytes:
-        if problem := file_problem(path):
-            raise PublisherError("trust", f"is not used: {problem}: `{path}`")
-        with path.open("rb") as file:
-            data = file.read(most + 1)
+        try:
+            with os.fdopen(open_own(path), "rb") as file:
+                data = file.read(most + 1)
+        except ExposedError as error:
+            raise PublisherError("trust", f"is not used: {error}") from error
         if len(data) > most:
             raise PublisherError("trust", f"expected at most {most} bytes: `{path}`")
         return data

@@ -19,7 +19,8 @@ from skillhouse.floor import (
     TreeError,
     dataclass,
     file_stamp,
-    read_tree,
+    matching_tree,
+    without_leftovers,
 )
 from skillhouse.registry import (
     InstallPlace,
@@ -54,6 +55,8 @@ class InstalledState:
     changes: TreeChanges | None = None
     """None where what was installed is not known file by file any more."""
     difference: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """Files that programs left there, which are no edits and which no one reads."""
     note: str = ""
     """What its repository says of it, where that does not stop it."""
 
@@ -85,14 +88,17 @@ def compared_state(
     if not target.is_dir() or target.is_symlink():
         return made(state="missing", problem=f"no directory `{target}`")
     try:
-        tree, members = registry.directory_members(target)
+        tree = matching_tree(target, entry.expected, store.tree)
+        _, members = registry.directory_members(target)
     except SkillhouseError as error:
         return made(state="unreadable", problem=str(error))
+    made = functools.partial(made, left=tree.left)
     if tree.digest not in entry.expected:
         before = store.get(entry.tree_digest)
         if before is None:
             return made(state="edited", problem="its files are others", digest=tree.digest)
-        changes = registry.compare_trees(registry.member_tree(before), tree)
+        packed = without_leftovers(registry.member_tree(before))
+        changes = registry.compare_trees(packed, tree)
         return made(
             state="edited",
             problem=f"its files are others: {changes.summary}",
@@ -149,7 +155,7 @@ class InstalledCheck:
         if not self._require_signature or scope == "builtin":
             return ""
         try:
-            found = self._publishers.publisher_of(directory, read_tree(directory))
+            found = self._publishers.publisher_in(directory)
         except (registry.PublisherError, MissingExtraError, TreeError, SkillError) as error:
             return str(error)
         return "" if found else "it is unsigned, and `registry.require_signature` is set"
@@ -185,14 +191,14 @@ class InstalledCheck:
 
     def judge(self, directory: Path, entry: LockEntry) -> tuple[MarkState, str]:
         """Return how the files in a directory compare with a lock's entry, and why."""
+        known = self._installs.expected(directory, entry)
+        expected = tuple(digest for one in known for digest in one.expected)
         try:
-            tree = read_tree(directory)
+            tree = matching_tree(directory, expected, self._installs.packed)
         except (TreeError, OSError) as error:
             reason = f"its files cannot be compared with those that were installed: {error}"
             return "edited", reason
-        entries = [
-            one for one in self._installs.expected(directory, entry) if tree.digest in one.expected
-        ]
+        entries = [one for one in known if tree.digest in one.expected]
         if not entries:
             return "edited", "its files are not those that were installed"
         try:

@@ -40,7 +40,7 @@ class InstalledSkills:
         self._house = house
         directory = house.config.state_directory / INSTALLS
         self.installs = registry.Installs(directory)
-        self.store = PackageStore(directory / "packages")
+        self.store = PackageStore(directory / registry.PACKAGES)
         self.publishers = PublisherCheck(house.config.state_directory)
         self._places = install_places(house)
 

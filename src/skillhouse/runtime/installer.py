@@ -147,7 +147,7 @@ class Installer:
         resolved: LockEntry,
         offer: RepositoryOffer | None,
     ) -> InstallReport:
-        tree = read_tree(directory)
+        tree = read_tree(directory, whole=True)
         facts = registry.read_facts(directory, folder)
         # Its directory here is called as it is, whatever the one at its source is called.
         kept = tuple(one for one in facts.diagnostics if one.code != "name-mismatch")

@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 
 from skillhouse import registry
-from skillhouse.floor import TreeError, read_tree
+from skillhouse.floor import TreeError, matching_tree
 from skillhouse.registry import LockEntry, PackageStore
 
 
@@ -21,7 +21,7 @@ def keep_edits(store: PackageStore, target: Path, expected: tuple[str, ...]) -> 
     if not target.is_dir() or target.is_symlink():
         return ""
     try:
-        if read_tree(target).digest in expected:
+        if matching_tree(target, expected, store.tree).digest in expected:
             return ""
         tree, members = registry.directory_members(target)
     except TreeError:

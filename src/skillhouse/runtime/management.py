@@ -19,6 +19,7 @@ from skillhouse.floor import (
     UnusableSkillError,
     confine,
     dataclass,
+    is_leftover_name,
     read_beneath,
 )
 from skillhouse.runtime.desktop import open_on_desktop
@@ -206,6 +207,8 @@ class Management:
         target = confine(skill.directory, relative)
         real = skill.directory.resolve()
         inside = target.relative_to(real).as_posix()
+        if is_leftover_name(relative) or is_leftover_name(inside):
+            raise PathError("not-found", relative, skill.directory)
         data = read_beneath(real, inside, max_bytes=FILE_MAX)
         if len(data) > FILE_MAX:
             raise SkillError("too-large", target, f"expected at most {FILE_MAX} bytes")

@@ -125,7 +125,7 @@ class Publishing:
             raise PublishError(str(error)) from error
         with _unpacked(archive) as place:
             facts = _facts(place)
-            tree = read_tree(place)
+            tree = read_tree(place, whole=True)
             signed_for = document.name if document else ""
             publisher, notes = self._publisher(place, tree, facts, signed_for)
             _check(archive, place.parent / "checked", facts)

@@ -34,7 +34,7 @@ from skillhouse.sandbox.run_checks import (
     resolved,
     with_census,
 )
-from skillhouse.sandbox.run_options import check_places
+from skillhouse.sandbox.run_options import check_places, skill_covers
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.shared_filter import shared_program
 from skillhouse.sandbox.status import SandboxLevel
@@ -174,7 +174,7 @@ class LandlockLauncher:
         system = [(path, READ) for path in SYSTEM]
         system += [(f"/etc/{name}", READ) for name in (*_ETC, *_ETC_HOST)]
         system += [*_DEVICES, *((path, READ) for path in _KERNEL)]
-        system += [(str(path), READ) for path in (*profile.readable, *interpreter()[1])]
+        system += [*_readable(profile), *((str(path), READ) for path in interpreter()[1])]
         system += [(place, WRITE)]
         return {
             "parent": os.getpid(),
@@ -214,8 +214,27 @@ def processes_of(user: int) -> int:
 
 
 def _grants(profile: SandboxProfile, mounts: ProtectedMounts) -> Grants:
-    covers = _sealed_as_covers(profile, mounts)
+    start = f"{mounts.workspace}/"
+    hidden = {path: one for path, one in _closed(profile).items() if path.startswith(start)}
+    covers = {**_sealed_as_covers(profile, mounts), **hidden}
     return grants_for(mounts.workspace, covers, read_only=profile.read_only)
+
+
+def _closed(profile: SandboxProfile) -> dict[str, MountCover]:
+    closed = {MountCover.EMPTY_DIRECTORY: MountCover.CLOSED_DIRECTORY}
+    return {path: closed.get(cover, cover) for path, cover in skill_covers(profile).items()}
+
+
+def _readable(profile: SandboxProfile) -> Iterator[tuple[str, int]]:
+    """Yield what can be read besides the workspace: of skills all but what is hidden there."""
+    hidden = _closed(profile)
+    for directory in map(str, profile.readable):
+        below = {path: cover for path, cover in hidden.items() if path.startswith(f"{directory}/")}
+        if not below:
+            yield directory, READ
+            continue
+        for relative, rights, _ in grants_for(directory, below, read_only=True).rules:
+            yield os.path.join(directory, relative) if relative else directory, rights
 
 
 def _limits_met(done: Completed, grants: Grants) -> Iterator[str]:

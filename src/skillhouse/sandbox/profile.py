@@ -181,6 +181,8 @@ class SandboxProfile:
     _: KW_ONLY
     readable: tuple[Path, ...] = ()
     """Readable directories (skills), at their own paths."""
+    skills: tuple[Path, ...] = ()
+    """Those of them in which no bytecode is seen, nor what programs left."""
     protected: tuple[str, ...] = PROTECTED_NAMES
     """Paths relative to the workspace; a name at the top may contain `*`, which matches existing
     ones."""

@@ -52,6 +52,7 @@ def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
             profile,
             workspace=profile.workspace.resolve(strict=True),
             readable=tuple(path.resolve(strict=True) for path in profile.readable),
+            skills=tuple(path.resolve(strict=True) for path in profile.skills),
         )
         directory = cwd.resolve(strict=True)
     except OSError as error:

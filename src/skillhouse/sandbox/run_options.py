@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from skillhouse.floor import unread_paths
 from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.bubblewrap import (
     ETC_FILES,
@@ -15,6 +16,7 @@ from skillhouse.sandbox.bubblewrap import (
     own_options,
     program_options,
 )
+from skillhouse.sandbox.covers import PATHS_MAX
 from skillhouse.sandbox.inner_scripts import HOME
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
@@ -76,6 +78,31 @@ def check_places(profile: SandboxProfile, cwd: Path) -> None:
         raise SandboxError("cwd-outside", message)
 
 
+def skill_covers(profile: SandboxProfile) -> Mapping[str, MountCover]:
+    """Return what hides, in the directories of skills, bytecode and what programs left.
+
+    Python takes bytecode for the source beside it, whatever the source says (PEP 552), so that
+    what runs would not be what a person and the digest of the skill were about.
+
+    Raises:
+        SandboxError: "protect-failed", there is more than can be hidden.
+    """
+    found: dict[str, MountCover] = {}
+    for directory in profile.skills:
+        for path, _ in unread_paths(str(directory)):
+            # Nothing can be mounted over a link. What it leads to outside of the skill is not what
+            # this is about: commands may write there.
+            real = os.path.realpath(path)
+            if not real.startswith(f"{directory}/") or not os.path.exists(real):
+                continue
+            is_directory = os.path.isdir(real)
+            found[real] = MountCover.EMPTY_DIRECTORY if is_directory else MountCover.EMPTY_FILE
+            if len(found) > PATHS_MAX:
+                message = "too much bytecode and too many files that programs left, remove some"
+                raise SandboxError("protect-failed", f"{message}: `{directory}`")
+    return found
+
+
 def options(
     profile: SandboxProfile,
     covers: Mapping[str, MountCover],
@@ -119,6 +146,10 @@ def _places(
         if hidden.isdisjoint((path, *map(str, Path(path).parents))):
             mode = "0555" if os.access(path, os.X_OK) else "0444"
             yield from ("--perms", mode, "--ro-bind-data", str(files[path]), path)
+    # Last, so that nothing is mounted over them.
+    for path, cover in skill_covers(profile).items():
+        if hidden.isdisjoint((path, *map(str, Path(path).parents))):
+            yield from _cover(path, cover)
 
 
 def _cover(path: str, cover: MountCover) -> tuple[str, ...]:

@@ -19,11 +19,12 @@ import msgspec
 
 from skillhouse.floor import (
     DecodeError,
+    ExposedError,
     MissingExtraError,
     canonical_json,
     dataclass,
-    file_problem,
     make_private,
+    open_own,
     shaped,
     write_atomically,
 )
@@ -141,9 +142,10 @@ def save(path: Path, store: OpenKeystore) -> None:
 
 
 def _read(path: Path) -> tuple[_Header, bytes]:
-    if problem := file_problem(path, secret=True):
-        raise SignerError("keystore", f"the keystore is not used: {problem}: `{path}`")
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    try:
+        handle = open_own(path, secret=True)
+    except ExposedError as error:
+        raise SignerError("keystore", f"the keystore is not used: {error}") from error
     with os.fdopen(handle, "rb") as file:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.floor import PathError, SkillError, confine, open_beneath
+from skillhouse.floor import PathError, SkillError, confine, is_leftover_name, open_beneath
 from skillhouse.skill.model import SKILL_FILE, ParseResult, Skill, SkillContent
 from skillhouse.skill.profile import DEFAULT_PROFILE
 from skillhouse.skill.skill_file import parse
@@ -96,15 +96,18 @@ def _open(root: Path, relative: str) -> int:
 def list_top(directory: Path) -> tuple[str, ...]:
     """Return what is directly in `directory`: SKILL.md, then the rest sorted, directories with `/`.
 
-    Links, names that are not printable and what discovery skips (`.git`) are left out.
+    Links, names that are not printable, what discovery skips (`.git`) and what programs leave are
+    left out.
     """
     names: list[str] = []
     try:
         with os.scandir(directory) as entries:
             for entry in itertools.islice(entries, RESOURCES_SCANNED_MAX):
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in DEFAULT_PROFILE.skipped_directories:
+                    if _is_entered(entry.name):
                         names.append(entry.name + "/")
+                elif is_leftover_name(entry.name):
+                    continue
                 elif entry.is_file(follow_symlinks=False):
                     names.append(entry.name)
     except OSError:
@@ -112,6 +115,10 @@ def list_top(directory: Path) -> tuple[str, ...]:
     return tuple(
         sorted(filter(str.isprintable, names), key=lambda name: (name != SKILL_FILE, name))
     )
+
+
+def _is_entered(name: str) -> bool:
+    return name not in DEFAULT_PROFILE.skipped_directories and not is_leftover_name(name)
 
 
 class Resources(NamedTuple):
@@ -132,9 +139,9 @@ def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tupl
 def find_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> Resources:
     """Return the first `limit` files below `directory`, and what is not listed.
 
-    SKILL.md itself, what links lead to and the directories that discovery skips (`.git`) are no
-    resources. A file whose path is not printable is counted and not listed, for the list goes to a
-    model line by line.
+    SKILL.md itself, what links lead to, the directories that discovery skips (`.git`) and what
+    programs leave (`.DS_Store`) are no resources. A file whose path is not printable is counted
+    and not listed, for the list goes to a model line by line.
     """
     resources: list[str] = []
     pending = [""]
@@ -150,8 +157,10 @@ def find_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> Resources:
                     seen += 1
                     relative = prefix + entry.name
                     if entry.is_dir(follow_symlinks=False):
-                        if entry.name not in DEFAULT_PROFILE.skipped_directories:
+                        if _is_entered(entry.name):
                             pending.append(relative + "/")
+                    elif is_leftover_name(entry.name):
+                        continue
                     elif entry.is_file(follow_symlinks=False) and relative != SKILL_FILE:
                         resources.append(relative)
         except OSError:

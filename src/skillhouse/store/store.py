@@ -17,8 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from skillhouse.floor import StateError, file_problem, make_private, opened_problem
-from skillhouse.store.migrations import Schema, immediate, migrate
+from skillhouse.floor import (
+    StateError,
+    directory_problem,
+    file_problem,
+    make_private,
+    opened_problem,
+)
+from skillhouse.store.migrations import STATE, Schema, immediate, migrate
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process before it gives up."""
@@ -114,7 +120,10 @@ class Store:
     def _check_or_make(self) -> None:
         """Have a file that is its owner's alone; SQLite gives its modes to those beside it."""
         secret = not self.schema.disposable
-        problem = file_problem(self.path, secret=secret)
+        # SQLite makes files beside it, so that no one else may make any, as in a sticky directory.
+        # The state's directory is ours as a whole, and so has to be private.
+        directory = directory_problem(self.path.parent, secret=self.schema is STATE)
+        problem = directory or file_problem(self.path, secret=secret)
         for suffix in _SUFFIXES[1:]:
             with suppress(FileNotFoundError):
                 path = Path(f"{self.path}{suffix}")

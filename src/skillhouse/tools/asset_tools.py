@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import PathError, SkillError, digest, read_beneath
+from skillhouse.floor import PathError, SkillError, digest, is_leftover_name, read_beneath
 from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
 from skillhouse.skill import Extensions, Skill, ToolRule, current_invocation, load_listing
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
@@ -233,6 +233,8 @@ def _bytes_of(skill: Skill, relative: str) -> bytes:
     try:
         if not base.is_relative_to(Path(skill.root).resolve()):
             raise PathError("path-escape", relative, skill.directory)
+        if is_leftover_name(relative):
+            raise PathError("not-found", relative, skill.directory)
         data = read_beneath(base, relative, max_bytes=SERVED_MAX)
     except PathError as error:
         raise RefusedError(f"{error.code}: `{relative}`") from error

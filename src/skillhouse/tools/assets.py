@@ -13,6 +13,7 @@ from skillhouse.floor import (
     SkillhouseError,
     UnknownSkillError,
     confine,
+    is_leftover_name,
     read_beneath,
 )
 from skillhouse.skill import Profile, Skill, SkillIndex
@@ -87,6 +88,7 @@ def read_asset(skill: Skill, relative: str, profile: Profile) -> str:
     try:
         base = _base(skill, asked)
         target = _confined(base, asked, profile.asset_directories)
+        _refuse_leftover(base, asked, target)
         data = read_beneath(base, target.relative_to(base).as_posix(), max_bytes=ASSET_MAX)
         if len(data) > ASSET_MAX:
             raise PathError("too-large", asked, base)
@@ -114,7 +116,10 @@ def script_path(skill: Skill, name: str, profile: Profile) -> Path:
         raise AssetError("path-name", render(profile.messages, "script_name", script=name))
     relative = f"{SCRIPTS}/{asked}"
     try:
-        return confine(_base(skill, relative), relative, mode="asset")
+        base = _base(skill, relative)
+        target = confine(base, relative, mode="asset")
+        _refuse_leftover(base, relative, target)
+        return target
     except PathError as error:
         if error.code == "not-found":
             words = render(profile.messages, "script_missing", name=skill.name, script=name)
@@ -175,6 +180,12 @@ def _confined(base: Path, relative: str, directories: Sequence[str]) -> Path:
         confine(base, relative, mode="asset")
         raise PathError("path-prefix", relative, base)
     return target
+
+
+def _refuse_leftover(base: Path, asked: str, target: Path) -> None:
+    """Refuse what a program left, also by a link: it is no file of the skill."""
+    if is_leftover_name(asked) or is_leftover_name(target.relative_to(base).as_posix()):
+        raise PathError("not-found", asked, base)
 
 
 def _first(relative: str) -> str:

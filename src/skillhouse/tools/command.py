@@ -197,6 +197,7 @@ class ExecTool(Tool):
         profile = SandboxProfile(
             workspace=self._workspace.root,
             readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
+            skills=tuple(session.loaded.values()),
             hidden=self._workspace.hidden,
             paths=self._workspace.paths,
             opened=work.writes.opened,

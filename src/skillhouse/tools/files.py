@@ -81,6 +81,9 @@ class ListTool(WorkspaceTool):
                         if not self._workspace.is_withheld(
                             os.path.join(absolute, entry.name), session
                         )
+                        and not self._workspace.is_leftover(
+                            os.path.join(absolute, entry.name), session
+                        )
                     )
             finally:
                 os.close(handle)

@@ -12,6 +12,7 @@ from skillhouse.floor import (
     PersistentPaths,
     confine,
     dataclass,
+    is_leftover_name,
     is_secret,
     open_beneath,
 )
@@ -167,10 +168,27 @@ class Workspace:
                 return base
         return None
 
+    def is_leftover(self, absolute: str, session: Session) -> bool:
+        """Whether a path is, also by links, what a program left in a skill."""
+        paths = {absolute, os.path.realpath(absolute)}
+        # There may be thousands of skills, and hardly any path has such a name.
+        if not any(map(is_leftover_name, paths)):
+            return False
+        homes = {os.path.dirname(skill.file) for skill in session.visible.skills}
+        homes |= {str(place) for place in session.loaded.values()}
+        return any(
+            path.startswith(f"{place}/") and is_leftover_name(path[len(place) + 1 :])
+            for path in paths
+            for home in homes
+            for place in {home, os.path.realpath(home)}
+        )
+
     def file(self, path: str, session: Session) -> Place:
         """Follow links within the base to a regular file; RefusedError if there is none."""
         absolute = self.absolute(path)
         self.check_withheld(absolute, path, session)
+        if self.is_leftover(absolute, session):
+            raise RefusedError(f"denied: a program left `{path}`, the skill has no such file")
         base = self.base_of(absolute, session)
         concern = "" if base else "it is outside the workspace and the loaded skills"
         base = base or Path("/")

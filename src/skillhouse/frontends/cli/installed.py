@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import write_atomically
+from skillhouse.floor import leftover_unit, write_atomically
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
@@ -19,6 +19,8 @@ from skillhouse.registry import pack
 from skillhouse.runtime.change_plan import asked_state, restorable, split_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.registry import InstallPlace, LockEntry
     from skillhouse.runtime import InstalledState, Installer
@@ -28,6 +30,8 @@ _UNINSTALL_EXAMPLES = """examples:
   skillhouse delete --undo pdf        puts the files back, without the lock
 """
 _NAME = "the name or id of an installed skill"
+_LEFT_SHOWN = 50
+"""Files that programs left, of one skill."""
 
 
 def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +120,16 @@ def _said(state: InstalledState) -> str:
         "unasked": "as installed, and its repository was not asked",
     }
     said = words.get(state.state, "") or f"{state.state}: {shown(state.problem)}"
+    if state.left:
+        said = f"{said}; left by programs: {_listed(state.left)}"
     return f"{said}; {shown(state.note)}" if state.note else said
+
+
+def _listed(left: Sequence[str]) -> str:
+    """Return the first of many, each directory of a program as one."""
+    units = tuple(dict.fromkeys(leftover_unit(path) for path in left))
+    more = f" and {len(units) - _LEFT_SHOWN} more" if len(units) > _LEFT_SHOWN else ""
+    return ", ".join(shown(one) for one in units[:_LEFT_SHOWN]) + more
 
 
 _PIN_EXAMPLES = """examples:

@@ -23,7 +23,16 @@ from urllib.parse import quote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from skillhouse.floor import Digest, PathError, Severity, dataclass, digest, is_utf8, read_beneath
+from skillhouse.floor import (
+    Digest,
+    PathError,
+    Severity,
+    dataclass,
+    digest,
+    is_leftover_name,
+    is_utf8,
+    read_beneath,
+)
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     SKILL_FILE,
@@ -146,7 +155,8 @@ def _walk(base: Path, directories: set[str]) -> Iterator[tuple[str, Stamp]]:
 
 
 def _is_served(name: str) -> bool:
-    return not name.startswith(".") and name.isprintable() and is_utf8(name)
+    is_plain = not name.startswith(".") and name.isprintable() and is_utf8(name)
+    return is_plain and not is_leftover_name(name)
 
 
 def short_hash(text: str) -> str:

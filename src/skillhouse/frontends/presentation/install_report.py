@@ -96,6 +96,7 @@ def state_value(state: InstalledState) -> dict[str, Any]:
         "problem": state.problem,
         "note": state.note,
         "found": state.digest,
+        "left": list(state.left),
         "changes": list(state.difference),
     }
 

@@ -56,7 +56,7 @@ class PublishChecks:
         try:
             write_members(read_archive(data), directory)
             # Read again from the disk, as whoever installs it does.
-            tree = read_tree(directory)
+            tree = read_tree(directory, whole=True)
         except (ArchiveError, TreeError) as error:
             raise HostingError("archive", f"{error.code}: {_plain(error, staging)}") from error
         facts = self._facts(directory)

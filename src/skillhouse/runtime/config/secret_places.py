@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillhouse.floor import ConfigError, file_problem, read_regular
+from skillhouse.floor import ConfigError, ExposedError, open_own, read_opened
 
 SECRET_MAX = 4_096
 """Bytes of a secret."""
@@ -30,7 +30,7 @@ def read_secret(place: str, what: str, environment: Mapping[str, str], *, key: s
         key: The key of the configuration that names the place.
 
     Raises:
-        ConfigError: it is not there, or others can read the file.
+        ConfigError: it is not there, or others can read or replace the file.
     """
     kind, _, name = place.partition(":")
     if not kind:
@@ -41,12 +41,14 @@ def read_secret(place: str, what: str, environment: Mapping[str, str], *, key: s
             raise ConfigError(f"expected {what} in the variable `{name}`", key=key)
         return found
     path = Path(name).expanduser()
-    if problem := file_problem(path, secret=True):
-        raise ConfigError(f"{what} is not used: {problem}", path=path, key=key)
     try:
-        found = read_regular(path, SECRET_MAX).decode("ascii", "replace").strip()
+        data = read_opened(open_own(path, secret=True), path, SECRET_MAX)
+    except ExposedError as error:
+        message = f"{what} is not used: {error.problem}"
+        raise ConfigError(message, path=path, key=key) from error
     except OSError as error:
         raise ConfigError(f"cannot read {what}: {error.strerror}", path=path, key=key) from error
+    found = data.decode("ascii", "replace").strip()
     if not found:
         raise ConfigError(f"expected {what}", path=path, key=key)
     return found
