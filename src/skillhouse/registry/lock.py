@@ -18,6 +18,7 @@ from skillhouse.floor import (
     shaped,
     write_atomically,
 )
+from skillhouse.floor.documents import json_value
 from skillhouse.skill import validate_name
 
 LOCK_FILE = "skills.lock"
@@ -200,12 +201,12 @@ def read_lock(path: Path) -> Lock:
         raise StateError(f"expected a lock of at most {LOCK_MAX} bytes", path)
     try:
         return _decoded(data)
-    except (ValueError, RecursionError, DecodeError) as error:
+    except DecodeError as error:
         raise StateError(f"the lock cannot be used: {error}", path) from error
 
 
 def _decoded(data: bytes) -> Lock:
-    value = json.loads(data, object_pairs_hook=_unique)
+    value = json_value(data)
     if not isinstance(value, dict) or not isinstance(value.get("skills"), dict):
         raise DecodeError("expected an object with `skills`")
     version = value.get("lockfile_version")
@@ -229,14 +230,6 @@ def _decoded(data: bytes) -> Lock:
     ours = ("lockfile_version", "skills")
     unknown = {key: found for key, found in value.items() if key not in ours}
     return Lock(skills=skills, unknown=unknown, unknown_of=kept)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that is there twice: readers differ on which one counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise DecodeError("a key is there twice")
-    return found
 
 
 def write_lock(path: Path, lock: Lock) -> None:
