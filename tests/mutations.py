@@ -124,7 +124,10 @@ class Mutations:
     def restructured(self, data: bytes, kind: str) -> bytes:
         """Return a document with one to four values of other types, or keys that are not there."""
         chance = self.random
-        value = parsed(data, kind)
+        try:
+            value = parsed(data, kind)
+        except ValueError:  # A name that it had to take made it none.
+            return data
         for _ in range(chance.randint(1, 4)):
             value = self._changed(value)
         text = json_text(value) if kind == "json" else toml_text(value)
@@ -169,9 +172,7 @@ class Mutations:
         lines[at:at + chance.randint(0, 1)] = [key + b": " + value]  # fmt: skip
         return b"\n".join(lines)
 
-    def skill(
-        self, place: Path, seed: SeedSkill, name: bytes, only: Sequence[str] = ()
-    ) -> Path:
+    def skill(self, place: Path, seed: SeedSkill, name: bytes, only: Sequence[str] = ()) -> Path:
         """Write a mutated skill below a directory, and return its own.
 
         Where `only` names files, nothing but those is mutated.

@@ -239,7 +239,7 @@ def make_template(place: Path, command: Callable[..., object]) -> None:
         command("keys", "new", "acme", "--for", "skills", *LOCKED)
         command("keys", "request", "acme", *LOCKED)
         command("keys", "issue", "acme.csr", "--by", "root", *LOCKED)
-        command("registry", "trust", "root.crt", "--yes")
+        command("keys", "trust", "root.crt")
     finally:
         if shown is None:
             del os.environ["PUBLISHER_TEST"]

@@ -120,7 +120,11 @@ class Lock:
         return replace(self, skills=skills, unknown_of=kept)
 
     def encode(self) -> bytes:
-        """Return the bytes of the file: sorted keys, LF, one value a line."""
+        """Return the bytes of the file: sorted keys, LF, one value a line.
+
+        Raises:
+            DecodeError: a text is not Unicode, as a path or an argument of another encoding is.
+        """
         skills = {
             name: {**self.unknown_of.get(name, {}), **entry_value(entry)}
             for name, entry in self.skills.items()
@@ -128,7 +132,12 @@ class Lock:
         value = {**self.unknown, "lockfile_version": LOCK_VERSION, "skills": skills}
         # Indented by a parser in C: Python's own takes a hundred times as long.
         text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-        return msgspec.json.format(text.encode(), indent=2) + b"\n"
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            near = text[max(0, error.start - 40) : error.start + 1]
+            raise DecodeError(f"a lock keeps UTF-8 only, got {near!r}") from error
+        return msgspec.json.format(data, indent=2) + b"\n"
 
 
 def entry_value(entry: LockEntry) -> dict[str, Any]:
