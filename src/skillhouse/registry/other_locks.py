@@ -112,7 +112,9 @@ def decode_other_lock(data: bytes, directory: Path) -> OtherLock:
         raise DecodeError(f"{message} (a user's lock), got {str(version)[:20]!r}")
     kind: LockKind = "skill-lock"
     if version == _PROJECT:
-        is_clawhub = found and not any("source" in one for one in found.values())
+        is_clawhub = found and not any(
+            isinstance(one, dict) and "source" in one for one in found.values()
+        )
         kind = "clawhub" if is_clawhub else "skills-lock"
     entries = (_entry(name, found[name], kind, directory) for name in sorted(found))
     return OtherLock(kind=kind, entries=tuple(entries))
