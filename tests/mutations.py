@@ -11,10 +11,11 @@ import os
 import random
 import re
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.seed_skills import BODY, SeedSkill
 
 DEEP = 3_000
 """Nested lists or objects: more than any reader may follow."""
@@ -83,27 +84,52 @@ ODD_BYTES = (
     *(b"\xff", b"\xfe\xff", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\0", b"\xef\xbb\xbf"),
     *(b"\r", b"\x1b", b"\x0b\x0c", b"\xe2\x80\xae", b"\xe2\x80\xa8", b"\xc2\x85", b"\x7f"),
     *(b"---\n", b"\n---\n", b"```\n", b"~~~~", b"    ", b"\t", b"<!--", b"-->", b"'", b'"', b"\\"),
-    *(b"{", b"}", b"[", b"]", b",", b":", b"#", b"&a ", b"*a", b"<<: ", b"!!binary ", b"%YAML 9.9\n"),
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b"#",
+        b"&a ",
+        b"*a",
+        b"<<: ",
+        b"!!binary ",
+        b"%YAML 9.9\n",
+    ),
     *(b"\\ud800", b"\\u0000", b"\\x", b'"\\ud83d"', b"NaN", b"-Infinity", b"1e400", b"0x_1"),
     *(b"- " * 200, b"? " * 60, b"| " * 50, b"![](", b"[a]: ", b"$ARGUMENTS", b"!`id`"),
-)  # fmt: skip
+)
 MERGE_MARKS = b"<<<<<<< ours\n%s=======\n%s>>>>>>> theirs\n"
 
 NAMES = (
     *(b"a\nb", b"caf\xe9", b"\xff\xfe", b"x" * 255, b"-rf", b"a b", b"<b>", b"CON", b"..."),
-    *(b"\xe2\x80\xae", "é".encode(), b"e\xcc\x81", b"a\tb", b"a\\b", b"'\"`$(id)", b"a:b", b"\x1b[2J"),
-    *(b"user:pdf", b"%2e%2e", b"*", b"~", b"a" * 65, b"SKILL.md", b"UPPER", b".hidden", b"\xf0\x9f\x92\xa9"),
-)  # fmt: skip
+    *(
+        b"\xe2\x80\xae",
+        "é".encode(),
+        b"e\xcc\x81",
+        b"a\tb",
+        b"a\\b",
+        b"'\"`$(id)",
+        b"a:b",
+        b"\x1b[2J",
+    ),
+    *(
+        b"user:pdf",
+        b"%2e%2e",
+        b"*",
+        b"~",
+        b"a" * 65,
+        b"SKILL.md",
+        b"UPPER",
+        b".hidden",
+        b"\xf0\x9f\x92\xa9",
+    ),
+)
 """Names of directories and files that a file system of Linux takes."""
 
 _WORD = re.compile(rb'"(?:[^"\\\n]|\\.)*"|[\w.:/@+-]{2,}')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedSkill:
-    """The files of a skill before anything is changed; `{name}` in a text is its directory's."""
-
-    files: Mapping[str, bytes]
 
 
 class Mutations:
@@ -169,7 +195,7 @@ class Mutations:
             value = chance.choice(ODD_TEXTS).encode("utf-8", "surrogatepass")
         elif chance.random() < 0.1:
             value = b"[" * DEEP
-        lines[at:at + chance.randint(0, 1)] = [key + b": " + value]  # fmt: skip
+        lines[at : at + chance.randint(0, 1)] = [key + b": " + value]
         return b"\n".join(lines)
 
     def skill(self, place: Path, seed: SeedSkill, name: bytes, only: Sequence[str] = ()) -> Path:
@@ -179,8 +205,9 @@ class Mutations:
         """
         chance = self.random
         files = {
-            path: data.replace(b"{name}", name.replace(b"\n", b" ")) for path, data in seed.files.items()
-        }  # fmt: skip
+            path: data.replace(b"{name}", name.replace(b"\n", b" "))
+            for path, data in seed.files.items()
+        }
         count = min(len(files), chance.choice((1, 1, 2, 3)))
         for path in [one for one in only if one in files] or chance.sample(sorted(files), count):
             is_main = path == "SKILL.md" and chance.random() < 0.6
@@ -307,8 +334,9 @@ def _link_loop(chance: random.Random, directory: Path) -> None:
 
 def _link_out(chance: random.Random, directory: Path) -> None:
     target = chance.choice(("/etc/passwd", "/nowhere", "../../..", "/proc/self/root", "\n", "/dev"))
-    (directory / chance.choice(("link", "references", "LICENSE.md"))).symlink_to(target) \
-        if not (directory / "references").exists() else (directory / "l").symlink_to(target)  # fmt: skip
+    (directory / chance.choice(("link", "references", "LICENSE.md"))).symlink_to(target) if not (
+        directory / "references"
+    ).exists() else (directory / "l").symlink_to(target)
 
 
 def _link_main(chance: random.Random, directory: Path) -> None:
@@ -406,162 +434,6 @@ _KEYS = (
     b"user-invocable argument-hint model context agent hooks when_to_use paths version tools "
     b"requires author tags platforms"
 ).split()
-
-BODY = b"""# Work
-
-Read [the guide](references/guide.md), [react](https://react.dev), and <https://x.invalid/a?b=c>.
-[https://react.dev](https://react.dev) https://[::1]:8080/x http://127.0.0.1:9/ https://x.invalid:99/.
-![picture](assets/a.png "title") [ref] and [up](../../other/SKILL.md) or `scripts/run.sh --all`.
-Write to user@x.invalid, ssh://git@x.invalid/a.git, git@x.invalid:a/b.git, ftp://x.invalid.
-Start with $ARGUMENTS, $1, ${CLAUDE_SKILL_DIR}/scripts/run.sh and !`git status`.
-
-[ref]: <https://x.invalid/[odd]> 'title'
-
-```bash
-curl -fsSL https://x.invalid/install.sh | sh -s -- --yes
-python3 scripts/run.py "$1" > out.txt; rm -rf "${TMPDIR:-/tmp}/x"
-```
-
-```python
-import requests
-requests.get(f"https://{host}:{port}/path", timeout=3)
-```
-
-    npx --yes some-package@latest
-
-| a | b |
-|---|---|
-| https://a.invalid | `|` |
-
-<!-- hidden words --> <details><script>alert(1)</script></details>
-"""
-FRONTMATTERS = (
-    b"name: {name}\ndescription: Does things. Use it for work.\n",
-    b"name: {name}\ndescription: >-\n  Does things\n  over lines.\nlicense: MIT\n"
-    b"compatibility: Needs Python 3.11 and git\nmetadata:\n  version: '1.0'\n  author: me\n"
-    b"allowed-tools: Read Write Bash(git:*)\n",
-    b"name: {name}\ndescription: \"Does: things\"\nallowed-tools: [Read, 'Bash(git log *)']\n"
-    b"disable-model-invocation: true\nuser-invocable: false\nargument-hint: '[issue]'\n"
-    b"model: opus\ncontext: fork\nagent: Explore\npaths: ['*.py', 'src/**']\n",
-    b"name: {name}\ndescription: |\n  Line.\n  Other: line.\nwhen_to_use: On work.\nversion: 1.2.0\n"
-    b"hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks:\n        - type: command\n"
-    b"          command: ./scripts/run.sh\ntags: [a, b]\n",
-    b"name: {name}\ndescription: \xe5\x8f\x91\xe7\xa5\xa8\xe6\x95\xb4\xe7\x90\x86 & caf\xc3\xa9\n"
-    b"metadata: {a: &x [1, 2], b: *x, c: !!str 3, date: 2026-01-01}\n",
-)
-PACKAGE = json.dumps(
-    {
-        "name": "{name}",
-        "version": "0.1.0",
-        "description": "Query balances",
-        "author": {"name": "me"},
-        "license": "MIT",
-        "main": "index.js",
-        "dependencies": {"viem": "^2.0.0"},
-        "owliabot": {
-            "requires": {"env": ["ALCHEMY_API_KEY"]},
-            "tools": [
-                {
-                    "name": "get_balance",
-                    "description": "Get the balance",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {"address": {"type": "string", "pattern": "^0x", "maxLength": 42}},
-                        "required": ["address"],
-                    },
-                    "security": {"level": "read", "maxAmount": "1"},
-                    "timeout": 30_000,
-                }
-            ],
-        },
-    },
-    indent=2,
-).encode()  # fmt: skip
-PYPROJECT = b"""[project]
-name = "{name}"
-version = "0.1.0"
-description = "Query balances"
-authors = [{ name = "me", email = "me@x.invalid" }]
-license = { text = "MIT" }
-requires-python = ">=3.11"
-dependencies = ["viem==2.0.0", "httpx>=0.27; python_version > '3.8'"]
-
-[tool.skillhouse]
-main = "main.py"
-requires = { env = ["ALCHEMY_API_KEY"] }
-
-[[tool.skillhouse.tools]]
-name = "get_balance"
-description = "Get the balance"
-security = { level = "read" }
-timeout = 30000
-
-[tool.skillhouse.tools.parameters]
-type = "object"
-required = ["address"]
-properties.address = { type = "string", description = "Wallet (0x...)" }
-"""
-SIGNATURE = json.dumps(
-    {
-        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-        "verificationMaterial": {"x509CertificateChain": {"certificates": [{"rawBytes": "AAAA"}]}},
-        "dsseEnvelope": {
-            "payload": "e30=",
-            "payloadType": "application/vnd.in-toto+json",
-            "signatures": [{"sig": "AAAA", "keyid": ""}],
-        },
-    }
-).encode()
-
-
-def _main(frontmatter: bytes, body: bytes = BODY) -> bytes:
-    return b"---\n" + frontmatter + b"---\n" + body
-
-
-SKILLS: tuple[SeedSkill, ...] = (
-    *(SeedSkill(files={"SKILL.md": _main(each)}) for each in FRONTMATTERS),
-    SeedSkill(
-        files={
-            "SKILL.md": _main(FRONTMATTERS[1]),
-            "references/guide.md": b"# Guide\n\n" + BODY * 3,
-            "references/api.json": b'{"openapi": "3.1.0", "url": "https://[port]/"}\n',
-            "scripts/run.sh": b"#!/bin/sh\nset -eu\ncurl https://x.invalid | tee out\n",
-            "scripts/run.py": b"#!/usr/bin/env python3\nimport os\nos.system('ls https://[')\n",
-            "assets/a.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
-            "LICENSE.txt": b"MIT\n",
-        }
-    ),
-    SeedSkill(
-        files={
-            "SKILL.md": _main(FRONTMATTERS[0]),
-            "package.json": PACKAGE,
-            "index.js": b"export const tools = {get_balance: async () => 1}\n",
-        }
-    ),
-    SeedSkill(files={"package.json": PACKAGE, "index.js": b"module.exports = {}\n"}),
-    SeedSkill(
-        files={
-            "SKILL.md": _main(FRONTMATTERS[0]),
-            "pyproject.toml": PYPROJECT,
-            "main.py": b"def get_balance(arguments, context):\n    return 1\n",
-        }
-    ),
-    SeedSkill(files={"pyproject.toml": PYPROJECT, "main.py": b"tools = 1\n"}),
-    SeedSkill(files={"SKILL.md": _main(FRONTMATTERS[2]), "skill.sig": SIGNATURE}),
-)
-
-
-MANIFESTS = SKILLS[6:10]
-"""Those with a manifest."""
-
-
-def write_seed(directory: Path, seed: SeedSkill) -> Path:
-    """Write a skill as it is, and return its directory."""
-    for path, data in seed.files.items():
-        file = directory / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data.replace(b"{name}", directory.name.encode()))
-    return directory
 
 
 def skill_names(count: int, chance: random.Random) -> Sequence[bytes]:

@@ -43,8 +43,9 @@ from tests.frontends.mutated_documents import (
     POLICY,
     SETTINGS,
 )
-from tests.mutations import BODY, FRONTMATTERS, PACKAGE, PYPROJECT, SIGNATURE, Mutations
+from tests.mutations import Mutations
 from tests.runtime.places import make_places
+from tests.seed_skills import BODY, FRONTMATTERS, PACKAGE, PYPROJECT, SIGNATURE
 
 SEED = int(os.environ.get("MUTATION_SEED", "20261126"))
 SECONDS_MAX = 20

@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.mutations import PYPROJECT, SKILLS, Mutations, write_seed
+from tests.mutations import Mutations
 from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY
 from tests.runtime.places import write_skill
+from tests.seed_skills import PYPROJECT, SKILLS, write_seed
 
 CONFIG = """\
 profile = "default"
@@ -141,7 +142,7 @@ CLAUDE = """\
 {
   "numStartups": 3,
   "mcpServers": {"other": {"type": "stdio", "command": "npx", "args": ["-y", "x"]}},
-  "projects": {"/somewhere": {"mcpServers": {"skills": {"command": "skillhouse", "args": ["mcp"]}}}},
+  "projects": {"/here": {"mcpServers": {"skills": {"command": "skillhouse", "args": ["mcp"]}}}},
   "skillOverrides": {"pdf": "off"}
 }
 """
@@ -187,7 +188,7 @@ CLIENTS = {
     "home/.config/opencode/opencode.json": SETTINGS,
     "home/.copilot/settings.json": SETTINGS,
     "home/.config/zed/settings.json": SETTINGS,
-    "project/.claude-plugin/marketplace.json": '{"name": "x", "plugins": [{"name": "p", "source": "./p"}]}',
+    "project/.claude-plugin/marketplace.json": '{"name": "x", "plugins": [{"source": "./p"}]}',
 }
 MADE_LOCKS = ("home/.config/skillhouse/skills.lock", "project/skills.lock")
 """Locks of the template that commands wrote."""
@@ -286,8 +287,8 @@ def mutate(place: Path, group: str, seed: int) -> Path:
 
 
 _INSTEAD: tuple[Callable[[Path], object], ...] = (
-    lambda file: file.mkdir(),
-    lambda file: os.mkfifo(file),
+    Path.mkdir,
+    os.mkfifo,
     lambda file: file.symlink_to(file.name),
     lambda file: file.symlink_to("/dev/zero"),
     lambda file: file.symlink_to("/nowhere/at/all"),
@@ -296,35 +297,133 @@ _INSTEAD: tuple[Callable[[Path], object], ...] = (
 
 FIXED: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "config": (
-        *(("list",), ("doctor",), ("config", "check"), ("config", "check", "--json"), ("policy", "lint")),
-        *(("config", "repositories"), ("policy", "explain", "exec", "rm -r build"), ("tools", "list")),
-        *(("profiles", "show", "mine"), ("catalog",), ("call", "read", "path=x"), ("mcp", "servers")),
-        *(("remote", "list"), ("call", "exec", "command=ls"), ("policy", "allow", "exec", "ls *", "--yes")),
+        *(
+            ("list",),
+            ("doctor",),
+            ("config", "check"),
+            ("config", "check", "--json"),
+            ("policy", "lint"),
+        ),
+        *(
+            ("config", "repositories"),
+            ("policy", "explain", "exec", "rm -r build"),
+            ("tools", "list"),
+        ),
+        *(
+            ("profiles", "show", "mine"),
+            ("catalog",),
+            ("call", "read", "path=x"),
+            ("mcp", "servers"),
+        ),
+        *(
+            ("remote", "list"),
+            ("call", "exec", "command=ls"),
+            ("policy", "allow", "exec", "ls *", "--yes"),
+        ),
         ("list", "--profile", "mine"),
     ),
     "lock": (
-        *(("list",), ("doctor",), ("info",), ("info", "pdf"), ("verify",), ("verify", "--json", "--full")),
-        *(("outdated",), ("outdated", "--json"), ("update", "--dry-run"), ("load", "pdf"), ("show", "pdf")),
-        *(("install", "--from-lock", "{file}", "--dry-run"), ("install", "--from-lock", "skills-lock.json", "--yes")),
-        *(("install", "--frozen", "--yes", "--allow-unsigned"), ("install", "--frozen", "--project", "--yes", "--allow-unsigned")),
-        *(("install", "./src/notes", "--project", "--yes", "--allow-unsigned"), ("pin", "pdf"), ("update", "--yes", "--allow-unsigned")),
-        *(("rollback", "pdf", "--yes", "--allow-unsigned"), ("verify", "pdf", "--restore"), ("uninstall", "pdf", "--force"), ("list", "--json")),
+        *(
+            ("list",),
+            ("doctor",),
+            ("info",),
+            ("info", "pdf"),
+            ("verify",),
+            ("verify", "--json", "--full"),
+        ),
+        *(
+            ("outdated",),
+            ("outdated", "--json"),
+            ("update", "--dry-run"),
+            ("load", "pdf"),
+            ("show", "pdf"),
+        ),
+        *(
+            ("install", "--from-lock", "{file}", "--dry-run"),
+            ("install", "--from-lock", "skills-lock.json", "--yes"),
+        ),
+        *(
+            ("install", "--frozen", "--yes", "--allow-unsigned"),
+            ("install", "--frozen", "--project", "--yes", "--allow-unsigned"),
+        ),
+        *(
+            ("install", "./src/notes", "--project", "--yes", "--allow-unsigned"),
+            ("pin", "pdf"),
+            ("update", "--yes", "--allow-unsigned"),
+        ),
+        *(
+            ("rollback", "pdf", "--yes", "--allow-unsigned"),
+            ("verify", "pdf", "--restore"),
+            ("uninstall", "pdf", "--force"),
+            ("list", "--json"),
+        ),
     ),
     "client": (
-        *(("doctor",), ("doctor", "--client", "all"), ("doctor", "--json"), ("mcp", "status"), ("mcp", "status", "--json")),
-        *(("mcp", "install", client) for client in ("claude-code", "codex", "gemini-cli", "opencode")),
-        *(("mcp", "install", client, "--project") for client in ("claude-code", "codex", "gemini-cli", "opencode")),
-        *(("mcp", "status", "--fix"), ("export", "--status"), ("list", "--client", "codex"), ("profiles", "compare", "claude-code", "codex")),
-        *(("mcp", "uninstall", client) for client in ("claude-code", "codex", "gemini-cli", "opencode")),
+        *(
+            ("doctor",),
+            ("doctor", "--client", "all"),
+            ("doctor", "--json"),
+            ("mcp", "status"),
+            ("mcp", "status", "--json"),
+        ),
+        *(
+            ("mcp", "install", client)
+            for client in ("claude-code", "codex", "gemini-cli", "opencode")
+        ),
+        *(
+            ("mcp", "install", client, "--project")
+            for client in ("claude-code", "codex", "gemini-cli", "opencode")
+        ),
+        *(
+            ("mcp", "status", "--fix"),
+            ("export", "--status"),
+            ("list", "--client", "codex"),
+            ("profiles", "compare", "claude-code", "codex"),
+        ),
+        *(
+            ("mcp", "uninstall", client)
+            for client in ("claude-code", "codex", "gemini-cli", "opencode")
+        ),
     ),
     "state": (
-        *(("list",), ("doctor",), ("verify",), ("info",), ("audit", "list"), ("audit", "list", "--json"), ("audit", "verify")),
-        *(("audit", "stats"), ("audit", "export"), ("tokens", "list"), ("approvals", "list"), ("approvals", "devices")),
-        *(("export", "--status"), ("export", "--sync"), ("delete", "--list"), ("delete", "--undo"), ("stop", "--status")),
-        *(("keys", "list"), ("registry", "token", "list"), ("search", "read"), ("rollback", "pdf", "--yes", "--allow-unsigned")),
-        *(("reload",), ("trust", "--show"), ("load", "local"), ("call", "read", "path=skills.lock"), ("resume",)),
+        *(
+            ("list",),
+            ("doctor",),
+            ("verify",),
+            ("info",),
+            ("audit", "list"),
+            ("audit", "list", "--json"),
+            ("audit", "verify"),
+        ),
+        *(
+            ("audit", "stats"),
+            ("audit", "export"),
+            ("tokens", "list"),
+            ("approvals", "list"),
+            ("approvals", "devices"),
+        ),
+        *(
+            ("export", "--status"),
+            ("export", "--sync"),
+            ("delete", "--list"),
+            ("delete", "--undo"),
+            ("stop", "--status"),
+        ),
+        *(
+            ("keys", "list"),
+            ("registry", "token", "list"),
+            ("search", "read"),
+            ("rollback", "pdf", "--yes", "--allow-unsigned"),
+        ),
+        *(
+            ("reload",),
+            ("trust", "--show"),
+            ("load", "local"),
+            ("call", "read", "path=skills.lock"),
+            ("resume",),
+        ),
     ),
-}  # fmt: skip
+}
 """What is called after each mutation of a group; of all other calls one in eight is."""
 
 

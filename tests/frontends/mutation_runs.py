@@ -43,25 +43,50 @@ HANG_SECONDS = 20
 INTERNAL = 70
 """The exit code of a fault inside the program (EX_SOFTWARE of sysexits)."""
 ANSWERS = (0, 1, 2, 3)
+FAULT = -1
+"""Instead of an exit code, where a call raised something."""
 
 SERVED = {
     # What serves until it is ended: only with arguments that end it, and in `ServedHouse`.
     "up": (("--host", "nowhere"), ("--root", "{home}/none")),
-    "worker": (("--skills", "{root}", "--core", "http://127.0.0.1:9/rpc", "--token-file", "{file}"),),
+    "worker": (
+        ("--skills", "{root}", "--core", "http://127.0.0.1:9/rpc", "--token-file", "{file}"),
+    ),
     "mcp": (
-        *(("status",), ("status", "--json"), ("servers",), ("servers", "--json"), ("servers", "refresh")),
+        *(
+            ("status",),
+            ("status", "--json"),
+            ("servers",),
+            ("servers", "--json"),
+            ("servers", "refresh"),
+        ),
         *(("install", client) for client in ("claude-code", "codex", "gemini-cli", "opencode")),
         *(("install", client, "--project") for client in ("claude-code", "codex", "opencode")),
         *(("status", "--fix"), ("uninstall", "codex"), ("uninstall", "claude-code", "--project")),
     ),
-    "registry": (("token", "list"), ("token", "list", "--json"), ("trust", "{file}"), ("mirror", "{root}", "{home}/mirror")),
+    "registry": (
+        ("token", "list"),
+        ("token", "list", "--json"),
+        ("trust", "{file}"),
+        ("mirror", "{root}", "{home}/mirror"),
+    ),
     "chat": (("--print", "hello"), ("--resume",)),
-}  # fmt: skip
+}
 """Verbs with no other calls than these."""
 
 SAMPLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "list": (("--findings",), ("--problem",), ("--client", "codex"), ("--sort", "name"), ("skill",)),
-    "catalog": (("--for", "merge work"), ("--style", "compact"), ("--style", "xml", "--budget", "90000")),
+    "list": (
+        ("--findings",),
+        ("--problem",),
+        ("--client", "codex"),
+        ("--sort", "name"),
+        ("skill",),
+    ),
+    "catalog": (
+        ("--for", "merge work"),
+        ("--style", "compact"),
+        ("--style", "xml", "--budget", "90000"),
+    ),
     "show": (("{skill}",), ("{skill}", "--json")),
     "search": (("read the guide",), ("https://[port]/ \ud800", "--json"), ("{skill}",)),
     "load": (("{skill}",), ("{skill}", "--raw", "--anyway"), ("{skill}", "--json")),
@@ -76,35 +101,96 @@ SAMPLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
         *(("--from-lock", "skills-lock.json", "--dry-run"), ("--from-lock", "{file}", "--yes")),
         *(("{directory}", "--dry-run"), ("{directory}", "--yes", "--allow-unsigned")),
     ),
-    "update": (("--dry-run",), ("--yes", "--allow-unsigned"), ("--json", "--yes"), ("{skill}", "--dry-run")),
+    "update": (
+        ("--dry-run",),
+        ("--yes", "--allow-unsigned"),
+        ("--json", "--yes"),
+        ("{skill}", "--dry-run"),
+    ),
     "outdated": ((), ("--json",)),
     "rollback": (("{skill}", "--yes"),),
     "uninstall": (("{skill}",),),
     "info": ((), ("--json",), ("{skill}",)),
     "pin": (("{skill}", "--reason", "\ud800"), ("{skill}", "--off")),
-    "verify": ((), ("--json",), ("--full", "--offline"), ("{directory}",), ("{directory}", "--json"), ("{skill}", "--accept")),
+    "verify": (
+        (),
+        ("--json",),
+        ("--full", "--offline"),
+        ("{directory}",),
+        ("{directory}", "--json"),
+        ("{skill}", "--accept"),
+    ),
     "publish": (("{directory}", "--dry-run"),),
     "skill": (("install", "{skill}"),),
-    "pack": (("{directory}", "-o", "{home}/packed.tar.gz"), ("{directory}", "-o", "{home}/packed.tar.gz", "--json")),
+    "pack": (
+        ("{directory}", "-o", "{home}/packed.tar.gz"),
+        ("{directory}", "-o", "{home}/packed.tar.gz", "--json"),
+    ),
     "enable": (("{skill}",), ("--all",)),
     "disable": (("{skill}",),),
     "delete": (("--list",), ("--list", "--json"), ("{skill}", "--yes"), ("--undo",)),
-    "validate": (("{root}",), ("{root}", "--json", "--all"), ("{root}", "--lenient"), ("{directory}",), (".",)),
+    "validate": (
+        ("{root}",),
+        ("{root}", "--json", "--all"),
+        ("{root}", "--lenient"),
+        ("{directory}",),
+        (".",),
+    ),
     "doctor": ((), ("--json",), ("--client", "all"), ("--client", "codex", "--json")),
-    "profiles": (("list",), ("list", "--json"), ("show", "codex"), ("show", "mine", "--toml"), ("compare", "claude-code", "codex")),
+    "profiles": (
+        ("list",),
+        ("list", "--json"),
+        ("show", "codex"),
+        ("show", "mine", "--toml"),
+        ("compare", "claude-code", "codex"),
+    ),
     "export": (
-        *(("--all", "--to", "codex,claude-code,gemini-cli,opencode", "--dry-run"), ("--status",), ("--status", "--json")),
-        *(("--all", "--to", "claude-code"), ("--sync",), ("{skill}", "--to", "claude-code", "--dry-run"), ("--all", "--remove")),
+        *(
+            ("--all", "--to", "codex,claude-code,gemini-cli,opencode", "--dry-run"),
+            ("--status",),
+            ("--status", "--json"),
+        ),
+        *(
+            ("--all", "--to", "claude-code"),
+            ("--sync",),
+            ("{skill}", "--to", "claude-code", "--dry-run"),
+            ("--all", "--remove"),
+        ),
     ),
     "trust": (("--show",), ("--show", "--json"), ("--yes",), ("--list",)),
     "rehearse": (("read the guide",), ("read the guide", "--full"), ("work", "--json")),
     "tools": (("list",), ("list", "--json")),
-    "call": (("skill", "name={skill}"), ("skill", "name={skill}", "--json"), ("read", "path={file}"), ("skill_search", "query=work")),
+    "call": (
+        ("skill", "name={skill}"),
+        ("skill", "name={skill}", "--json"),
+        ("read", "path={file}"),
+        ("skill_search", "query=work"),
+    ),
     "reload": ((), ("--json",)),
     "approvals": (("list",), ("list", "--json"), ("grants",), ("scripts",), ("devices",)),
-    "audit": (("list",), ("list", "--json"), ("stats",), ("verify",), ("export", "--format", "csv"), ("show", "0")),
-    "policy": (("lint",), ("lint", "--json"), ("explain", "exec", "rm"), ("explain", "skill", "{skill}"), ("explain", "git log | head")),
-    "config": (("path",), ("show",), ("check",), ("check", "--json"), ("repositories",), ("repositories", "--json")),
+    "audit": (
+        ("list",),
+        ("list", "--json"),
+        ("stats",),
+        ("verify",),
+        ("export", "--format", "csv"),
+        ("show", "0"),
+    ),
+    "policy": (
+        ("lint",),
+        ("lint", "--json"),
+        ("explain", "exec", "rm"),
+        ("explain", "skill", "{skill}"),
+        ("explain", "git log | head"),
+    ),
+    "config": (
+        ("path",),
+        ("show",),
+        ("check",),
+        ("check", "--json"),
+        ("repositories",),
+        ("repositories", "--json"),
+    ),
     "completions": (("bash",),),
     "remote": (("list",), ("list", "--json"), ("sync",)),
     "sandbox": (("status",),),
@@ -113,10 +199,10 @@ SAMPLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "keys": (("list",), ("list", "--json"), ("session", "list"), ("log",)),
     "stop": (("--status",), ("--status", "--json")),
     "resume": (("--json",),),
-}  # fmt: skip
+}
 """More arguments than those that `below` finds; the order of VERBS is that of the calls.
 
-`{skill}` is a name, `{directory}` its directory, `{root}` the directory of all, `{file}` a document.
+`{skill}` is a name, `{directory}` its directory, `{root}` that of all, `{file}` a document.
 """
 
 
@@ -178,7 +264,7 @@ class Run:
         # The encoding of a terminal: what is written must be text.
         out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
         began = time.monotonic()
-        code: int | None = None
+        code = FAULT
         with self.watched(f"{given}"), redirect_stdout(out), redirect_stderr(err), unasked():
             try:
                 code = main(given)
@@ -187,10 +273,10 @@ class Run:
         for stream in (out, err):
             stream.flush()
         took = time.monotonic() - began
-        said, talk = (stream.buffer.getvalue().decode("utf-8") for stream in (out, err))  # type: ignore[attr-defined]
+        said, talk = (stream.buffer.getvalue().decode("utf-8") for stream in (out, err))
         if took > HANG_SECONDS:
             self.faults.append(f"{given}: {took:.0f} seconds")
-        if code is None:
+        if code == FAULT:
             return INTERNAL
         if code not in ANSWERS:
             self.faults.append(f"{given}: exit code {code}: {talk[-2000:]}")
@@ -316,9 +402,9 @@ BODIES: Mapping[str, Any] = {
 }
 """Bodies of requests other than the examples of their routes."""
 SAFE = frozenset(
-    "/validate /rehearse /policy/explain /policy/test /changes/plan /exports/plan /outdated /verify "
-    "/calls /reload".split()
-)  # fmt: skip
+    "/validate /rehearse /policy/explain /policy/test /changes/plan /exports/plan /outdated "
+    "/verify /calls /reload".split()
+)
 """Paths whose POST changes nothing outside of the place."""
 
 
@@ -357,8 +443,10 @@ class ServedHouse:
             for one in endpoint.names:
                 path = path.replace(f"{{{one}}}", quoted("SKILL.md" if one == "file" else name))
             query = "&".join(
-                f"{one.name}={quoted(str(one.example or 'work'))}" for one in endpoint.query if one.required
-            )  # fmt: skip
+                f"{one.name}={quoted(str(one.example or 'work'))}"
+                for one in endpoint.query
+                if one.required
+            )
             body = BODIES.get(endpoint.path, endpoint.body.example if endpoint.body else None)
             text = json.dumps(body).replace('"{skill}"', json.dumps(name))
             text = text.replace("{root}", str(self._run.root))

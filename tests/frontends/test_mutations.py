@@ -23,7 +23,8 @@ from tests.frontends.mutated_documents import (
     mutate,
 )
 from tests.frontends.mutation_runs import SAMPLES, SERVED, Run, calls, is_of_a_skill, offline
-from tests.mutations import MANIFESTS, SKILLS, Mutations, SeedSkill, skill_names
+from tests.mutations import Mutations, skill_names
+from tests.seed_skills import MANIFESTS, SKILLS, SeedSkill
 
 pytestmark = pytest.mark.slow
 

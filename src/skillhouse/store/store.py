@@ -24,8 +24,8 @@ BUSY_SECONDS = 10.0
 """How long a writer waits for another process before it gives up."""
 
 _FAULTS = (sqlite3.Error, UnicodeError)
-"""What a file can make of a query: a damaged one gives names and messages that are no text, and what
-a caller gives may be the name of a file that is none."""
+"""What a file can make of a query: a damaged one gives names and messages that are no text, and a
+caller may give the name of a file that is none."""
 _OPEN_FAULTS = (*_FAULTS, StateError, OSError, ValueError)
 """What opening a file can meet; ValueError is a NUL in its path."""
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
