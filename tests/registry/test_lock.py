@@ -92,3 +92,25 @@ def test_a_file_that_is_no_lock_is_refused(tmp_path: Path, value: bytes | dict[s
 
 def test_a_missing_file_holds_no_skills(tmp_path: Path) -> None:
     assert read_lock(tmp_path / "skills.lock") == Lock()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"skills":\n{"pdf": {"version": "\\ud800"}}}', "line 2: half of a surrogate pair"),
+        ('{"lockfile_version": 1, "skills": {}, "\\udc00": 1}', "line 1: half of a surrogate pair"),
+        ('{"skills":\n\n{"pdf": {"inside": "\\u0000"}}}', "line 3: a NUL in a text"),
+        ('{"skills": {}, "x": ' + "[" * 900 + "]" * 900 + "}", "nested deeper than 100 levels"),
+        ('{"lockfile_version": 1, "skills": {}, "x": NaN}', "`NaN` is no JSON"),
+        ('<<<<<<< ours\n{"lockfile_version": 1}\n', "line 1: not JSON"),
+    ],
+)
+def test_a_lock_that_says_no_text_is_refused_with_its_line(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    path = tmp_path / "skills.lock"
+    path.write_text(text)
+    with pytest.raises(StateError) as caught:
+        read_lock(path)
+    assert reason in str(caught.value)
+    assert str(path) in str(caught.value)

@@ -207,3 +207,13 @@ def test_files_are_in_the_order_of_javascript(need: Callable[[object, str], None
     )
     kept = {name: content for name, content in files.items() if "node_modules" not in name}
     assert folder_hash(kept) == done.stdout.decode().strip()
+
+
+@pytest.mark.parametrize("odd", [1, None, True, "x", [], ["source"], [[]], {}, 1.5])
+def test_an_entry_that_is_no_object_says_so_and_costs_no_other(tmp_path: Path, odd: Any) -> None:
+    good = {"source": "a/b", "sourceType": "github"}
+    found = read_other_lock(lock_file(tmp_path, {"odd": odd, "pdf": good})).entries
+    assert [one.name for one in found if not one.fault] == ["pdf"]
+    assert [one.name for one in read_other_lock(lock_file(tmp_path, {"odd": odd})).entries] == [
+        "odd"
+    ]

@@ -81,7 +81,7 @@ def broken(tmp_path: Path, text: str) -> str:
         ('title = "x"\nparse_policy = { missing_nam = "skip" }\n',
          "line 2: unknown key `missing_nam` in `FILE`; did you mean `missing_name`"),
         ('name = "other"\n', "line 1: expected the name of the file, `mine` in `FILE`"),
-        ("walk = \n", "not TOML: Invalid value (at line 1, column 8) in `FILE`"),
+        ("walk = \n", "line 1: not TOML: invalid value in `FILE`"),
         ('[[roots]]\nscope = "user"\npath = "~/a/*"\nnamespace = 2\n',
          "line 1: `roots`: expected a namespace from 1 to 1, got 2 in `FILE`"),
         ('[[roots]]\nscope = "user"\npath = "skills"\n',

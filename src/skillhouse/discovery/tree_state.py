@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import field
 
@@ -16,6 +17,8 @@ from skillhouse.floor import dataclass
 
 ENTRIES_MAX = 500_000
 """Files and directories of one survey; what is beyond is not seen to change."""
+LINKED_MAX = 50_000
+"""Of them below links. A skill may link to all of a disk, which took half a minute each time."""
 
 Mark = tuple[int, ...]
 """What changes when a file is written or replaced; empty for a directory, whose names are entries
@@ -62,14 +65,20 @@ def survey(
 ) -> TreeState:
     """Return what is below the roots; links are followed, each directory is read once.
 
-    `is_over` ends it early, for a watch that is stopped.
+    A link to a directory above a root is not followed, as no skill is found there either. Of more
+    than `LINKED_MAX` entries below links, those nearest to the roots are in the answer. `is_over`
+    ends it early, for a watch that is stopped.
     """
     began = time.thread_time()
     found = TreeState()
-    entries, seen = found.entries, set[tuple[int, int]]()
-    pending = list(roots)
+    places = list(roots)
+    entries, seen, linked = found.entries, set[tuple[int, int]](), 0
+    above = _above(places)
+    pending = deque((place, False) for place in places)
     while pending and len(entries) < most and not is_over():
-        place = pending.pop()
+        place, is_linked = pending.popleft()
+        if is_linked and linked >= LINKED_MAX:
+            continue
         prefix = place.rstrip("/") + "/"
         try:
             info = os.stat(place)
@@ -81,14 +90,35 @@ def survey(
                     path = prefix + entry.name
                     mark, is_directory = _look(entry)
                     entries[path] = mark
-                    if is_directory:
-                        pending.append(path)
+                    linked += is_linked
+                    if is_directory and not (entry.is_symlink() and _identity(path) in above):
+                        pending.append((path, is_linked or entry.is_symlink()))
         except OSError:
             # Gone or not readable: what was seen of it before now differs.
             continue
         found.directories += 1
     found.seconds = time.thread_time() - began
     return found
+
+
+def _above(places: Iterable[str]) -> set[tuple[int, int] | None]:
+    """Return the identity of each directory above a root."""
+    above: set[tuple[int, int] | None] = set()
+    for place in places:
+        path = os.path.realpath(place)
+        while path != os.path.dirname(path):
+            path = os.path.dirname(path)
+            above.add(_identity(path))
+    return above
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return device and inode of what is at a path, links followed; None where nothing is."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return (info.st_dev, info.st_ino)
 
 
 def _look(entry: os.DirEntry[str]) -> tuple[Mark, bool]:

@@ -18,6 +18,7 @@ from skillhouse.floor import (
     shaped,
     write_atomically,
 )
+from skillhouse.floor.documents import json_value
 from skillhouse.skill import validate_name
 
 LOCK_FILE = "skills.lock"
@@ -119,7 +120,11 @@ class Lock:
         return replace(self, skills=skills, unknown_of=kept)
 
     def encode(self) -> bytes:
-        """Return the bytes of the file: sorted keys, LF, one value a line."""
+        """Return the bytes of the file: sorted keys, LF, one value a line.
+
+        Raises:
+            DecodeError: a text is not Unicode, as a path or an argument of another encoding is.
+        """
         skills = {
             name: {**self.unknown_of.get(name, {}), **entry_value(entry)}
             for name, entry in self.skills.items()
@@ -127,7 +132,12 @@ class Lock:
         value = {**self.unknown, "lockfile_version": LOCK_VERSION, "skills": skills}
         # Indented by a parser in C: Python's own takes a hundred times as long.
         text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-        return msgspec.json.format(text.encode(), indent=2) + b"\n"
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            near = text[max(0, error.start - 40) : error.start + 1]
+            raise DecodeError(f"a lock keeps UTF-8 only, got {near!r}") from error
+        return msgspec.json.format(data, indent=2) + b"\n"
 
 
 def entry_value(entry: LockEntry) -> dict[str, Any]:
@@ -200,12 +210,12 @@ def read_lock(path: Path) -> Lock:
         raise StateError(f"expected a lock of at most {LOCK_MAX} bytes", path)
     try:
         return _decoded(data)
-    except (ValueError, RecursionError, DecodeError) as error:
+    except DecodeError as error:
         raise StateError(f"the lock cannot be used: {error}", path) from error
 
 
 def _decoded(data: bytes) -> Lock:
-    value = json.loads(data, object_pairs_hook=_unique)
+    value = json_value(data)
     if not isinstance(value, dict) or not isinstance(value.get("skills"), dict):
         raise DecodeError("expected an object with `skills`")
     version = value.get("lockfile_version")
@@ -229,14 +239,6 @@ def _decoded(data: bytes) -> Lock:
     ours = ("lockfile_version", "skills")
     unknown = {key: found for key, found in value.items() if key not in ours}
     return Lock(skills=skills, unknown=unknown, unknown_of=kept)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that is there twice: readers differ on which one counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise DecodeError("a key is there twice")
-    return found
 
 
 def write_lock(path: Path, lock: Lock) -> None:

@@ -7,7 +7,6 @@ trusted: an entry becomes the text of a source, which goes the way of every othe
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from skillhouse.floor import DecodeError, PathError, StateError, dataclass, shaped
+from skillhouse.floor.documents import json_value
 from skillhouse.registry.lock import LOCK_MAX, SKILLS_MAX
 from skillhouse.registry.releases import DEFAULT_NAMESPACE, is_version, split_name
 from skillhouse.registry.source import SourceError, parse_source
@@ -90,7 +90,7 @@ def read_other_lock(path: Path) -> OtherLock:
         raise StateError(f"expected a lock of at most {LOCK_MAX} bytes", path)
     try:
         return decode_other_lock(data, path.absolute().parent)
-    except (ValueError, RecursionError, DecodeError) as error:
+    except DecodeError as error:
         raise StateError(f"the lock cannot be used: {error}", path) from error
 
 
@@ -98,9 +98,9 @@ def decode_other_lock(data: bytes, directory: Path) -> OtherLock:
     """Return what the bytes of a lock say; paths in it are relative to `directory`.
 
     Raises:
-        DecodeError, ValueError, RecursionError: it is no lock of one of the three forms.
+        DecodeError: it is no lock of one of the three forms.
     """
-    value = json.loads(data)
+    value = json_value(data, with_nul=True)
     if not isinstance(value, dict) or not isinstance(value.get("skills"), dict):
         raise DecodeError("expected an object with `skills`")
     found = value["skills"]
@@ -112,7 +112,9 @@ def decode_other_lock(data: bytes, directory: Path) -> OtherLock:
         raise DecodeError(f"{message} (a user's lock), got {str(version)[:20]!r}")
     kind: LockKind = "skill-lock"
     if version == _PROJECT:
-        is_clawhub = found and not any("source" in one for one in found.values())
+        is_clawhub = found and not any(
+            isinstance(one, dict) and "source" in one for one in found.values()
+        )
         kind = "clawhub" if is_clawhub else "skills-lock"
     entries = (_entry(name, found[name], kind, directory) for name in sorted(found))
     return OtherLock(kind=kind, entries=tuple(entries))

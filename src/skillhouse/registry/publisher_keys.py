@@ -24,6 +24,7 @@ from skillhouse.floor import (
     sync_directory,
     write_atomically,
 )
+from skillhouse.floor.documents import json_value
 from skillhouse.registry.certificates import (
     Role,
     load_certificates,
@@ -106,10 +107,10 @@ class PublisherKeys:
             hint = f"there are {names}" if names else "`skillhouse keys new NAME --for skills`"
             raise PublisherError("key", f"no publisher key `{name}`; {hint}")
         try:
-            key = shaped(json.loads(data), PublisherKey)
+            key = shaped(json_value(data), PublisherKey)
             if key.version != VERSION or key.name != name or key.role not in set(Role):
                 raise DecodeError("another version, name or role")
-        except (ValueError, RecursionError, DecodeError) as error:
+        except DecodeError as error:
             raise PublisherError("key", f"is damaged: `{path}`: {str(error)[:120]}") from error
         return key
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from skillhouse.floor import DecodeError, dataclass, shaped
+from skillhouse.floor.documents import json_value
 from skillhouse.registry.lock import LockedSignature
 from skillhouse.skill import validate_name
 
@@ -164,7 +165,7 @@ def encode_document(value: RepositoryDocument | Release | SkillReleases) -> byte
 
 
 def strict_document(data: bytes, what: str) -> Any:
-    """Return the JSON of a document in which no key is there twice.
+    """Return the JSON of a document, as `json_value` reads it.
 
     Raises:
         DecodeError: it is larger than `DOCUMENT_MAX`, or no such JSON.
@@ -172,17 +173,9 @@ def strict_document(data: bytes, what: str) -> Any:
     if len(data) > DOCUMENT_MAX:
         raise DecodeError(f"expected a document of at most {DOCUMENT_MAX} bytes")
     try:
-        return json.loads(data, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(f"{what} is no JSON: {str(error)[:80]}") from error
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        # Readers differ on which of the two counts.
-        raise DecodeError("a key is there twice")
-    return found
+        return json_value(data)
+    except DecodeError as error:
+        raise DecodeError(f"{what} is no JSON: {str(error)[:120]}") from error
 
 
 def decode_repository(data: bytes) -> RepositoryDocument:

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import DecodeError, dataclass
+from skillhouse.floor.documents import json_value
 from skillhouse.registry.certificates import curve_hash
 from skillhouse.registry.trust import SIGNATURE_MAX, PublisherError
 
@@ -148,34 +149,30 @@ def _each(value: Any, key: str) -> tuple[bytes, ...]:
 
 
 def strict_json(data: bytes, step: str) -> Any:
-    """Return JSON in which no key is there twice, no number is odd and nothing follows.
+    """Return JSON as `json_value` reads it, without fractions and not nested deeply.
 
     Raises:
         PublisherError: of the `step` given.
     """
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            # Readers differ on which of the two counts.
-            raise PublisherError(step, "a key is there twice")
-        return found
-
-    def refuse(text: str) -> NoReturn:
-        raise PublisherError(step, f"expected whole numbers, got {text[:20]}")
-
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise PublisherError(step, "is no JSON: a byte order mark")
     try:
-        value = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=unique,
-            parse_float=refuse,
-            parse_constant=refuse,
-        )
-    except (ValueError, RecursionError) as error:
+        value = json_value(data)
+    except DecodeError as error:
         raise PublisherError(step, f"is no JSON: {str(error)[:80]}") from error
+    if _has_fractions(value):
+        raise PublisherError(step, "expected whole numbers")
     if _depth(value) > DEPTH_MAX:
         raise PublisherError(step, f"is nested deeper than {DEPTH_MAX}")
     return value
+
+
+def _has_fractions(value: Any) -> bool:
+    """Whether a value that `json_value` returned has a number with a fraction."""
+    if isinstance(value, (dict, list)):
+        return any(map(_has_fractions, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float)
 
 
 def _depth(value: Any) -> int:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts, dataclass
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    PathError,
+    SkillhouseError,
+    checked_parts,
+    dataclass,
+)
+from skillhouse.floor.documents import json_value
 from skillhouse.floor.regex import regex
 from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_name, validate_name
 
@@ -93,8 +100,8 @@ def read_listing(source: RemoteSource, data: bytes, url: str) -> RemoteListing:
         url: Where it came from in the end; relative addresses are relative to it.
     """
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        document = json_value(data)
+    except DecodeError as error:
         raise RemoteError(f"no JSON at `{url}`: {error}") from error
     entries = document.get("skills") if isinstance(document, dict) else None
     if not isinstance(entries, list):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from skillhouse.floor import (
     shaped,
     write_atomically,
 )
+from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.permission import Effect
 from skillhouse.runtime.config import Settings, load_config
 from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
@@ -75,11 +75,11 @@ def checked_addition(places: Locations, rule: str) -> str:
         raise ConfigError(f"not TOML: {error}", path=path) from error
     text = f"{before.rstrip()}\n\n{rule}" if before.strip() else rule
     try:
-        table = with_each_pattern(tomllib.loads(text), path)
+        table = with_each_pattern(toml_table(text), path)
         rules = shaped(table, Settings).rules or ()
-    except tomllib.TOMLDecodeError as error:
+    except DocumentError as error:
         raise ConfigError(f"a rule cannot be added: {error}", path=path, key="rules") from error
-    try_examples(tomllib.loads(text)["rules"], rules, path)
+    try_examples(toml_table(text)["rules"], rules, path)
     return text
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import (
     ConfigError,
+    DecodeError,
     Locations,
     file_problem,
     read_regular,
     shaped,
     write_atomically,
 )
+from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.permission import Rule
 from skillhouse.runtime.config import Settings
 from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
@@ -43,8 +44,10 @@ def without_rule(places: Locations, index: int) -> str:
         rules = _rules(before, path)
     except OSError as error:
         raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"not TOML: {error}", path=path) from error
+    except DocumentError as error:
+        raise ConfigError(error.reason, path=path, line=error.line) from error
     if not 0 <= index < len(rules):
         raise ConfigError(f"no rule {index + 1} of {len(rules)}", path=path, key="rules")
     wanted = [*rules[:index], *rules[index + 1 :]]
@@ -81,13 +84,13 @@ def _candidates(text: str) -> Sequence[str]:
 def _says(text: str, before: str, rules: Sequence[Rule], path: Path) -> bool:
     try:
         return _rules(text, path) == tuple(rules) and _rest(text) == _rest(before)
-    except (tomllib.TOMLDecodeError, ConfigError):
+    except (DecodeError, ConfigError):
         return False
 
 
 def _rules(text: str, path: Path) -> tuple[Rule, ...]:
-    return tuple(shaped(with_each_pattern(tomllib.loads(text), path), Settings).rules or ())
+    return tuple(shaped(with_each_pattern(toml_table(text), path), Settings).rules or ())
 
 
 def _rest(text: str) -> dict[str, Any]:
-    return {key: value for key, value in tomllib.loads(text).items() if key != "rules"}
+    return {key: value for key, value in toml_table(text).items() if key != "rules"}

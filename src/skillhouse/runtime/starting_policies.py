@@ -14,6 +14,7 @@ from skillhouse.floor import (
     shaped,
     write_atomically,
 )
+from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.permission import Rule
 from skillhouse.runtime.config import Settings
 from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
@@ -49,13 +50,15 @@ def check_can_add(places: Locations) -> str:
         raise ConfigError(f"the configuration is not used: {problem}", path=path)
     try:
         text = read_regular(path, CONFIG_FILE_MAX).decode()
-        table = tomllib.loads(text)
+        table = toml_table(text)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"not TOML: {error}", path=path) from error
+    except DocumentError as error:
+        raise ConfigError(error.reason, path=path, line=error.line) from error
     if "rules" in table:
         message = (
             "there are rules already, and nothing is overwritten: take what you want from "

@@ -29,13 +29,11 @@ properties.coin = { type = "string", description = "Coin ID (e.g., bitcoin, ethe
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from skillhouse.floor.regex import regex
+from skillhouse.floor.documents import DocumentError, json_value, toml_table
 from skillhouse.skill.manifest_fields import Keys, LineOf, RawManifest, mapping_at
 from skillhouse.skill.profile_file import line_of_key
 from skillhouse.skill.source import FileRefusedError
@@ -48,23 +46,6 @@ MANIFEST_FILES = (JAVASCRIPT_FILE, PYTHON_FILE)
 
 TABLE = ("tool", "skillhouse")
 """The table that makes a project a skill (pyproject.toml keeps `tool.*` for such)."""
-
-KEY_PARTS_MAX = 16
-"""Parts of a dotted key; `tomllib` needs time by their square, minutes for 200 KB of them."""
-
-_TOKENS = regex(
-    r"""
-    (?P<comment> \#[^\n]*+ )
-  | (?P<long> \"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+(?:\"\"\"|\Z)
-            | '''(?:[^']++|'(?!''))*+(?:'''|\Z) )
-  | (?P<part> [\w-]++ | \"(?:[^\"\\\n]++|\\.)*+\"? | '[^'\n]*+'? )
-  | (?P<dot> [ \t]*+\.[ \t]*+ )
-  | (?P<other> [^\w\-\"'.\#]++ )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-"""What is left of a text has no quotes to get lost in; each match goes on where the last ended."""
-_PLACE = regex(r"\(at line (\d+), column \d+\)")
 
 
 FIELD = "owliabot"
@@ -113,19 +94,10 @@ def says_skill(file: str, data: bytes) -> bool:
 
 def read_python(text: str) -> RawManifest | None:
     """Take a pyproject.toml apart; None when it does not say that it is a skill."""
-    line = _line_of_long_key(text)
-    if line is not None:
-        message = f"expected at most {KEY_PARTS_MAX} parts between dots"
-        raise FileRefusedError("manifest-syntax", message, line)
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        at = _PLACE.search(str(error))
-        message = _PLACE.sub("", str(error)).strip()
-        place = int(at[1]) if at else None
-        raise FileRefusedError("manifest-syntax", f"not TOML: {message}", place) from error
-    except (ValueError, RecursionError) as error:
-        raise FileRefusedError("manifest-syntax", f"not TOML: {error}") from error
+        table = toml_table(text)
+    except DocumentError as error:
+        raise FileRefusedError("manifest-syntax", error.reason, error.line) from error
     tools = table.get("tool")
     if not isinstance(tools, dict) or TABLE[1] not in tools:
         return None
@@ -140,23 +112,6 @@ def read_python(text: str) -> RawManifest | None:
         dependencies=_dependencies(project, line_of),
         line_of=line_of,
     )
-
-
-def _line_of_long_key(text: str) -> int | None:
-    """Return the line of a dotted key with too many parts, in one pass; None when there is none."""
-    if all(line.count(".") <= KEY_PARTS_MAX for line in text.splitlines()):
-        return None
-    dots, before = 0, ""
-    for match in _TOKENS.finditer(text):
-        kind = match.lastgroup or ""
-        if kind == "dot":
-            dots += before == "part"
-        elif kind != "part" or before != "dot":
-            dots = 0
-        if dots > KEY_PARTS_MAX:
-            return text.count("\n", 0, match.start()) + 1
-        before = kind
-    return None
 
 
 def _author(project: Mapping[str, Any]) -> str:
@@ -190,11 +145,9 @@ _DECODER = json.JSONDecoder()
 def read_javascript(text: str) -> RawManifest | None:
     """Take a package.json apart; None when it does not say that it is a skill."""
     try:
-        table = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise FileRefusedError("manifest-syntax", f"not JSON: {error.msg}", error.lineno) from error
-    except (ValueError, RecursionError) as error:
-        raise FileRefusedError("manifest-syntax", f"not JSON: {error}") from error
+        table = json_value(text)
+    except DocumentError as error:
+        raise FileRefusedError("manifest-syntax", error.reason, error.line) from error
     if not isinstance(table, dict):
         raise FileRefusedError("manifest-syntax", "expected a JSON object", 1)
     if FIELD not in table:
@@ -215,20 +168,6 @@ def read_javascript(text: str) -> RawManifest | None:
         dependencies=tuple(f"{name}@{wanted}" for name, wanted in sorted(dependencies.items())),
         line_of=line_of,
     )
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        # Two readers would disagree on which one counts.
-        raise ValueError(f"the key {twice!r} is there twice in one object")
-    return table
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"`{name}` is no JSON")
 
 
 def line_at(text: str, keys: Keys) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import ConfigError, DecodeError, file_problem, nearest, read_regular, shaped
+from skillhouse.floor.documents import toml_table
 from skillhouse.skill.profile import DEFAULT_PROFILE, Profile
 
 PROFILE_FILE_MAX = 262_144
@@ -25,12 +25,13 @@ def read_profile(path: Path) -> Profile:
     the message has the line and the key.
     """
     try:
-        text = read_regular(path, PROFILE_FILE_MAX).decode()
-        table = tomllib.loads(text)
+        data = read_regular(path, PROFILE_FILE_MAX)
+        table = toml_table(data)
+        text = data.decode()
     except OSError as error:
         raise ConfigError(f"cannot read the profile: {error.strerror}", path=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"not TOML: {error}", path=path) from error
+    except DecodeError as error:
+        raise ConfigError(str(error), path=path) from error
     for keys, key, known in _unknown(table, Profile, ()):
         close = nearest(key, known)
         raise ConfigError(

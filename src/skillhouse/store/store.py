@@ -29,8 +29,9 @@ from skillhouse.store.migrations import STATE, Schema, immediate, migrate
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process before it gives up."""
 
-_FAULTS = (sqlite3.Error, UnicodeDecodeError)
-"""What a file can make of a query: a damaged one gives names and messages that are no text."""
+_FAULTS = (sqlite3.Error, UnicodeError)
+"""What a file can make of a query: a damaged one gives names and messages that are no text, and a
+caller may give the name of a file that is none."""
 _OPEN_FAULTS = (*_FAULTS, StateError, OSError, ValueError)
 """What opening a file can meet; ValueError is a NUL in its path."""
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
@@ -159,6 +160,9 @@ class Store:
     def _error(self, error: Exception) -> StateError:
         if isinstance(error, StateError):
             return error
+        if isinstance(error, UnicodeEncodeError):
+            text = str(error.object)[:80]
+            return StateError(f"the {self.schema.name} keeps UTF-8 only, got {text!r}", self.path)
         return StateError(f"the {self.schema.name} cannot be used: {error}", self.path)
 
 

@@ -193,7 +193,7 @@ def _stop(options: argparse.Namespace, terminal: Terminal) -> int:
             value = {"stopped": bool(reason), "reason": reason}
             terminal.answer(value, _stopped_text(reason), as_json=options.json)
             return 1 if reason else 0
-        report = safeguards.stop(OWNER, options.reason)
+        report = safeguards.stop(OWNER, options.reason.encode("utf-8", "replace").decode())
     if options.json:
         terminal.json(stop_value(report))
     else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -27,6 +26,7 @@ from skillhouse.floor import (
     read_regular,
     shaped,
 )
+from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime.config.checks import (
     NET_KEYS,
@@ -291,13 +291,13 @@ def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
     """Return the bytes of a TOML file and what they say; a missing one is empty."""
     try:
         content = read_regular(path, CONFIG_FILE_MAX)
-        return content, tomllib.loads(content.decode())
+        return content, toml_table(content)
     except (FileNotFoundError, NotADirectoryError):
         return b"", {}
     except OSError as error:
         raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"not TOML: {error}", path=path) from error
+    except DocumentError as error:
+        raise ConfigError(error.reason, path=path, line=error.line) from error
 
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import ConfigError, Locations, dataclass, read_regular
+from skillhouse.floor import ConfigError, DecodeError, Locations, dataclass, read_regular
+from skillhouse.floor.documents import toml_table
 from skillhouse.permission import Layer
 from skillhouse.runtime.config.config_files import PROJECT_FILE, project_of
 from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
@@ -54,8 +54,8 @@ def rule_layers(
 def _read(path: Path) -> tuple[str, Mapping[str, Any]]:
     try:
         text = read_regular(path, CONFIG_FILE_MAX).decode()
-        return text, tomllib.loads(text)
-    except (OSError, ConfigError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return text, toml_table(text)
+    except (OSError, ConfigError, UnicodeDecodeError, DecodeError):
         return "", {}
 
 
