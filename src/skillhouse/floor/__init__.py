@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import UnusableSkillError as UnusableSkillError
     from skillhouse.floor.errors import WireNameError as WireNameError
     from skillhouse.floor.errors import needs_extra as needs_extra
+    from skillhouse.floor.faults import FaultError as FaultError
+    from skillhouse.floor.faults import as_error as as_error
+    from skillhouse.floor.faults import isolated as isolated
     from skillhouse.floor.install_advice import extra_advice as extra_advice
     from skillhouse.floor.install_advice import package_advice as package_advice
     from skillhouse.floor.light_dataclass import dataclass as dataclass
