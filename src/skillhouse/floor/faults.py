@@ -1,16 +1,15 @@
 """Faults that nobody foresaw: each gets a number, goes to the log once, and costs one thing alone.
 
-A loop over skills, sources, clients or repositories gives each of them an `isolated` block: what
-goes wrong with one is said with its name, and the rest goes on. What a block decides must not count
-as decided then: the caller refuses the skill, and never takes a fault for an allow.
+A loop over skills, sources, clients or repositories gives each of them an `isolated` block, or
+hands what it catches to `as_error`: what goes wrong with one is said with its name, and the rest
+goes on. What was to be decided is not decided then: the caller refuses the skill, and never takes a
+fault for an allow.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import PurePath
 from traceback import walk_tb
 from types import TracebackType
@@ -62,28 +61,39 @@ def as_error(error: Exception) -> SkillhouseError:
     return fault
 
 
-@contextmanager
-def isolated(
-    take: Callable[[SkillhouseError], object], *, passing: tuple[type[Exception], ...] = ()
-) -> Iterator[None]:
-    """Hand whatever goes wrong with one of many to `take`, and go on after the block.
+class Isolation:
+    """The block of one of many, as of `isolated`."""
+
+    def __init__(self, passing: tuple[type[Exception], ...]) -> None:
+        self._passing: tuple[type[Exception], ...] = (BrokenPipeError, *passing)
+        self._failed: list[SkillhouseError] = []
+
+    def __enter__(self) -> list[SkillhouseError]:
+        return self._failed
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, self._passing):
+            return False
+        self._failed.append(as_error(error))
+        return True
+
+
+def isolated(*, passing: tuple[type[Exception], ...] = ()) -> Isolation:
+    """Give a list that gets what goes wrong with one of many, and go on after the block.
 
     What ends a program passes through: an interrupt, an exit, a cancelled task, and an output that
     nobody reads any more. So do the exceptions in `passing`, which are about all of the many.
 
-    >>> said = []
     >>> for text in ("1", "one", "2"):
-    ...     with isolated(lambda error: said.append(type(error.__cause__).__name__)):
-    ...         said.append(int(text))
-    >>> said
-    [1, 'ValueError', 2]
+    ...     with isolated() as failed:
+    ...         print(int(text))
+    ...     for error in failed:
+    ...         print(type(error.__cause__).__name__)
+    1
+    ValueError
+    2
     """
-    try:
-        yield
-    except (BrokenPipeError, *passing):
-        raise
-    except Exception as error:  # noqa: BLE001 - the edge of one of many; see above.
-        take(as_error(error))
+    return Isolation(passing)
 
 
 def fault_place(traceback: TracebackType | None) -> str:

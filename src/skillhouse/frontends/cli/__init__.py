@@ -43,7 +43,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 ok, 1 finding, 2 usage, 3 environment, 70 a fault.
+    """Run one command; return its exit code: 0 ok, 1 finding, 2 usage, 3 environment, 70 fault.
 
     Without `argv` the command is that of this process, which ends with it.
     """

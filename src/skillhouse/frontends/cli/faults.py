@@ -1,4 +1,4 @@
-"""The edge of a command: a fault that nobody foresaw becomes one line and a report, no traceback."""
+"""The edge of a command: an unforeseen fault becomes one line and a report, no traceback."""
 
 from __future__ import annotations
 
