@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import FaultError, SkillhouseError, as_error, dataclass
 from skillhouse.floor.regex import regex
 
 FRAME_BYTES = 8 << 20
@@ -298,8 +298,11 @@ async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any]
         answer = error_value(request.id, error)
     except SkillhouseError as error:
         answer = error_value(request.id, RpcError(INTERNAL_ERROR, str(error)))
-    except Exception:  # noqa: BLE001 - a process edge; the text could describe the host.
-        answer = error_value(request.id, RpcError(INTERNAL_ERROR, "internal error"))
+    except Exception as error:  # noqa: BLE001 - a process edge.
+        # The text could describe the host; whoever runs it has the report.
+        found = as_error(error)
+        report = f", report `{found.report}`" if isinstance(found, FaultError) else ""
+        answer = error_value(request.id, RpcError(INTERNAL_ERROR, f"internal error{report}"))
     return None if request.is_notification else answer
 
 
