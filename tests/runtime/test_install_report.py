@@ -116,7 +116,9 @@ def test_a_line_of_a_mebibyte_is_read_in_a_few_seconds(house: Skillhouse, text: 
 
 
 def test_a_skill_of_any_bytes_has_effects(house: Skillhouse, tmp_path: Path) -> None:
-    for place, data in enumerate((b"", b"\xff\xfe", b"\x00" * 9, b"https://[x", b"\xed\xa0\x80https://[")):
+    for place, data in enumerate(
+        (b"", b"\xff\xfe", b"\x00" * 9, b"https://[x", b"\xed\xa0\x80https://[")
+    ):
         (tmp_path / f"{place}.md").write_bytes(data)
     facts = SkillFacts(name="odd", description="", body="`\ud800 https://[`")
     found = skill_effects(house, tmp_path, read_tree(tmp_path), facts)

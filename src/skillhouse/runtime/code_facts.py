@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import skill as skill_package
-from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, dataclass, nearest
+from skillhouse.floor import (
+    Diagnostic,
+    FaultError,
+    Severity,
+    UnknownSkillError,
+    dataclass,
+    isolated,
+    nearest,
+)
 from skillhouse.runtime.code_manifests import without_missing
 from skillhouse.runtime.skill_states import manifest_places
 
@@ -128,6 +136,29 @@ def _of_roots(house: Skillhouse, *, only: str = "") -> tuple[CodeFacts, ...]:
 
 
 def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:
+    """Return the facts of one skill of many; one at which something went wrong has that alone."""
+    with isolated() as failed:
+        return _read_facts(house, result, scope)
+    fault = Diagnostic(
+        code=FaultError.code,
+        severity=Severity.ERROR,
+        message=str(failed[0]),
+        path=result.directory,
+    )
+    return CodeFacts(
+        name=result.directory.name,
+        directory=result.directory,
+        scope=scope,
+        manifest=None,
+        levels={},
+        env={},
+        lock="",
+        problems=(*result.diagnostics, fault),
+        is_on=house.services.skill_code.is_enabled,
+    )
+
+
+def _read_facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:
     code = house.services.skill_code
     result = without_missing(result, code.reloads.lacking()(result.directory))
     manifest = result.manifest

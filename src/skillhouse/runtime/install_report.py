@@ -39,9 +39,7 @@ _ADDRESS = regex(
 """A scheme, and what a client would take for the authority (RFC 3986, 3.2), but for the signs that
 surround an address in Markdown, HTML, JSON and a shell. It is looked at and not passed over: the
 next address may begin in it."""
-_HOST = regex(
-    r"(?:\[[0-9A-Fa-f:.%]*\]|[^\W_](?:[\w.%\u3002\uff0e\uff61-]*[^\W_])?)(?::\d+)?"
-)
+_HOST = regex(r"(?:\[[0-9A-Fa-f:.%]*\]|[^\W_](?:[\w.%\u3002\uff0e\uff61-]*[^\W_])?)(?::\d+)?")
 """An address in brackets, or a name up to its last letter or digit, and a port. The three signs
 beyond ASCII are full stops of names, too (UTS #46)."""
 

@@ -23,7 +23,16 @@ from urllib.parse import quote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from skillhouse.floor import Digest, PathError, Severity, dataclass, digest, is_utf8, read_beneath
+from skillhouse.floor import (
+    Digest,
+    PathError,
+    Severity,
+    dataclass,
+    digest,
+    is_utf8,
+    isolated,
+    read_beneath,
+)
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     SKILL_FILE,
@@ -245,14 +254,14 @@ class SkillResources:
         return bases
 
     def _entry(self, base: str, skill: Skill) -> SkillResource | None:
-        try:
+        with isolated() as failed:
             return self._made(base, skill)
-        except NotServedError as error:
+        for error in failed:
             # Once per reason.
             if (skill.file, str(error)) not in self._said:
                 self._said.add((skill.file, str(error)))
                 logger.warning("not served over MCP: `%s`: %s", skill.file, error)
-            return None
+        return None
 
     def _made(self, base: str, skill: Skill) -> SkillResource:
         wrong = next(
