@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from skillhouse.floor import ConfigError, FaultError, SkillhouseError, as_error, isolated
+from skillhouse.floor import ConfigError, InternalFaultError, SkillhouseError, as_error, isolated
 from skillhouse.floor.faults import SystemRefusalError, fault_place
 
 
@@ -36,9 +36,13 @@ def test_what_is_about_all_of_them_passes_through() -> None:
         (FileNotFoundError(2, "No such file", "a"), SystemRefusalError, "no such file: `a`"),
         (FileNotFoundError(2, "No such file", b"\xff"), SystemRefusalError, "`\udcff`"),
         (OSError(), SystemRefusalError, "oserror"),
-        (RecursionError("deep"), FaultError, "an unexpected fault of skillhouse, RecursionError"),
-        (MemoryError(), FaultError, "MemoryError"),
-        (ExceptionGroup("g", [ValueError("a")]), FaultError, "ExceptionGroup"),
+        (
+            RecursionError("deep"),
+            InternalFaultError,
+            "an unexpected fault of skillhouse, RecursionError",
+        ),
+        (MemoryError(), InternalFaultError, "MemoryError"),
+        (ExceptionGroup("g", [ValueError("a")]), InternalFaultError, "ExceptionGroup"),
     ],
 )
 def test_any_exception_becomes_an_error_of_ours(
@@ -56,7 +60,7 @@ def test_a_fault_names_our_line_and_its_report_and_is_logged_once(
     with caplog.at_level(logging.ERROR), isolated() as failed:
         raise_in_our_code()
     (fault,) = failed
-    assert isinstance(fault, FaultError)
+    assert isinstance(fault, InternalFaultError)
     assert "TypeError at floor/faults.py:" in str(fault)
     assert f"report `{fault.report}`" in str(fault)
     (record,) = caplog.records
@@ -69,4 +73,4 @@ def test_a_fault_names_our_line_and_its_report_and_is_logged_once(
 
 def test_a_fault_without_a_traceback_has_no_place() -> None:
     assert fault_place(None) == ""
-    assert " at " not in str(FaultError(ValueError("a")))
+    assert " at " not in str(InternalFaultError(ValueError("a")))

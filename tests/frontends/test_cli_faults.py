@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.floor import FaultError
+from skillhouse.floor import InternalFaultError
 from skillhouse.frontends.presentation.fault_report import (
     FRAMES_MAX,
     KEPT_MAX,
@@ -145,7 +145,7 @@ def test_a_deep_traceback_and_an_exception_without_a_text_have_a_report() -> Non
     try:
         deep(500)
     except OddError as error:
-        text = report_text(FaultError(error), verb="list", known=known_secrets((), {}))
+        text = report_text(InternalFaultError(error), verb="list", known=known_secrets((), {}))
     assert "(its text cannot be had: RuntimeError)" in text
     assert len(text.splitlines()) < FRAMES_MAX + 20
     assert "more)" in text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skillhouse.floor import FaultError, isolated, read_tree
+from skillhouse.floor import InternalFaultError, isolated, read_tree
 from skillhouse.registry import (
     PublisherCheck,
     PublisherError,
@@ -44,7 +44,7 @@ def test_any_bytes_have_facts_or_a_reason(head: bytes, body: bytes, package: byt
             facts = read_facts(directory, "pdf")
             assert facts.name.isascii()
             facts.description.encode("utf-8")
-    assert not any(isinstance(error, FaultError) for error in failed)
+    assert not any(isinstance(error, InternalFaultError) for error in failed)
 
 
 @given(text=odd_bytes(), name=st.sampled_from(["package.json", "pyproject.toml"]))
@@ -53,7 +53,7 @@ def test_a_manifest_of_any_bytes_alone_has_facts_or_a_reason(text: bytes, name: 
         (Path(made) / name).write_bytes(text)
         with isolated() as failed:
             read_facts(Path(made), "pdf")
-    assert not any(isinstance(error, FaultError) for error in failed)
+    assert not any(isinstance(error, InternalFaultError) for error in failed)
 
 
 @given(signature=odd_bytes())

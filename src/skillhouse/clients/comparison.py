@@ -13,7 +13,7 @@ from pathlib import Path
 from skillhouse.clients.client_view import ClientView, Reals
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState, NearMiss, Verdict
 from skillhouse.discovery import default_roots, discover, git_root
-from skillhouse.floor import FaultError, as_error, dataclass, isolated
+from skillhouse.floor import InternalFaultError, as_error, dataclass, isolated
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
 DEPTH_MAX = 12
@@ -228,7 +228,7 @@ def _verdict(view: ClientView, real: str, places: Sequence[str]) -> Verdict:
         return view.verdict(real, places)
     except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
         reason = str(as_error(error))
-        return Verdict(state=LensState.DROPPED, code=FaultError.code, reason=reason)
+        return Verdict(state=LensState.DROPPED, code=InternalFaultError.code, reason=reason)
 
 
 def _around(views: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> MisplacedFiles:

@@ -16,7 +16,7 @@ from skillhouse.clients.verdicts import (
     NearMiss,
     Verdict,
 )
-from skillhouse.floor import FaultError
+from skillhouse.floor import InternalFaultError
 from skillhouse.skill import CAUSES, ONE_NAME, SKILL_FILE, Cause
 
 _EFFECTS = {
@@ -44,7 +44,7 @@ def problems(lens: Lens) -> tuple[LensProblem, ...]:
 def _faults(lens: Lens) -> Iterator[LensProblem]:
     for client, fault in lens.faults:
         yield LensProblem(
-            code=FaultError.code,
+            code=InternalFaultError.code,
             title=f"`{client}` was not looked at: {fault}",
             clients=(client,),
             fix="the other clients were; add the report to what you send us",

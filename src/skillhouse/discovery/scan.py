@@ -28,7 +28,14 @@ from skillhouse.discovery.scan_snapshots import (
     unpacked,
 )
 from skillhouse.discovery.walk import RootWalk, not_regular
-from skillhouse.floor import DecodeError, FaultError, PathError, as_error, encode, open_beneath
+from skillhouse.floor import (
+    DecodeError,
+    InternalFaultError,
+    PathError,
+    as_error,
+    encode,
+    open_beneath,
+)
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
 READING = 4
@@ -189,7 +196,7 @@ def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: i
             signature, metadata, findings = _read_steadily(handle, path, name, policy)
     finally:
         os.close(handle)
-    if signature[1] > fresh or any(one.code == FaultError.code for one in findings):
+    if signature[1] > fresh or any(one.code == InternalFaultError.code for one in findings):
         # What went wrong with a file is looked at again: the next version may read it.
         signature = NOT_TRUSTED
     if metadata is None:
@@ -207,7 +214,7 @@ def _metadata(
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of one file of many.
-        return None, [Finding(FaultError.code, str(as_error(error)), fatal=True)]
+        return None, [Finding(InternalFaultError.code, str(as_error(error)), fatal=True)]
 
 
 def _read_steadily(

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _PACKAGE = "skillhouse"
 
 
-class FaultError(SkillhouseError):
+class InternalFaultError(SkillhouseError):
     """Something here went wrong that no code foresaw; `__cause__` is what was raised."""
 
     code = "internal-fault"
@@ -39,9 +39,7 @@ class FaultError(SkillhouseError):
 
 
 class SystemRefusalError(SkillhouseError):
-    """The operating system refused a file, a directory, a program or a connection."""
-
-    code = "os-error"
+    """The operating system refused a file, a directory or a program of one of many."""
 
 
 def as_error(error: Exception) -> SkillhouseError:
@@ -56,7 +54,7 @@ def as_error(error: Exception) -> SkillhouseError:
         return error
     if isinstance(error, OSError):
         return _refusal(error)
-    fault = FaultError(error)
+    fault = InternalFaultError(error)
     logger.error("fault %s: %s", fault.report, fault, exc_info=error, extra={"fault": fault})
     return fault
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skillhouse import skill as skill_package
 from skillhouse.floor import (
     Diagnostic,
-    FaultError,
+    InternalFaultError,
     Severity,
     UnknownSkillError,
     dataclass,
@@ -140,7 +140,7 @@ def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts |
     with isolated() as failed:
         return _read_facts(house, result, scope)
     fault = Diagnostic(
-        code=FaultError.code,
+        code=InternalFaultError.code,
         severity=Severity.ERROR,
         message=str(failed[0]),
         path=result.directory,

@@ -16,7 +16,7 @@ from typing import Any
 
 from skillhouse.floor import (
     Diagnostic,
-    FaultError,
+    InternalFaultError,
     PathError,
     Severity,
     as_error,
@@ -86,7 +86,7 @@ def read_invocation(skill: Skill, extensions: Extensions) -> Invocation:
         return _invocation({field: fields[field] for field in wanted if field in fields})
     except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
         # INVARIANT: a skill is not offered by what nobody could read.
-        fault = (FaultError.code, str(as_error(error)))
+        fault = (InternalFaultError.code, str(as_error(error)))
         return Invocation(model_invocable=False, user_invocable=False, faults=(fault,))
 
 

@@ -95,13 +95,13 @@ def _guarded(arguments: list[str]) -> int:
 
 def _failed(arguments: list[str], error: Exception) -> int:
     """Say in one line what went wrong, with the place of a report; without, where none is made."""
-    from skillhouse.floor import FaultError
+    from skillhouse.floor import InternalFaultError
     from skillhouse.frontends.cli.faults import fault_reports
 
     terminal = _terminal()
     # What is no verb may be anything, and so is not in a report.
     verb = arguments[0] if arguments and arguments[0] in VERBS else "skillhouse"
-    fault = error if isinstance(error, FaultError) else FaultError(error)
+    fault = error if isinstance(error, InternalFaultError) else InternalFaultError(error)
     with fault_reports(verb, arguments[1:], os.environ, terminal.note) as reports:
         terminal.error(reports.line(fault))
     if _wants_json(arguments):
@@ -168,7 +168,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
     """
     from skillhouse.floor import (
         ConfigError,
-        FaultError,
+        InternalFaultError,
         MissingExtraError,
         SkillhouseError,
         StateError,
@@ -187,7 +187,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
         except (StateError, MissingExtraError) as error:
             terminal.error(str(error))
             return ENVIRONMENT, error
-        except FaultError as error:
+        except InternalFaultError as error:
             terminal.error(reports.line(error))
             return FAULT, error
         except SkillhouseError as error:
@@ -199,7 +199,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
             terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
             return ENVIRONMENT, error
         except Exception as error:  # noqa: BLE001 - the edge of the process.
-            fault = FaultError(error)
+            fault = InternalFaultError(error)
             terminal.error(reports.line(fault))
             return FAULT, fault
     return code, None

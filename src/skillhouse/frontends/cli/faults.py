@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import FaultError
+from skillhouse.floor import InternalFaultError
 from skillhouse.floor.faults import logger as fault_logger
 from skillhouse.frontends.presentation.text import one_line
 
@@ -32,7 +32,7 @@ class FaultReports(logging.Handler):
         self._environment = environment
         self._say = say
 
-    def written(self, fault: FaultError) -> Path | None:
+    def written(self, fault: InternalFaultError) -> Path | None:
         """Return the report of a fault, which is written now if it is not yet there."""
         # Not loaded before there is a fault: every command would start later.
         from skillhouse.frontends.presentation.fault_report import (
@@ -48,7 +48,7 @@ class FaultReports(logging.Handler):
             self.paths[fault.report] = write_report(text, fault.report, report_directories())
         return self.paths[fault.report]
 
-    def line(self, fault: FaultError) -> str:
+    def line(self, fault: InternalFaultError) -> str:
         """Return what a person is told of a fault that ended a command."""
         kind = type(fault.__cause__).__name__
         failed = f"`{self._verb}` failed by a fault of skillhouse ({kind})"
@@ -59,7 +59,7 @@ class FaultReports(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         fault = record.__dict__.get("fault")
-        if isinstance(fault, FaultError):
+        if isinstance(fault, InternalFaultError):
             self.written(fault)
 
     def last_resort(self, record: logging.LogRecord) -> None:
@@ -69,14 +69,14 @@ class FaultReports(logging.Handler):
         said = one_line(without_secrets(record.getMessage()))
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            fault = FaultError(error)
+            fault = InternalFaultError(error)
             said += f" ({type(error).__name__}; report: `{self.written(fault)}`)"
         self._say(f"skillhouse: {said}")
 
     def of_thread(self, found: threading.ExceptHookArgs) -> None:
         """Say what ended a thread."""
         if isinstance(found.exc_value, Exception):
-            self._say(f"skillhouse: {one_line(self.line(FaultError(found.exc_value)))}")
+            self._say(f"skillhouse: {one_line(self.line(InternalFaultError(found.exc_value)))}")
 
 
 class _LastResort(logging.Handler):

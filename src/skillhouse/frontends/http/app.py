@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from skillhouse.floor import (
     AmbiguousSkillError,
-    FaultError,
+    InternalFaultError,
     SkillhouseError,
     UnknownSkillError,
     UnusableSkillError,
@@ -246,7 +246,7 @@ class _Answers:
         elif isinstance(error, AmbiguousSkillError):
             status, code, message = 300, "ambiguous-skill", str(error)
             reference, nearest = error.reference, error.candidates
-        elif isinstance(error, SkillhouseError) and not isinstance(error, FaultError):
+        elif isinstance(error, SkillhouseError) and not isinstance(error, InternalFaultError):
             code, message = "house-unusable", str(error)
         else:
             message = str(problem_of(error))

@@ -26,7 +26,7 @@ from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from pydantic import ValidationError
 
 import skillhouse
-from skillhouse.floor import FaultError, SkillhouseError, as_error
+from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing
@@ -230,7 +230,7 @@ class _NotifyingServer(Server[None]):
 def _named(error: Exception) -> str:
     """Return by which report a fault is found; nothing else of it is for a client."""
     fault = as_error(error)
-    return f": report `{fault.report}`" if isinstance(fault, FaultError) else ""
+    return f": report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
 
 
 async def _answer_faults(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:

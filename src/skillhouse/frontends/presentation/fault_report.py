@@ -22,7 +22,7 @@ from types import TracebackType
 
 from skillhouse import __version__
 from skillhouse.audit.redaction import KnownSecrets, is_secret_name, without_secrets
-from skillhouse.floor import FaultError, Locations, make_private, write_atomically
+from skillhouse.floor import InternalFaultError, Locations, make_private, write_atomically
 from skillhouse.floor.crash_cleanup import COMMON_NAME
 from skillhouse.floor.faults import package_path
 from skillhouse.frontends.presentation.text import one_line
@@ -74,7 +74,7 @@ def write_report(text: str, number: str, directories: Iterable[Path]) -> Path | 
 
     Returns its path, or None where no directory does: what is reported must still be said.
     """
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     for directory in directories:
         path = directory / f"{_BEGIN}{moment}-{number}{_END}"
         try:
@@ -111,7 +111,7 @@ def _drop_oldest(directory: Path) -> None:
             os.unlink(directory / name)
 
 
-def report_text(fault: FaultError, *, verb: str, known: KnownSecrets) -> str:
+def report_text(fault: InternalFaultError, *, verb: str, known: KnownSecrets) -> str:
     """Return a report without `known` and without what looks like a secret."""
 
     def hide(text: str) -> str:

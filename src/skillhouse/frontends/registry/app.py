@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from skillhouse.floor import FaultError, as_error
+from skillhouse.floor import InternalFaultError, as_error
 from skillhouse.frontends.registry.access import (
     AccessPolicy,
     Gatekeeper,
@@ -111,7 +111,7 @@ def _broken(_: Request, error: Exception) -> Response:
     if is_disk_full(error):
         return problem("storage", "no space left on the registry's disk: nothing was changed")
     fault = as_error(error)
-    report = f", report `{fault.report}`" if isinstance(fault, FaultError) else ""
+    report = f", report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
     text = f"something went wrong here{report}; the log says what"
     return problem("bad-request", text, status=500)
 

@@ -12,7 +12,7 @@ from skillhouse.floor import (
     AmbiguousSkillError,
     ConfigError,
     DecodeError,
-    FaultError,
+    InternalFaultError,
     MissingExtraError,
     PathError,
     StateError,
@@ -99,7 +99,7 @@ def problem_value(status: int, code: str, detail: str, **more: Any) -> dict[str,
     }
 
 
-def broken_text(fault: FaultError) -> str:
+def broken_text(fault: InternalFaultError) -> str:
     """Return what is said of a fault: the name of its report, and nothing of this machine."""
     return f"{BROKEN}, report `{fault.report}`; {WHERE}"
 
@@ -109,7 +109,7 @@ def problem_of(error: Exception) -> ApiProblem:
     if isinstance(error, ApiProblem):
         return error
     error = as_error(error)
-    if isinstance(error, FaultError):
+    if isinstance(error, InternalFaultError):
         return ApiProblem(500, "broken", broken_text(error), report=error.report)
     if isinstance(error, SystemRefusalError):
         # Its text could describe this machine.
