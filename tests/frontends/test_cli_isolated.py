@@ -11,10 +11,14 @@ import pytest
 
 import skillhouse.skill as skill_package
 from skillhouse import registry
-from skillhouse.clients import comparison
+from skillhouse.clients import comparison, export_plan
+from skillhouse.frontends.cli import check
+from skillhouse.registry import Repository
 from skillhouse.runtime import install_report
 from skillhouse.runtime.installed_check import InstalledCheck
 from tests.frontends.conftest import Run
+from tests.frontends.test_cli_repositories import configure
+from tests.registry.repositories import StaticRepository
 from tests.registry.sources import commit, make_repository, make_skill
 
 AGREED = ("--yes", "--allow-unsigned")
@@ -67,6 +71,23 @@ def test_install_all_goes_on_past_a_fault_and_installs_nothing_of_it(
     assert "Traceback" not in err
     assert names(place) == ["aaa", "ccc"]
     assert len(list((place / "home/.local/state/skillhouse/faults").iterdir())) == 1
+
+
+def test_two_skills_of_one_name_in_one_source_never_replace_each_other(
+    run: Run, place: Path
+) -> None:
+    source = place / "skills.git"
+    for path, body in (("one/notes", "First."), ("two/notes", "Second.")):
+        make_skill(source / path, body)
+    make_repository(source)
+    code, _, err = run("install", f"git+file://{source}", "--all", *AGREED)
+    assert code == 1
+    assert "two/notes: place: `notes` is the name of `one/notes` too" in err
+    assert "First." in (place / "home/.agents/skills/notes/SKILL.md").read_text()
+    # By itself it is a choice, and the lock says where it is from.
+    code, _, _ = run("install", f"git+file://{source}", "--skill", "two/notes", *AGREED)
+    assert code == 0
+    assert "Second." in (place / "home/.agents/skills/notes/SKILL.md").read_text()
 
 
 @pytest.mark.usefixtures("boom")
@@ -182,3 +203,62 @@ def test_a_client_that_cannot_be_looked_at_is_named_by_doctor(
     assert [one["name"] for one in found["clients"]] == ["claude-code"]
     assert found["problems"][0]["code"] == "internal-fault"
     assert found["problems"][0]["title"].startswith(f"`codex` was not looked at: {FAULT}")
+
+
+def test_validate_goes_on_past_a_fault(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("aaa", "bbb", "ccc"):
+        make_skill(place / "many" / name)
+    validate = check.validate
+
+    def broken(directory: Path, **options: Any) -> Any:
+        return 1 // 0 if directory.name == "bbb" else validate(directory, **options)
+
+    monkeypatch.setattr(check, "validate", broken)
+    code, out, err = run("validate", str(place / "many"))
+    assert code == 1
+    assert f"bbb: error: {FAULT}" in out
+    assert "3 skills: 1 error" in err
+
+
+def test_a_repository_that_cannot_be_asked_hides_no_other(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = StaticRepository(place / "official")
+    entries = [{"name": "memo", "description": "About memo."}]
+    listing = json.dumps({"skills": entries}).encode()
+    made.write(".well-known/agent-skills/index.json", listing)
+    other = StaticRepository(place / "community", "community.example")
+    configure(place, ("community", other.address, True), ("official", made.address, True))
+    listed = Repository.listed
+
+    def broken(self: Repository, *arguments: Any, **options: Any) -> Any:
+        return 1 // 0 if "community" in self.address else listed(self, *arguments, **options)
+
+    monkeypatch.setattr(Repository, "listed", broken)
+    code, out, err = run("install", "--list")
+    assert code == 1
+    assert "memo" in out
+    assert f"skillhouse: repository `community`: {FAULT}" in err
+    code, out, _ = run("install", "--list", "--json")
+    found = json.loads(out)
+    assert (code, found["total"], len(found["problems"])) == (1, 1, 1)
+
+
+def test_an_export_to_one_client_that_fails_leaves_the_others(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("aaa", "bbb", "ccc"):
+        make_skill(place / "home/.config/skillhouse/skills" / name)
+    load = export_plan.load
+
+    def broken(skill: Any) -> Any:
+        return 1 // 0 if skill.name == "bbb" else load(skill)
+
+    monkeypatch.setattr(export_plan, "load", broken)
+    code, out, _ = run("export", "aaa", "bbb", "ccc", "--to", "claude-code", "--json")
+    found = {one["skill"]: one for one in json.loads(out)["exports"]}
+    assert code == 1
+    assert [found[f"user:{name}"]["done"] for name in ("aaa", "bbb", "ccc")] == [True, False, True]
+    assert found["user:bbb"]["reason"].startswith(FAULT)

@@ -24,7 +24,7 @@ from skillhouse.clients.export_state import (
 )
 from skillhouse.clients.folders import FolderHandle, client_profile, remove_empty, resolved
 from skillhouse.clients.trees import found_digest, source_digest
-from skillhouse.floor import SkillhouseError, as_error, make_private
+from skillhouse.floor import SkillhouseError, as_error, isolated, make_private
 from skillhouse.floor.lock import lock
 from skillhouse.skill import SKILL_FILE
 
@@ -63,7 +63,7 @@ class Exporter:
             return tuple(self._write(plan, request) for plan in planner.again(request))
 
     def status(self) -> tuple[Item, ...]:
-        return tuple(_status(record) for record in self._records.all())
+        return tuple(_isolated_status(record) for record in self._records.all())
 
     def remove(self, request: ExportRequest) -> tuple[Item, ...]:
         """Remove exports; changed copies stay unless `force` is set."""
@@ -235,6 +235,21 @@ def _reason(error: Exception) -> str:
 def _is_called(record: Record, reference: str) -> bool:
     name = record.skill.partition(":")[2]
     return reference in (record.skill, name, os.path.basename(record.target), record.target)
+
+
+def _isolated_status(record: Record) -> Item:
+    """Return the state of one target of many; what cannot be compared is refused."""
+    with isolated() as failed:
+        return _status(record)
+    return Item(
+        skill=record.skill,
+        source=record.source,
+        clients=record.clients,
+        target=record.target,
+        form=record.form,
+        state=ExportState.REFUSED,
+        reason=str(failed[0]),
+    )
 
 
 def _status(record: Record) -> Item:

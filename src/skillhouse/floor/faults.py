@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from traceback import walk_tb
 from types import TracebackType
 
-from skillhouse.floor.errors import SkillhouseError
+from skillhouse.floor.errors import Diagnostic, Severity, SkillhouseError
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +92,12 @@ def isolated(*, passing: tuple[type[Exception], ...] = ()) -> Isolation:
     2
     """
     return Isolation(passing)
+
+
+def fault_finding(error: SkillhouseError, path: Path | None) -> Diagnostic:
+    """Return as a finding what went wrong with one of many."""
+    code = getattr(error, "code", "") or "unreadable"
+    return Diagnostic(code=code, severity=Severity.ERROR, message=str(error), path=path)
 
 
 def fault_place(traceback: TracebackType | None) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from skillhouse import skill as skill_package
 from skillhouse.floor import (
     Diagnostic,
-    InternalFaultError,
     Severity,
     UnknownSkillError,
     dataclass,
+    fault_finding,
     isolated,
     nearest,
 )
@@ -139,12 +139,6 @@ def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts |
     """Return the facts of one skill of many; one at which something went wrong has that alone."""
     with isolated() as failed:
         return _read_facts(house, result, scope)
-    fault = Diagnostic(
-        code=InternalFaultError.code,
-        severity=Severity.ERROR,
-        message=str(failed[0]),
-        path=result.directory,
-    )
     return CodeFacts(
         name=result.directory.name,
         directory=result.directory,
@@ -153,7 +147,7 @@ def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts |
         levels={},
         env={},
         lock="",
-        problems=(*result.diagnostics, fault),
+        problems=(*result.diagnostics, fault_finding(failed[0], result.directory)),
         is_on=house.services.skill_code.is_enabled,
     )
 
