@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skillhouse.floor import PathError, dataclass
+from skillhouse.floor import PathError, dataclass, isolated
 from skillhouse.registry.source import SourceError
 from skillhouse.skill import (
     MANIFEST_MARKS,
@@ -92,7 +92,7 @@ def find_candidates(
                 grouped[top].append(replace(one, path=one.path.removeprefix(f"{top}/" * bool(top))))
                 break
     return tuple(
-        _candidate("/".join(filter(None, (below, top))), folder, grouped[top]) for top in outer
+        _isolated("/".join(filter(None, (below, top))), folder, grouped[top]) for top in outer
     )
 
 
@@ -124,6 +124,14 @@ def _is_manifest(file: SourceFile) -> bool:
         return False
     mark = MANIFEST_MARKS[file.path.rpartition("/")[2]]
     return mark in b"".join(file.member.read())
+
+
+def _isolated(path: str, folder: str, files: list[SourceFile]) -> Candidate:
+    """Return one skill of many; one at which something goes wrong has that as its fault."""
+    with isolated() as failed:
+        return _candidate(path, folder, files)
+    name = path.rpartition("/")[2] or folder
+    return Candidate(path=path, folder=name, fault=str(failed[0]))
 
 
 def _candidate(path: str, folder: str, files: list[SourceFile]) -> Candidate:
