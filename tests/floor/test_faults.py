@@ -1,4 +1,4 @@
-"""Faults that nobody foresaw cost one of many, and never pass for an answer."""
+"""Unforeseen faults cost one of many, and never pass for an answer."""
 
 from __future__ import annotations
 

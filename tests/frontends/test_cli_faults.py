@@ -1,4 +1,4 @@
-"""An exception that nobody foresaw: one line, a report without secrets, exit code 70."""
+"""An unforeseen exception: one line, a report without secrets, exit code 70."""
 
 from __future__ import annotations
 

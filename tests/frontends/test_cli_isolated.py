@@ -11,11 +11,11 @@ import pytest
 
 import skillhouse.skill as skill_package
 from skillhouse import registry
-from skillhouse.clients import comparison, export_plan
-from skillhouse.frontends.cli import check
+from skillhouse.discovery import default_roots
 from skillhouse.registry import Repository
 from skillhouse.runtime import install_report
 from skillhouse.runtime.installed_check import InstalledCheck
+from skillhouse.skill import load, validate
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import configure
 from tests.registry.repositories import StaticRepository
@@ -191,12 +191,11 @@ def test_a_client_that_cannot_be_looked_at_is_named_by_doctor(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_skill(place / "home/.claude/skills/notes")
-    look = comparison.default_roots
 
-    def default_roots(**options: Any) -> Any:
-        return 1 // 0 if options["profile"].name == "codex" else look(**options)
+    def broken(**options: Any) -> Any:
+        return 1 // 0 if options["profile"].name == "codex" else default_roots(**options)
 
-    monkeypatch.setattr(comparison, "default_roots", default_roots)
+    monkeypatch.setattr("skillhouse.clients.comparison.default_roots", broken)
     code, out, _ = run("doctor", "--client", "claude-code", "--client", "codex", "--json")
     found = json.loads(out)
     assert code == 1
@@ -210,12 +209,11 @@ def test_validate_goes_on_past_a_fault(
 ) -> None:
     for name in ("aaa", "bbb", "ccc"):
         make_skill(place / "many" / name)
-    validate = check.validate
 
     def broken(directory: Path, **options: Any) -> Any:
         return 1 // 0 if directory.name == "bbb" else validate(directory, **options)
 
-    monkeypatch.setattr(check, "validate", broken)
+    monkeypatch.setattr("skillhouse.frontends.cli.check.validate", broken)
     code, out, err = run("validate", str(place / "many"))
     assert code == 1
     assert f"bbb: error: {FAULT}" in out
@@ -251,12 +249,11 @@ def test_an_export_to_one_client_that_fails_leaves_the_others(
 ) -> None:
     for name in ("aaa", "bbb", "ccc"):
         make_skill(place / "home/.config/skillhouse/skills" / name)
-    load = export_plan.load
 
     def broken(skill: Any) -> Any:
         return 1 // 0 if skill.name == "bbb" else load(skill)
 
-    monkeypatch.setattr(export_plan, "load", broken)
+    monkeypatch.setattr("skillhouse.clients.export_plan.load", broken)
     code, out, _ = run("export", "aaa", "bbb", "ccc", "--to", "claude-code", "--json")
     found = {one["skill"]: one for one in json.loads(out)["exports"]}
     assert code == 1

@@ -208,14 +208,9 @@ class ClientConfigs:
     def _unreadable(
         self, config: ClientConfig, where: str, name: str, error: SkillhouseError
     ) -> Change:
-        path = config.files(self._places, self._project, where)[-1]
-        return Change(
-            client=config.client,
-            file=str(path),
-            name=name,
-            standing=Standing.UNREADABLE,
-            reason=str(error),
-        )
+        file = str(config.files(self._places, self._project, where)[-1])
+        found = Change(client=config.client, file=file, name=name, standing=Standing.UNREADABLE)
+        return replace(found, reason=str(error))
 
     def _status_of(
         self, config: ClientConfig, where: str, name: str, *, fix: bool, dry_run: bool

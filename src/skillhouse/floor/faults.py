@@ -1,4 +1,4 @@
-"""Faults that nobody foresaw: each gets a number, goes to the log once, and costs one thing alone.
+"""Unforeseen faults: each gets a number, goes to the log once, and costs one thing alone.
 
 A loop over skills, sources, clients or repositories gives each of them an `isolated` block, or
 hands what it catches to `as_error`: what goes wrong with one is said with its name, and the rest
@@ -43,7 +43,7 @@ class SystemRefusalError(SkillhouseError):
 
 
 def as_error(error: Exception) -> SkillhouseError:
-    """Return an error of ours for any exception; one that nobody foresaw goes to the log.
+    """Return an error of ours for any exception; an unforeseen one goes to the log.
 
     >>> str(as_error(SkillhouseError("no skill is there")))
     'no skill is there'
@@ -80,7 +80,7 @@ def isolated(*, passing: tuple[type[Exception], ...] = ()) -> Isolation:
     """Give a list that gets what goes wrong with one of many, and go on after the block.
 
     What ends a program passes through: an interrupt, an exit, a cancelled task, and an output that
-    nobody reads any more. So do the exceptions in `passing`, which are about all of the many.
+    is closed. So do the exceptions in `passing`, which are about all of the many.
 
     >>> for text in ("1", "one", "2"):
     ...     with isolated() as failed:

@@ -12,15 +12,8 @@ from typing import Any
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, git_root
-from skillhouse.floor import (
-    Diagnostic,
-    TreeError,
-    WireNameError,
-    WireNames,
-    fault_finding,
-    isolated,
-    tree_digest,
-)
+from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.floor.faults import fault_finding, isolated
 from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
@@ -135,11 +128,8 @@ class SkillCode:
                 if self._is_denied(manifest.name, view.agent) or view.withholds(result.directory):
                     continue
                 skill = self.configured(manifest, result.directory, scope)
-                made += [
-                    toolbox.SkillCodeTool(skill, spec, self, self._ask_for)
-                    for spec in manifest.tools
-                    if (manifest.name, spec.name) not in clashing
-                ]
+                kept = [one for one in manifest.tools if (manifest.name, one.name) not in clashing]
+                made += [toolbox.SkillCodeTool(skill, one, self, self._ask_for) for one in kept]
             self.problems += [fault_finding(error, result.directory) for error in failed]
         return tuple(made)
 

@@ -72,7 +72,7 @@ def check_repository(name: str, installed: LockEntry | None, entry: LockEntry) -
 
 
 def check_alone(name: str, done: LockEntry | None, entry: LockEntry, target: Path) -> None:
-    """Refuse a second skill of a name in one run: it would replace the first, which nobody meant.
+    """Refuse a second skill of a name in one run: it would replace the first unasked.
 
     Raises:
         SkillError: `done`, which this run put into the place, is from elsewhere in the source.

@@ -139,7 +139,7 @@ def _origin(scheme: str, authority: str) -> str:
     # A client goes to what follows the last `@`, whatever the name before it seems to be.
     place = authority.rpartition("@")[2]
     host = _HOST.match(place)
-    # Clients leave out signs that nobody sees, so the name may go on after one.
+    # Clients leave out signs that are not seen, so the name may go on after one.
     if host is None or not place[host.end() :][:1].isprintable():
         return UNREADABLE
     try:

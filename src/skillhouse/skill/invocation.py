@@ -85,7 +85,7 @@ def read_invocation(skill: Skill, extensions: Extensions) -> Invocation:
         fields = skill.frontmatter.fields
         return _invocation({field: fields[field] for field in wanted if field in fields})
     except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
-        # INVARIANT: a skill is not offered by what nobody could read.
+        # INVARIANT: a skill is not offered by what could not be read.
         fault = (InternalFaultError.code, str(as_error(error)))
         return Invocation(model_invocable=False, user_invocable=False, faults=(fault,))
 

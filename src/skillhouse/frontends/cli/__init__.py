@@ -23,7 +23,7 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 """Exit codes (DESIGN, "Command line")."""
 INTERRUPTED = 128 + signal.SIGINT
 FAULT = 70
-"""Something went wrong that nobody foresaw (EX_SOFTWARE of sysexits.h); there is a report."""
+"""An unforeseen fault (EX_SOFTWARE of sysexits.h); there is a report."""
 OBJECTS_PER_COLLECTION = 100_000
 """New objects after which cycles are looked for: importing makes many, all of which stay."""
 

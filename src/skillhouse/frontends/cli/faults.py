@@ -49,7 +49,7 @@ class FaultReports(logging.Handler):
         return self.paths[fault.report]
 
     def line(self, fault: InternalFaultError) -> str:
-        """Return what a person is told of a fault that ended a command."""
+        """Return the line for a person about a fault that ended a command."""
         kind = type(fault.__cause__).__name__
         failed = f"`{self._verb}` failed by a fault of skillhouse ({kind})"
         path = self.written(fault)

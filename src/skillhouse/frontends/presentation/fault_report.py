@@ -1,4 +1,4 @@
-"""The file about a fault that nobody foresaw: enough to mend it, and nothing that is secret.
+"""The file about an unforeseen fault: enough to mend it, and nothing that is secret.
 
 It has the traceback by file, line and function, the version, the platform and the verb. It has no
 environment, no arguments, no values of variables and no lines of source; what looks like a secret
@@ -92,7 +92,7 @@ def write_report(text: str, number: str, directories: Iterable[Path]) -> Path | 
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether nobody else can have put a link or another file there."""
+    """Whether no other user can have put a link or another file there."""
     info = os.lstat(directory)
     if not stat.S_ISDIR(info.st_mode):
         return False

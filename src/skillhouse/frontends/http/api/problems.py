@@ -105,7 +105,7 @@ def broken_text(fault: InternalFaultError) -> str:
 
 
 def problem_of(error: Exception) -> ApiProblem:
-    """Return an error as a problem; of one that nobody foresaw it has the report's name."""
+    """Return an error as a problem; of an unforeseen one it has the report's name."""
     if isinstance(error, ApiProblem):
         return error
     error = as_error(error)
