@@ -27,10 +27,10 @@ from skillhouse.floor import (
     Digest,
     PathError,
     Severity,
+    as_error,
     dataclass,
     digest,
     is_utf8,
-    isolated,
     read_beneath,
 )
 from skillhouse.skill import (
@@ -254,13 +254,17 @@ class SkillResources:
         return bases
 
     def _entry(self, base: str, skill: Skill) -> SkillResource | None:
-        with isolated() as failed:
+        try:
             return self._made(base, skill)
-        for error in failed:
-            # Once per reason.
-            if (skill.file, str(error)) not in self._said:
-                self._said.add((skill.file, str(error)))
-                logger.warning("not served over MCP: `%s`: %s", skill.file, error)
+        except NotServedError as error:
+            found, reason = None, str(error)
+        except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+            found, reason = error, f"{type(error).__name__} {error}"
+        # Once per reason, a report too.
+        if (skill.file, reason) not in self._said:
+            self._said.add((skill.file, reason))
+            said = reason if found is None else as_error(found)
+            logger.warning("not served over MCP: `%s`: %s", skill.file, said)
         return None
 
     def _made(self, base: str, skill: Skill) -> SkillResource:
