@@ -35,7 +35,7 @@ main: Callable[[Sequence[str]], int] = next(
 UNKNOWN_VERB = 2
 
 
-class _ParserSeenError(Exception):
+class _ParserSeenError(BaseException):
     """Carries the parser of a verb out of the command line."""
 
 

@@ -28,8 +28,9 @@ def page() -> str:
     """Return the page of commands."""
     head = (
         "# Commands\n\nGenerated from the help texts by `./x docs`; do not edit.\n\n"
-        "Exit codes: 0 ok, 1 finding or refusal, 2 usage, 3 environment. Data goes to stdout, "
-        "everything else to stderr.\n\n"
+        "Exit codes: 0 ok, 1 finding or refusal, 2 usage, 3 environment, 70 "
+        "[a fault of skillhouse](json.md#a-fault-of-skillhouse). Data goes to stdout, everything "
+        "else to stderr.\n\n"
         f"```text\n{help_of('--help')}\n```\n"
     )
     parts = [head]

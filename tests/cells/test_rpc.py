@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import anyio
@@ -186,8 +187,11 @@ def test_a_request_is_answered_with_its_id():
         -32601, "unknown method `other`", 1
     )
     assert asked(packed(request_value("refuse", {}, id=1))) == failed(-32602, "bad params", 1)
-    # The text of what went wrong stays here.
-    assert asked(packed(request_value("fail", {}, id=1))) == failed(-32603, "internal error", 1)
+    # The text of what went wrong stays here, and the report has a name.
+    answer = asked(packed(request_value("fail", {}, id=1)))
+    report = answer["error"].pop("data")["report"]
+    assert answer == failed(-32603, "internal error", 1)
+    assert re.fullmatch("[0-9a-f]{8}", report)
     assert asked(b"{")["error"]["code"] == -32700
     assert asked(b"{}")["error"]["code"] == -32600
     assert asked(b"{}")["id"] is None

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import InternalFaultError, SkillhouseError, as_error, dataclass
 from skillhouse.floor.regex import regex
 
 FRAME_BYTES = 8 << 20
@@ -47,18 +47,29 @@ _NO_ID = object()
 
 
 class RpcError(SkillhouseError):
-    def __init__(self, code: int, message: str, *, reason: str = "", frames: object = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str = "",
+        frames: object = None,
+        report: str = "",
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.frames = frames
         """What a cell says of the places in its code; unchecked, and sent to nothing else."""
         self.reason = reason
         """Stable code for programs, for example "stale_capability"; "" for none."""
+        self.report = report
+        """By what whoever runs it finds the fault; "" for none."""
 
     def value(self) -> dict[str, Any]:
         error: dict[str, Any] = {"code": self.code, "message": str(self)}
-        if self.reason:
-            error["data"] = {"reason": self.reason}
+        data = {"reason": self.reason, "report": self.report}
+        if any(data.values()):
+            error["data"] = {key: text for key, text in data.items() if text}
         return error
 
 
@@ -298,8 +309,11 @@ async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any]
         answer = error_value(request.id, error)
     except SkillhouseError as error:
         answer = error_value(request.id, RpcError(INTERNAL_ERROR, str(error)))
-    except Exception:  # noqa: BLE001 - a process edge; the text could describe the host.
-        answer = error_value(request.id, RpcError(INTERNAL_ERROR, "internal error"))
+    except Exception as error:  # noqa: BLE001 - a process edge.
+        # The text could describe the host; whoever runs it has the report.
+        found = as_error(error)
+        report = found.report if isinstance(found, InternalFaultError) else ""
+        answer = error_value(request.id, RpcError(INTERNAL_ERROR, "internal error", report=report))
     return None if request.is_notification else answer
 
 

@@ -25,7 +25,7 @@ from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
 from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.cells.served_call import ServedCall, read_context, read_execution
-from skillhouse.floor import Severity, TreeError, WireNameError, WireNames, dataclass, tree_digest
+from skillhouse.floor import Severity, WireNames, as_error, dataclass, tree_digest
 from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
@@ -328,8 +328,8 @@ class DirectorySource:
                     continue
                 try:
                     tools += self._served(result, result.manifest, names)
-                except (TreeError, WireNameError) as error:
-                    failed.append((name, str(error)))
+                except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+                    failed.append((name, str(as_error(error))))
                 else:
                     loaded.append(name)
         return tuple(tools), loaded, failed

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from skillhouse.audit import AuditLog
+from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.changes import recorded
 from skillhouse.clients.client_table import (
     CLIENTS,
@@ -36,7 +36,7 @@ from skillhouse.clients.program import (
     fault_of,
     own_program,
 )
-from skillhouse.floor import ConfigError, Locations
+from skillhouse.floor import ConfigError, Locations, SkillhouseError, isolated
 from skillhouse.floor.regex import regex
 
 SERVER_NAME = "skills"
@@ -200,18 +200,33 @@ class ClientConfigs:
         changes: list[Change] = []
         for config in CLIENTS:
             for where in ("user", "project"):
-                first = self._inspect(config, where, name, None)[0]
-                names = self._other_names(config, where, first)
-                more = [self._inspect(config, where, one, None)[0] for one in names]
-                for change in (first, *more):
-                    is_due = change.fault or change.standing is Standing.OUTDATED
-                    fixed = fix and is_due
-                    changes.append(
-                        self._fix(config, where, change, dry_run=dry_run) if fixed else change
-                    )
-                if where == "user" and config.nested:
-                    changes += self._of_projects(config, first)
+                with isolated(passing=(AuditError,)) as failed:
+                    changes += self._status_of(config, where, name, fix=fix, dry_run=dry_run)
+                changes += [self._unreadable(config, where, name, error) for error in failed]
         return tuple(changes)
+
+    def _unreadable(
+        self, config: ClientConfig, where: str, name: str, error: SkillhouseError
+    ) -> Change:
+        file = str(config.files(self._places, self._project, where)[-1])
+        found = Change(client=config.client, file=file, name=name, standing=Standing.UNREADABLE)
+        return replace(found, reason=str(error))
+
+    def _status_of(
+        self, config: ClientConfig, where: str, name: str, *, fix: bool, dry_run: bool
+    ) -> list[Change]:
+        first = self._inspect(config, where, name, None)[0]
+        names = self._other_names(config, where, first)
+        more = [self._inspect(config, where, one, None)[0] for one in names]
+        changes = [
+            self._fix(config, where, change, dry_run=dry_run)
+            if fix and (change.fault or change.standing is Standing.OUTDATED)
+            else change
+            for change in (first, *more)
+        ]
+        if where == "user" and config.nested:
+            changes += self._of_projects(config, first)
+        return changes
 
     def _other_names(self, config: ClientConfig, where: str, first: Change) -> list[str]:
         names: list[str] = []

@@ -11,9 +11,9 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from skillhouse.clients.client_view import ClientView, Reals
-from skillhouse.clients.verdicts import Lens, LensSkill, NearMiss
+from skillhouse.clients.verdicts import Lens, LensSkill, LensState, NearMiss, Verdict
 from skillhouse.discovery import default_roots, discover, git_root
-from skillhouse.floor import dataclass
+from skillhouse.floor import InternalFaultError, as_error, dataclass, isolated
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
 DEPTH_MAX = 12
@@ -133,16 +133,22 @@ def compare(
     start, home = Path(os.path.abspath(start)), Path(os.path.abspath(home))
     reals = Reals()
     views = []
+    judged = []
+    faults: list[tuple[str, str]] = []
     for profile in profiles:
-        roots = default_roots(
-            start=start, home=home, environment=environment, profile=profile, explicit=explicit
-        )
-        may_read = trusted or bool(profile.client)
-        index = discover(roots, profile=profile, trusted=may_read, cache=cache)
-        views.append(ClientView(profile, roots, index, reals, may_read=may_read))
+        with isolated() as failed:
+            roots = default_roots(
+                start=start, home=home, environment=environment, profile=profile, explicit=explicit
+            )
+            may_read = trusted or bool(profile.client)
+            index = discover(roots, profile=profile, trusted=may_read, cache=cache)
+            view = ClientView(profile, roots, index, reals, may_read=may_read)
+            judged.append(view.judge())
+            views.append(view)
+        faults += [(profile.name, str(error)) for error in failed]
     around = _around(views, start, home, reals)
     rows = _LensRows(views, around, reals)
-    clients = tuple(view.judge() for view in views)
+    clients = tuple(judged)
     project = str(git_root(start) or start)
     empty = Lens(
         start=str(start),
@@ -152,6 +158,7 @@ def compare(
         aliases=((os.path.realpath(project), project), (os.path.realpath(home), str(home))),
         clients=clients,
         skills=(),
+        faults=tuple(faults),
     )
     skills = sorted(rows.skills(), key=lambda skill: (empty.short(skill.places[0]), skill.file))
     return replace(
@@ -195,9 +202,9 @@ class _LensRows:
                 file=real,
                 places=tuple(ordered),
                 root=self._root(ordered[0]),
-                name=self._name(real),
+                name=_named(self._skills.get(real), real),
                 description_chars=len(described),
-                verdicts=tuple(view.verdict(real, ordered) for view in self._views),
+                verdicts=tuple(_verdict(view, real, ordered) for view in self._views),
             )
 
     def _root(self, place: str) -> str:
@@ -206,13 +213,22 @@ class _LensRows:
             above = os.path.dirname(above)
         return self._roots.get(above, os.path.dirname(os.path.dirname(place)))
 
-    def _name(self, real: str) -> str:
-        """Return the name in the frontmatter, or else the name of the directory."""
-        skill = self._skills.get(real)
+
+def _named(skill: Skill | None, real: str) -> str:
+    """Return the name in the frontmatter, or else the name of the directory."""
+    named = None
+    with isolated():
         named = None if skill is None else skill.frontmatter.fields.get("name")
-        return (
-            named if isinstance(named, str) and named else os.path.basename(os.path.dirname(real))
-        )
+    return named if isinstance(named, str) and named else os.path.basename(os.path.dirname(real))
+
+
+def _verdict(view: ClientView, real: str, places: Sequence[str]) -> Verdict:
+    """Return a client's verdict on one skill of many; what cannot be judged says so."""
+    try:
+        return view.verdict(real, places)
+    except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+        reason = str(as_error(error))
+        return Verdict(state=LensState.DROPPED, code=InternalFaultError.code, reason=reason)
 
 
 def _around(views: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> MisplacedFiles:

@@ -37,7 +37,7 @@ from skillhouse.clients.trial import (
     try_skills,
 )
 from skillhouse.clients.verdicts import Verdict
-from skillhouse.floor import SkillError, UnknownSkillError, dataclass, is_utf8
+from skillhouse.floor import SkillError, UnknownSkillError, dataclass, is_utf8, isolated
 from skillhouse.skill import Profile, Skill, load
 
 
@@ -65,14 +65,38 @@ class Planner:
         profiles = [named[name] for name in sorted(named)]
         skills = self._chosen(request)
         seen = Seen(self._places, self._source.project, profiles)
-        verdicts = {profile.name: try_skills(_by_leaf(skills), profile) for profile in profiles}
+        verdicts: dict[str, dict[str, Verdict]] = {}
+        broken: dict[str, str] = {}
+        for profile in profiles:
+            with isolated() as failed:
+                verdicts[profile.name] = try_skills(_by_leaf(skills), profile)
+            for error in failed:
+                broken[profile.name] = str(error)
+        usable = [profile for profile in profiles if profile.name not in broken]
         taken: dict[str, str] = {}
         for skill in skills:
-            if fault := self._fault(skill, taken):
-                yield _refused(skill, [profile.name for profile in profiles], fault)
-                continue
-            taken[leaf_of(skill).casefold()] = skill.id
-            yield from self._of_skill(skill, profiles, request, seen, verdicts)
+            for name, fault in broken.items():
+                yield _refused(skill, [name], fault)
+            # A list: what is written of a skill is planned as a whole, or not at all.
+            with isolated() as failed:
+                yield from list(self._plans_of(skill, usable, request, seen, verdicts, taken))
+            for error in failed:
+                yield _refused(skill, [profile.name for profile in usable], str(error))
+
+    def _plans_of(
+        self,
+        skill: Skill,
+        profiles: Sequence[Profile],
+        request: ExportRequest,
+        seen: Seen,
+        verdicts: dict[str, dict[str, Verdict]],
+        taken: dict[str, str],
+    ) -> Iterator[ExportPlan]:
+        if fault := self._fault(skill, taken):
+            yield _refused(skill, [profile.name for profile in profiles], fault)
+            return
+        taken[leaf_of(skill).casefold()] = skill.id
+        yield from self._of_skill(skill, profiles, request, seen, verdicts)
 
     def again(self, request: ExportRequest) -> Iterator[ExportPlan]:
         """Yield a plan for each record, with the form and the folder that it has."""
@@ -85,12 +109,12 @@ class Planner:
                 item = _item(record.skill, record.source, record.clients, ExportState.SOURCE_GONE)
                 yield ExportPlan(item=replace(item, target=record.target, reason=reason))
                 continue
-            if fault := self._fault(skill, {}):
-                yield _refused(skill, record.clients, fault, target=record.target)
-                continue
-            verdicts = {one.name: try_skills(_by_leaf([skill]), one) for one in known}
-            loading = [one for one in known if not _objects(verdicts, one, skill)]
-            try:
+            with isolated() as failed:
+                if fault := self._fault(skill, {}):
+                    yield _refused(skill, record.clients, fault, target=record.target)
+                    continue
+                verdicts = {one.name: try_skills(_by_leaf([skill]), one) for one in known}
+                loading = [one for one in known if not _objects(verdicts, one, skill)]
                 folder = resolved(
                     record.folder, self._places, Path(record.anchor), where=record.where
                 )
@@ -99,7 +123,7 @@ class Planner:
                     raise ExportError(code, path, _objects(verdicts, known[0], skill))
                 once_more = replace(request, form=record.form, where=record.where)
                 yield self._at(skill, folder, loading, once_more, record.clients)
-            except ExportError as error:
+            for error in failed:
                 yield _refused(skill, record.clients, str(error), target=record.target)
 
     def _everything(self) -> tuple[Skill, ...]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from skillhouse.audit import AuditError
 from skillhouse.audit.changes import recorded
 from skillhouse.clients.export_plan import ExportPlan, Planner, target_state
 from skillhouse.clients.export_state import (
@@ -23,7 +24,7 @@ from skillhouse.clients.export_state import (
 )
 from skillhouse.clients.folders import FolderHandle, client_profile, remove_empty, resolved
 from skillhouse.clients.trees import found_digest, source_digest
-from skillhouse.floor import SkillhouseError, make_private
+from skillhouse.floor import SkillhouseError, as_error, isolated, make_private
 from skillhouse.floor.lock import lock
 from skillhouse.skill import SKILL_FILE
 
@@ -62,7 +63,7 @@ class Exporter:
             return tuple(self._write(plan, request) for plan in planner.again(request))
 
     def status(self) -> tuple[Item, ...]:
-        return tuple(_status(record) for record in self._records.all())
+        return tuple(_isolated_status(record) for record in self._records.all())
 
     def remove(self, request: ExportRequest) -> tuple[Item, ...]:
         """Remove exports; changed copies stay unless `force` is set."""
@@ -101,7 +102,9 @@ class Exporter:
         before = self._records.get(plan.record.target)
         try:
             self._put(plan, force=request.force)
-        except (ExportError, OSError) as error:
+        except AuditError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
             if before is None:
                 self._records.forget(plan.record.target)
             else:
@@ -179,7 +182,9 @@ class Exporter:
                     self._take(record, force=request.force)
                 self._records.forget(record.target)
                 self._leave(record)
-        except (ExportError, OSError) as error:
+        except AuditError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
             return replace(item, action=Action.NONE, reason=_reason(error))
         return replace(item, done=True)
 
@@ -221,15 +226,30 @@ class Exporter:
             os.close(handle)
 
 
-def _reason(error: ExportError | OSError) -> str:
-    if isinstance(error, ExportError):
-        return str(error)
-    return f"cannot be written: {(error.strerror or str(error)).lower()}"
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be written: {(error.strerror or str(error)).lower()}"
+    return str(as_error(error))
 
 
 def _is_called(record: Record, reference: str) -> bool:
     name = record.skill.partition(":")[2]
     return reference in (record.skill, name, os.path.basename(record.target), record.target)
+
+
+def _isolated_status(record: Record) -> Item:
+    """Return the state of one target of many; what cannot be compared is refused."""
+    with isolated() as failed:
+        return _status(record)
+    return Item(
+        skill=record.skill,
+        source=record.source,
+        clients=record.clients,
+        target=record.target,
+        form=record.form,
+        state=ExportState.REFUSED,
+        reason=str(failed[0]),
+    )
 
 
 def _status(record: Record) -> Item:

@@ -16,6 +16,7 @@ from skillhouse.clients.verdicts import (
     NearMiss,
     Verdict,
 )
+from skillhouse.floor import InternalFaultError
 from skillhouse.skill import CAUSES, ONE_NAME, SKILL_FILE, Cause
 
 _EFFECTS = {
@@ -28,6 +29,7 @@ _EFFECTS = {
 def problems(lens: Lens) -> tuple[LensProblem, ...]:
     """Return the problems here: files first, then names, folders and budgets."""
     return (
+        *_faults(lens),
         *_of_files(lens),
         *_near(lens),
         *_names(lens),
@@ -37,6 +39,16 @@ def problems(lens: Lens) -> tuple[LensProblem, ...]:
         *_long(lens),
         *_budgets(lens),
     )
+
+
+def _faults(lens: Lens) -> Iterator[LensProblem]:
+    for client, fault in lens.faults:
+        yield LensProblem(
+            code=InternalFaultError.code,
+            title=f"`{client}` was not looked at: {fault}",
+            clients=(client,),
+            fix="the other clients were; add the report to what you send us",
+        )
 
 
 def _of_files(lens: Lens) -> Iterator[LensProblem]:

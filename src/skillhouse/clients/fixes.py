@@ -19,7 +19,7 @@ from skillhouse.clients.relocations import relocations
 from skillhouse.clients.trees import source_digest
 from skillhouse.clients.unread_folders import client_root
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState
-from skillhouse.floor import PathError, descriptor, is_utf8, open_directory_beneath
+from skillhouse.floor import PathError, descriptor, is_utf8, isolated, open_directory_beneath
 from skillhouse.skill import SKILL_FILE, mended
 
 FILE_CODES = frozenset(
@@ -178,7 +178,10 @@ def _of_files(lens: Lens) -> Iterator[Fix]:
             # The report has why it cannot be read; another user's file is not ours to mend.
             continue
         directory = os.path.basename(os.path.dirname(skill.file))
-        made = mended(before.encode(), directory=directory, for_clients=True)
+        made = None
+        # What cannot be mended stays in the report; the log has the fault.
+        with isolated():
+            made = mended(before.encode(), directory=directory, for_clients=True)
         if made is not None:
             yield Fix(
                 path=skill.file,

@@ -131,6 +131,8 @@ class Lens:
     """A digest of each SKILL.md that shares its name with another one."""
     exported: Mapping[str, str] = field(default_factory=dict)
     """Real path of each copy that `export` wrote, with that of the skill it was copied from."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """Clients that could not be looked at, and why; they are not among `clients`."""
 
     def by_client(self, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
         """Yield each client's name with its verdict on a skill."""

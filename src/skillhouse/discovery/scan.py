@@ -28,7 +28,14 @@ from skillhouse.discovery.scan_snapshots import (
     unpacked,
 )
 from skillhouse.discovery.walk import RootWalk, not_regular
-from skillhouse.floor import DecodeError, PathError, encode, open_beneath
+from skillhouse.floor import (
+    DecodeError,
+    InternalFaultError,
+    PathError,
+    as_error,
+    encode,
+    open_beneath,
+)
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
 READING = 4
@@ -177,7 +184,7 @@ def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: i
         head = os.read(handle, skill_package.HEAD_BYTES)
         info = os.fstat(handle)
         signature = _signature(info, path)
-        metadata, findings = skill_package.read_metadata(handle, info.st_size, name, policy, head)
+        metadata, findings = _metadata(handle, info.st_size, name, policy, head)
         # Whatever changes the bytes changes this too. One look is enough, after the read, where the
         # last change is older than the scan and nothing was read after the look.
         is_recent = signature[1] > fresh - UNSTEADY_NANOSECONDS
@@ -189,12 +196,25 @@ def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: i
             signature, metadata, findings = _read_steadily(handle, path, name, policy)
     finally:
         os.close(handle)
-    if signature[1] > fresh:
+    if signature[1] > fresh or any(one.code == InternalFaultError.code for one in findings):
+        # What went wrong with a file is looked at again: the next version may read it.
         signature = NOT_TRUSTED
     if metadata is None:
         return ScanEntry("", path, signature, "", None, tuple(findings))
     fields = encode(metadata.fields)
     return ScanEntry(metadata.name, path, signature, metadata.description, fields, tuple(findings))
+
+
+def _metadata(
+    handle: int, size: int, name: str, policy: ParsePolicy, head: bytes | None = None
+) -> tuple[skill_package.Metadata | None, list[Finding]]:
+    """Return what a file says; one that cannot be read by a fault of ours costs no other."""
+    try:
+        return skill_package.read_metadata(handle, size, name, policy, head)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the edge of one file of many.
+        return None, [Finding(InternalFaultError.code, str(as_error(error)), fatal=True)]
 
 
 def _read_steadily(
@@ -204,7 +224,7 @@ def _read_steadily(
     signature = _signature(os.fstat(handle), path)
     for _ in range(STEADY_TRIES):
         os.lseek(handle, 0, os.SEEK_SET)
-        metadata, findings = skill_package.read_metadata(handle, signature[2], name, policy)
+        metadata, findings = _metadata(handle, signature[2], name, policy)
         before, signature = signature, _signature(os.fstat(handle), path)
         if signature == before:
             return signature, metadata, findings

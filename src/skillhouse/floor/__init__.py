@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import UnusableSkillError as UnusableSkillError
     from skillhouse.floor.errors import WireNameError as WireNameError
     from skillhouse.floor.errors import needs_extra as needs_extra
+    from skillhouse.floor.faults import InternalFaultError as InternalFaultError
+    from skillhouse.floor.faults import as_error as as_error
+    from skillhouse.floor.faults import fault_finding as fault_finding
+    from skillhouse.floor.faults import isolated as isolated
     from skillhouse.floor.install_advice import extra_advice as extra_advice
     from skillhouse.floor.install_advice import package_advice as package_advice
     from skillhouse.floor.leftovers import is_leftover_name as is_leftover_name

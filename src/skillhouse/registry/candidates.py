@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skillhouse.floor import PathError, dataclass
+from skillhouse.floor import PathError, dataclass, isolated
 from skillhouse.registry.source import SourceError
 from skillhouse.skill import (
     MANIFEST_FILES,
@@ -95,7 +95,7 @@ def find_candidates(
                 grouped[top].append(replace(one, path=one.path.removeprefix(f"{top}/" * bool(top))))
                 break
     return tuple(
-        _candidate("/".join(filter(None, (below, top))), folder, grouped[top]) for top in outer
+        _isolated("/".join(filter(None, (below, top))), folder, grouped[top]) for top in outer
     )
 
 
@@ -132,6 +132,14 @@ def _is_manifest(file: SourceFile) -> bool:
         if len(data) > MANIFEST_MAX:
             break
     return says_skill(file.path.rpartition("/")[2], data[: MANIFEST_MAX + 1])
+
+
+def _isolated(path: str, folder: str, files: list[SourceFile]) -> Candidate:
+    """Return one skill of many; one at which something goes wrong has that as its fault."""
+    with isolated() as failed:
+        return _candidate(path, folder, files)
+    name = path.rpartition("/")[2] or folder
+    return Candidate(path=path, folder=name, fault=str(failed[0]))
 
 
 def _candidate(path: str, folder: str, files: list[SourceFile]) -> Candidate:

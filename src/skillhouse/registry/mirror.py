@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode, urlsplit
 
-from skillhouse.floor import DecodeError, SkillhouseError, dataclass, shaped
+from skillhouse.floor import DecodeError, SkillhouseError, dataclass, isolated, shaped
 from skillhouse.registry.mirror_directory import MirrorDirectory, MirrorError, MirrorState
 from skillhouse.registry.mirror_lists import write_lists
 from skillhouse.registry.releases import (
@@ -246,13 +246,10 @@ class _Update:
         for name in names:
             if self._is_stopped.is_set():
                 return
-            try:
+            with isolated(passing=(MirrorError,)) as failed:
                 self._bring(reader, name)
-            except MirrorError:
-                raise
-            except SkillhouseError as error:
-                with self._lock:
-                    self.problems.append(f"{name}: {error}")
+            with self._lock:
+                self.problems += [f"{name}: {error}" for error in failed]
 
     def _bring(self, reader: Repository, name: str) -> None:
         namespace, skill = split_name(name)

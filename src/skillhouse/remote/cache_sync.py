@@ -12,7 +12,15 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import SkillhouseError, dataclass, decode, encode, make_private, tree_digest
+from skillhouse.floor import (
+    SkillhouseError,
+    as_error,
+    dataclass,
+    decode,
+    encode,
+    make_private,
+    tree_digest,
+)
 from skillhouse.floor.lock import try_lock
 from skillhouse.remote.cache_digests import DIGESTS, cache_fault, read_digests
 from skillhouse.remote.source import (
@@ -183,7 +191,7 @@ async def _staged(
             async with slots:
                 after[skill.name] = await fetch_skill(skill, target, fetch)
                 fetched.add(skill.name)
-        except (SkillhouseError, OSError, ValueError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
             problems.append(f"`{skill.name}` not taken: {_said(error)}")
             shutil.rmtree(target, ignore_errors=True)
             if skill.name not in before:
@@ -207,7 +215,7 @@ async def _staged(
 
 def _said(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
-        return str(error)
+        return str(as_error(error))
     name = Path(str(error.filename or "")).name[:NAME_SHOWN]
     return error.strerror.lower() + (f": `{name}`" if name else "")
 

@@ -25,6 +25,7 @@ from skillhouse.floor import (
     digest,
     encode,
     file_stamp,
+    isolated,
     make_private,
     read_beneath,
     write_atomically,
@@ -231,7 +232,11 @@ class McpHost:
         names = shown_names(entries)
         skills = []
         for entry in entries:
-            skill = self._listed(entry, names)
+            with isolated() as failed:
+                skill = self._listed(entry, names)
+            if failed:
+                # The log has it; those beside it are listed.
+                continue
             # Kept for the life of this object: whoever acts on a skill uses this entry.
             self._held[skill.file] = entry
             skills.append(skill)

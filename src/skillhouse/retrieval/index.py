@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from skillhouse.floor import SkillError, encode
+from skillhouse.floor import SkillError, as_error, encode
 from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
 from skillhouse.retrieval.hits import Head, Hit, best_first, collapsed, hit_of
 from skillhouse.retrieval.query import MIX, Mix, read_query
@@ -273,10 +273,13 @@ def _head(skill: Skill) -> Head:
 
 
 def _body(skill: Skill) -> str:
+    # One bad file never breaks the search; loading the skill reports the error.
     try:
         return load_body(skill)
     except (SkillError, OSError):
-        # One bad file never breaks the search; loading the skill reports the error.
+        return ""
+    except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+        as_error(error)
         return ""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, dataclass
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, dataclass, isolated
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Layer, Permission, decide
@@ -377,8 +377,11 @@ def _argument_names(skill: Skill) -> tuple[str, ...]:
     """Return the argument names before the first that a menu cannot show."""
     if b"arguments" not in skill.packed_fields:
         return ()
-    names = skill_package.argument_names(skill.frontmatter.fields)[:ARGUMENTS_SHOWN]
-    return tuple(takewhile(_ARGUMENT.fullmatch, dict.fromkeys(names)))
+    # One skill of a menu; without them all that is typed after its name is one.
+    with isolated():
+        names = skill_package.argument_names(skill.frontmatter.fields)[:ARGUMENTS_SHOWN]
+        return tuple(takewhile(_ARGUMENT.fullmatch, dict.fromkeys(names)))
+    return ()
 
 
 def _is_denied(action: str, name: str, layers: tuple[Layer, ...]) -> bool:

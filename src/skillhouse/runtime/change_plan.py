@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 # A package and not its names, which are loaded when something is installed: a service starts first.
 from skillhouse import registry
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError, dataclass, isolated
 
 if TYPE_CHECKING:
     from skillhouse.registry import Candidate, InstallPlace, LockEntry, OtherEntry
@@ -181,13 +181,12 @@ def asked_state(
     installer: Installer, name: str, entry: LockEntry, place: InstallPlace
 ) -> tuple[InstalledState, SkillhouseError | None]:
     """Return how an installed skill is, and why its repository could not be asked about it."""
-    try:
+    with isolated() as failed:
         return installer.released_state(name, entry, place), None
-    except SkillhouseError as error:
-        # What could not be asked is no finding about the files, and not passed over either.
-        state = installer.installed.state(name, entry, place)
-        found = "unasked" if state.is_well else state.state
-        return dataclasses.replace(state, state=found), error
+    # What could not be asked is no finding about the files, and not passed over either.
+    state = installer.installed.state(name, entry, place)
+    found = "unasked" if state.is_well else state.state
+    return dataclasses.replace(state, state=found), failed[0]
 
 
 def wanted_changes(

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import skill as skill_package
-from skillhouse.floor import Diagnostic, Severity, UnknownSkillError, dataclass, nearest
+from skillhouse.floor import (
+    Diagnostic,
+    Severity,
+    UnknownSkillError,
+    dataclass,
+    fault_finding,
+    isolated,
+    nearest,
+)
 from skillhouse.runtime.code_manifests import without_missing
 from skillhouse.runtime.skill_states import manifest_places
 
@@ -128,6 +136,23 @@ def _of_roots(house: Skillhouse, *, only: str = "") -> tuple[CodeFacts, ...]:
 
 
 def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:
+    """Return the facts of one skill of many; one at which something went wrong has that alone."""
+    with isolated() as failed:
+        return _read_facts(house, result, scope)
+    return CodeFacts(
+        name=result.directory.name,
+        directory=result.directory,
+        scope=scope,
+        manifest=None,
+        levels={},
+        env={},
+        lock="",
+        problems=(*result.diagnostics, fault_finding(failed[0], result.directory)),
+        is_on=house.services.skill_code.is_enabled,
+    )
+
+
+def _read_facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:
     code = house.services.skill_code
     result = without_missing(result, code.reloads.lacking()(result.directory))
     manifest = result.manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import SkillhouseError, dataclass, tree_digest
+from skillhouse.floor import as_error, dataclass, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.runtime.code_service import SkillCode
@@ -174,8 +174,8 @@ async def _loaded(
     except SandboxError as error:
         failed = failed_load(digest, error.code, str(error))
         return Loaded(skill=name, directory=directory, error=str(error), lacking=failed)
-    except (SkillhouseError, OSError, ValueError, RecursionError) as error:
-        return Loaded(skill=name, directory=directory, error=str(error))
+    except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+        return Loaded(skill=name, directory=directory, error=str(as_error(error)))
     full = {f"{name}:{tool}" for tool in exported}
     missing = tuple(tool.rpartition(":")[2] for tool in declared if tool not in full)
     return Loaded(

@@ -13,6 +13,7 @@ from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, git_root
 from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.floor.faults import fault_finding, isolated
 from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
@@ -120,16 +121,17 @@ class SkillCode:
                 except WireNameError as error:
                     clashing |= {error.pair, error.taken_by}
                     self.problems.append(clash(error, result.directory))
-        return tuple(
-            toolbox.SkillCodeTool(
-                self.configured(manifest, result.directory, scope), spec, self, self._ask_for
-            )
-            for scope, result, manifest in in_force
-            if not self._is_denied(manifest.name, view.agent)
-            and not view.withholds(result.directory)
-            for spec in manifest.tools
-            if (manifest.name, spec.name) not in clashing
-        )
+        made: list[toolbox.SkillCodeTool] = []
+        for scope, result, manifest in in_force:
+            # INVARIANT: a skill of which a rule cannot be asked has no tools.
+            with isolated() as failed:
+                if self._is_denied(manifest.name, view.agent) or view.withholds(result.directory):
+                    continue
+                skill = self.configured(manifest, result.directory, scope)
+                kept = [one for one in manifest.tools if (manifest.name, one.name) not in clashing]
+                made += [toolbox.SkillCodeTool(skill, one, self, self._ask_for) for one in kept]
+            self.problems += [fault_finding(error, result.directory) for error in failed]
+        return tuple(made)
 
     def _in_force(self, found: Found) -> list[tuple[str, ManifestResult, SkillManifest]]:
         """Return the strongest skill of each name; findings go to `problems`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.registry import LockEntry, SkillFacts, SourceError, is_older
 from skillhouse.runtime.install_report import InstallReport
 from skillhouse.runtime.install_steps import InstallError, UnsignedError
@@ -68,6 +69,18 @@ def check_repository(name: str, installed: LockEntry | None, entry: LockEntry) -
             f"`{name}` is locked to {installed.repository}, and this one is from "
             f"{entry.repository}: uninstall it first if you mean that"
         )
+
+
+def check_alone(name: str, done: LockEntry | None, entry: LockEntry, target: Path) -> None:
+    """Refuse a second skill of a name in one run: it would replace the first unasked.
+
+    Raises:
+        SkillError: `done`, which this run put into the place, is from elsewhere in the source.
+    """
+    if done is not None and (done.repository, done.inside) != (entry.repository, entry.inside):
+        other = done.inside or done.resolved
+        message = f"`{name}` is the name of `{other}` too, which was just installed; choose one"
+        raise SkillError("same-name", target, message)
 
 
 def check_publisher(name: str, installed: LockEntry | None, entry: LockEntry) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from skillhouse import net
 from skillhouse.floor import EXECUTABLE_MODE, Tree, dataclass
@@ -29,7 +29,19 @@ HOSTS_MAX = 50
 TEXT_MAX = 1024 * 1024
 """Bytes of a file that is searched for hosts and hidden text."""
 
-_ADDRESS = regex(r"\bhttps?://[A-Za-z0-9.\-_\[\]:@]+")
+UNREADABLE = "an address that cannot be read"
+"""What is said of an address that leads to no host which could be reached."""
+
+_ADDRESS = regex(
+    r"(?<![A-Za-z0-9])(https?)://+(?=([^\s/?#\\\"'<>`|{}()]+))",
+    re.IGNORECASE,
+)
+"""A scheme, and what a client would take for the authority (RFC 3986, 3.2), but for the signs that
+surround an address in Markdown, HTML, JSON and a shell. It is looked at and not passed over: the
+next address may begin in it."""
+_HOST = regex(r"(?:\[[0-9A-Fa-f:.%]*\]|[^\W_](?:[\w.%\u3002\uff0e\uff61-]*[^\W_])?)(?::\d+)?")
+"""An address in brackets, or a name up to its last letter or digit, and a port. The three signs
+beyond ASCII are full stops of names, too (UTS #46)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +117,42 @@ def judged_hosts(house: Skillhouse, texts: Iterable[tuple[str, str]]) -> tuple[H
     """Return the hosts that texts mention, by their files, with the verdict of each."""
     found: dict[str, set[str]] = {}
     for name, text in texts:
-        for match in _ADDRESS.finditer(text):
-            try:
-                origin = net.parse_url(match.group().rstrip(".:-_")).origin
-            except net.NetError:
-                origin = f"{urlsplit(match.group()).scheme}://… (no address that may be reached)"
+        for origin in hosts_in(text):
             found.setdefault(origin, set()).add(name)
     return tuple(_host(house, origin, sorted(found[origin])) for origin in sorted(found))
 
 
+def hosts_in(text: str) -> frozenset[str]:
+    """Return where the addresses in a text lead: origins, and `UNREADABLE` for what is none.
+
+    Total: any text has an answer.
+
+    >>> sorted(hosts_in("[https://react.dev](https://react.dev) and HTTP://[::1]:80/x"))
+    ['http://[::1]', 'https://react.dev']
+    >>> sorted(hosts_in("https://[port]/"))
+    ['an address that cannot be read']
+    """
+    return frozenset(_origin(scheme, authority) for scheme, authority in _ADDRESS.findall(text))
+
+
+def _origin(scheme: str, authority: str) -> str:
+    # A client goes to what follows the last `@`, whatever the name before it seems to be.
+    place = authority.rpartition("@")[2]
+    host = _HOST.match(place)
+    # Clients leave out signs that are not seen, so the name may go on after one.
+    if host is None or not place[host.end() :][:1].isprintable():
+        return UNREADABLE
+    try:
+        return net.parse_url(f"{scheme.lower()}://{host[0]}").origin
+    except net.NetError:
+        return UNREADABLE
+
+
 def _host(house: Skillhouse, origin: str, files: list[str]) -> HostVerdict:
+    if origin == UNREADABLE:
+        return HostVerdict(
+            origin=origin, files=tuple(files), effect=Effect.DENY, reason="no request leads there"
+        )
     need = PermissionRequest(
         permission=Permission(action="fetch", resource=f"GET {origin}/"),
         default=Effect.ASK,

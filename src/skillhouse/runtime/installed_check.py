@@ -17,8 +17,10 @@ from skillhouse.floor import (
     SkillhouseError,
     StateError,
     TreeError,
+    as_error,
     dataclass,
     file_stamp,
+    isolated,
     matching_tree,
     without_leftovers,
 )
@@ -82,7 +84,23 @@ def compared_state(
     entry: LockEntry,
     place: InstallPlace,
 ) -> InstalledState:
-    """Compare an installed skill with the lock, and its signature with what is trusted."""
+    """Compare an installed skill with the lock, and its signature with what is trusted.
+
+    Total: one that cannot be compared is `unreadable`, whatever the reason.
+    """
+    with isolated() as failed:
+        return _compared(store, check, name, entry, place)
+    problem = str(failed[0])
+    return InstalledState(name=name, entry=entry, place=place, state="unreadable", problem=problem)
+
+
+def _compared(
+    store: PackageStore,
+    check: PublisherCheck,
+    name: str,
+    entry: LockEntry,
+    place: InstallPlace,
+) -> InstalledState:
     target = place.target(name)
     made = functools.partial(InstalledState, name=name, entry=entry, place=place)
     if not target.is_dir() or target.is_symlink():
@@ -147,8 +165,14 @@ class InstalledCheck:
         """How the installed skills are, for lists."""
 
     def fault(self, directory: Path, scope: str) -> str:
-        """Return why a skill is not to be used; empty where nothing is wrong with it."""
-        return self._unsigned(directory, scope) or self._changed(directory, scope)
+        """Return why a skill is not to be used; empty where nothing is wrong with it.
+
+        INVARIANT: what cannot be judged is not to be used, and the skills beside it still are.
+        """
+        try:
+            return self._unsigned(directory, scope) or self._changed(directory, scope)
+        except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+            return f"it cannot be compared with what was installed: {as_error(error)}"
 
     def _unsigned(self, directory: Path, scope: str) -> str:
         """Return why a skill has no signature that counts, where one is required."""

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from skillhouse.discovery.tree_state import survey
-from skillhouse.floor import SkillhouseError, dataclass, decode, encode, write_atomically
+from skillhouse.floor import (
+    SkillhouseError,
+    dataclass,
+    decode,
+    encode,
+    isolated,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from skillhouse.registry import LockEntry
@@ -141,11 +148,17 @@ class InstalledMarks:
             if last is not None and last.key == key and last.state in _STATES:
                 state, reason = _STATES[last.state], last.reason
             else:
-                state, reason = self._judge(real, entry)
+                state, reason = self._judged(real, entry)
                 kept.pop(str(real), None)
                 if newest < self._clock() - STEADY_NANOSECONDS:
                     kept[str(real)] = _Known(key, state, reason)
             yield InstalledMark(scope=scope, name=name, directory=real, state=state, reason=reason)
+
+    def _judged(self, real: Path, entry: LockEntry) -> tuple[MarkState, str]:
+        with isolated() as failed:
+            return self._judge(real, entry)
+        # INVARIANT: what cannot be judged is refused.
+        return "refused", str(failed[0])
 
     def _known(self) -> dict[str, _Known]:
         if self._file is None:

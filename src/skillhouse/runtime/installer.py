@@ -23,6 +23,7 @@ from skillhouse.registry import (
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.install_policy import (
     check_agreed,
+    check_alone,
     check_as_locked,
     check_newer,
     check_offer,
@@ -74,6 +75,8 @@ class Installer:
             house.config, house.services.network, report=report, progress=progress
         )
         self._opened = OpenedSources(self.sources, house.audit_log)
+        self._done: dict[Path, LockEntry] = {}
+        """What was put into which directory by this installer."""
 
     def __enter__(self) -> Self:
         return self
@@ -260,9 +263,12 @@ class Installer:
             entry = dataclasses.replace(
                 entry, pinned=report.installed.pinned, pin_reason=report.installed.pin_reason
             )
+        target = report.place.target(staged.name)
+        with install_step("place"):
+            check_alone(staged.name, self._done.get(target), entry, target)
         arguments = {
             "name": staged.name,
-            "path": str(report.place.target(staged.name)),
+            "path": str(target),
             "resolved": entry.resolved,
             "tree_digest": entry.tree_digest,
             "publisher": "" if report.publisher is None else report.publisher.handle,
@@ -270,6 +276,7 @@ class Installer:
         with install_step("place"), recorded(self._log, "install", arguments):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(report.place, staged.name, staged.directory, entry, force=force)
+        self._done[target] = entry
         return entry
 
     def restore(self, staged: StagedSkill, entry: LockEntry, *, force: bool = False) -> None:

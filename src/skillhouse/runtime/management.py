@@ -20,6 +20,7 @@ from skillhouse.floor import (
     confine,
     dataclass,
     is_leftover_name,
+    isolated,
     read_beneath,
 )
 from skillhouse.runtime.desktop import open_on_desktop
@@ -390,10 +391,10 @@ class Management:
         raise SkillError("no-place", self._project, message)
 
     def _definition(self, skill: Skill, settings: SkillSettings) -> SkillDefinition | None:
-        try:
+        # One that cannot be read is left out; its page and `show` say why.
+        with isolated():
             return define(skill, settings, self._profile)
-        except SkillError:
-            return None
+        return None
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
-from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass, isolated
 from skillhouse.permission import (
     CommandReading,
     CommandVerdict,
@@ -332,17 +332,19 @@ def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int)
             digests -= 1
             if digests < 0:
                 continue
-        need = policy.loading_need(skill, None)
-        if need.skill_digest:
-            found[skill.file] = explain_loading(house, skill).decision.effect.value
-            continue
-        # Skills about which the rules say the same fare alike at the gate, whose forecast takes
-        # longer than all of their rules: one of them is forecast.
-        decided = decide(layers, need.permission, default=need.default)
-        key = (decided.effect, decided.layer, need.default, need.level)
-        if key not in alike:
-            alike[key] = explain_loading(house, skill).decision.effect.value
-        found[skill.file] = alike[key]
+        # One of which that cannot be said is left out, too.
+        with isolated():
+            need = policy.loading_need(skill, None)
+            if need.skill_digest:
+                found[skill.file] = explain_loading(house, skill).decision.effect.value
+                continue
+            # Skills about which the rules say the same fare alike at the gate, whose forecast takes
+            # longer than all of their rules: one of them is forecast.
+            decided = decide(layers, need.permission, default=need.default)
+            key = (decided.effect, decided.layer, need.default, need.level)
+            if key not in alike:
+                alike[key] = explain_loading(house, skill).decision.effect.value
+            found[skill.file] = alike[key]
     return found
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse import remote
-from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.audit.changes import recorded, recorded_async
-from skillhouse.floor import ConfigError, SkillhouseError, dataclass, nearest
+from skillhouse.floor import ConfigError, MissingExtraError, as_error, dataclass, nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.runtime.config import Config, McpServerSettings
 from skillhouse.runtime.house_snapshot import SCOPE, check_outside
@@ -126,8 +126,8 @@ class Remotes:
             fetch = self._network.fetch_for(source, lambda url: progress(f"  fetching {url}"))
             report = await remote.sync(source, self._config.remote_directory, fetch)
             found = Synced(source=source, report=report)
-        except (SkillhouseError, OSError, ValueError, RecursionError) as error:
-            found = Synced(source=source, error=str(error))
+        except Exception as error:  # noqa: BLE001 - the edge of one server of many.
+            found = Synced(source=source, error=str(as_error(error)))
         finally:
             # Also when it is cancelled: what was begun has an outcome.
             outcome = AuditDraft(
@@ -286,8 +286,11 @@ class McpServers:
         try:
             async with recorded_async(self._audit, "mcp-add" if uri else "mcp-refresh", arguments):
                 return McpAsked(label=label, report=await ask(label))
-        except (remote.RemoteError, OSError, ValueError, RecursionError) as error:
-            return McpAsked(label=label, error=str(error))
+        except (AuditError, MissingExtraError):
+            # One answer for all of them.
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of one server of many.
+            return McpAsked(label=label, error=str(as_error(error)))
 
     def _state(self, label: str) -> McpServerState:
         server = self._servers.get(label)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from skillhouse.floor import (
     MissingExtraError,
     SkillhouseError,
     dataclass,
+    isolated,
     nearest,
     needs_extra,
 )
@@ -217,21 +217,28 @@ class Repositories:
         return RepositoryError("unknown-skill", message, status=404)
 
     def listed(
-        self, text: str, *, only: str = "", limit: int
+        self, text: str, *, only: str = "", limit: int, problem: Callable[[str], None]
     ) -> Iterator[tuple[RepositorySettings, registry.ListedSkill]]:
-        """Yield the skills that fit a text, of each repository in turn."""
+        """Yield the skills that fit a text, of each repository in turn.
+
+        `problem` gets what is wrong with one of several; nothing is taken from a list, so the
+        others are still shown.
+
+        Raises:
+            RepositoryError: none is configured, or the only one that is asked cannot be.
+        """
         asked = (self.named(only),) if only else self.all
         if not asked:
             raise RepositoryError("not-configured", f"no repository is configured; {self._hint()}")
         for settings in asked:
-            try:
-                yield from zip(
-                    itertools.repeat(settings),
-                    self.opened(settings).listed(text, limit=limit),
-                    strict=False,
-                )
-            except SkillhouseError as error:
-                raise _of(settings, error) from error
+            found: list[registry.ListedSkill] = []
+            with isolated() as failed:
+                found = list(self.opened(settings).listed(text, limit=limit))
+            for error in failed:
+                if len(asked) == 1:
+                    raise _of(settings, error) from error
+                problem(str(_of(settings, error)))
+            yield from ((settings, one) for one in found)
 
     def state_of(self, name: str, entry: LockEntry) -> ReleaseState | None:
         """Return what a repository says now of an installed version; None for other sources.

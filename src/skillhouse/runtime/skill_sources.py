@@ -14,7 +14,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 
 from skillhouse import registry, remote
-from skillhouse.floor import SkillhouseError, dataclass, digest, nearest
+from skillhouse.floor import dataclass, digest, isolated, nearest
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
@@ -310,12 +310,11 @@ def _directory(source: Source) -> Iterator[OpenSource]:
     found: list[Candidate] = []
     for place in places:
         path = "" if place == top else place.relative_to(top).as_posix()
-        try:
+        members: tuple[ArchiveMember, ...] = ()
+        with isolated() as failed:
             _, members = registry.directory_members(place)
-        except SkillhouseError as error:
-            found.append(Candidate(path=path, folder=place.name, fault=str(error)))
-        else:
-            found.append(Candidate(path=path, folder=place.name, members=members))
+        fault = "".join(map(str, failed))
+        found.append(Candidate(path=path, folder=place.name, members=members, fault=fault))
     yield OpenSource(source=source, resolved=source.location, candidates=tuple(found))
 
 

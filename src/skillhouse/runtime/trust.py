@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import SkillError, TreeError, dataclass, tree_digest
+from skillhouse.floor import SkillError, as_error, dataclass, tree_digest
 from skillhouse.runtime.worktrees import same_repository
 from skillhouse.skill import Skill
 from skillhouse.store import STATE, STATE_FILE, pooled
@@ -204,10 +204,11 @@ def _judged(project: Path, skill: Skill, trusted: Mapping[str, Collection[str]])
     directory = os.path.relpath(os.path.realpath(skill.directory), os.path.realpath(project))
     try:
         digest: str = tree_digest(skill.directory)
-    except TreeError as error:
+    except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
         # INVARIANT: what cannot be bound to its content is never trusted by it.
+        problem = str(as_error(error))
         return TrustedSkill(
-            skill=skill, directory=directory, tree_digest="", state="unbound", problem=str(error)
+            skill=skill, directory=directory, tree_digest="", state="unbound", problem=problem
         )
     known = trusted.get(directory)
     state = "new" if known is None else "trusted" if digest in known else "changed"

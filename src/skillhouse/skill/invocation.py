@@ -14,7 +14,15 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from skillhouse.floor import Diagnostic, PathError, Severity, dataclass, read_beneath
+from skillhouse.floor import (
+    Diagnostic,
+    InternalFaultError,
+    PathError,
+    Severity,
+    as_error,
+    dataclass,
+    read_beneath,
+)
 from skillhouse.floor.regex import regex
 from skillhouse.skill.model import Skill, SkillContent, split_outside
 from skillhouse.skill.profile import Extensions
@@ -73,8 +81,13 @@ def read_invocation(skill: Skill, extensions: Extensions) -> Invocation:
     # Looked for as bytes first: few of thousands have such a field, and decoding all takes long.
     if not any(field.encode() in skill.packed_fields for field in wanted):
         return _NOTHING_SAID
-    fields = skill.frontmatter.fields
-    return _invocation({field: fields[field] for field in wanted if field in fields})
+    try:
+        fields = skill.frontmatter.fields
+        return _invocation({field: fields[field] for field in wanted if field in fields})
+    except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+        # INVARIANT: a skill is not offered by what could not be read.
+        fault = (InternalFaultError.code, str(as_error(error)))
+        return Invocation(model_invocable=False, user_invocable=False, faults=(fault,))
 
 
 def described(skill: Skill, extensions: Extensions) -> Skill:

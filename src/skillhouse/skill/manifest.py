@@ -16,7 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from skillhouse.floor import PathError, is_utf8, open_beneath, read_beneath
+from skillhouse.floor import (
+    InternalFaultError,
+    PathError,
+    as_error,
+    is_utf8,
+    open_beneath,
+    read_beneath,
+)
 from skillhouse.skill.manifest_code import (
     JAVASCRIPT_FILE,
     MANIFEST_FILES,
@@ -81,6 +88,8 @@ def read_manifest(directory: Path, *, on_step: StepListener = lambda _, __: None
             continue
         except FileRefusedError as refusal:
             claims.append((file, None, [refusal.finding]))
+        except Exception as error:  # noqa: BLE001 - the edge of one manifest of many.
+            claims.append((file, None, [_fault(error)]))
         else:
             if written is None:
                 silent.append(file)
@@ -95,13 +104,20 @@ def read_manifest(directory: Path, *, on_step: StepListener = lambda _, __: None
     file, written, findings = claims[0]
     manifest = None
     if written is not None and not findings:
-        manifest, findings = _judged(place, written)
+        try:
+            manifest, findings = _judged(place, written)
+        except Exception as error:  # noqa: BLE001 - as above.
+            findings = [_fault(error)]
         if manifest is not None:
             on_step(place, "validated")
     diagnostics = placed(findings, place / file)
     for other, _, more in claims[1:]:
         diagnostics += placed(more, place / other)
     return ManifestResult(directory=place, manifest=manifest, diagnostics=diagnostics)
+
+
+def _fault(error: Exception) -> Finding:
+    return Finding(InternalFaultError.code, str(as_error(error)), fatal=True)
 
 
 def find_manifests(

@@ -34,6 +34,7 @@ from functools import partial
 from typing import Any
 
 from skillhouse.floor.documents import DocumentError, json_value, toml_table
+from skillhouse.floor.regex import regex
 from skillhouse.skill.manifest_fields import Keys, LineOf, RawManifest, mapping_at
 from skillhouse.skill.profile_file import line_of_key
 from skillhouse.skill.source import FileRefusedError
@@ -82,14 +83,12 @@ def says_skill(file: str, data: bytes) -> bool:
     text = data.decode("utf-8-sig", errors="replace")
     try:
         if file == JAVASCRIPT_FILE:
-            table = json.loads(text)
+            table = json_value(text)
             return isinstance(table, dict) and FIELD in table
-        if _line_of_long_key(text) is None:
-            tools = tomllib.loads(text).get("tool")
-            return isinstance(tools, dict) and TABLE[1] in tools
-    except (ValueError, RecursionError):
-        pass
-    return _SEEMS[file].search(text) is not None
+        tools = toml_table(text).get("tool")
+        return isinstance(tools, dict) and TABLE[1] in tools
+    except DocumentError:
+        return _SEEMS[file].search(text) is not None
 
 
 def read_python(text: str) -> RawManifest | None:

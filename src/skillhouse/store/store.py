@@ -24,7 +24,8 @@ from skillhouse.floor import (
     make_private,
     opened_problem,
 )
-from skillhouse.store.migrations import STATE, Schema, immediate, migrate
+from skillhouse.store.migrations import Schema, immediate, migrate
+from skillhouse.store.state_schema import STATE
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process before it gives up."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import within
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import InternalFaultError, SkillhouseError, dataclass
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.presentation.text import sendable
 from skillhouse.permission import Effect
@@ -260,7 +260,7 @@ def _description(tool: Tool, chars: int | None) -> str:
 
 def _failed(name: str, error: Exception) -> ToolResult:
     text = str(error)
-    if not isinstance(error, SkillhouseError):
+    if not isinstance(error, SkillhouseError) or isinstance(error, InternalFaultError):
         # The framework's loop goes on: the traceback is for our log, never for a model.
         logger.error("calling %s", name, exc_info=error)
         text = "the call failed inside skillhouse"

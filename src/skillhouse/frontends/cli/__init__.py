@@ -22,6 +22,8 @@ __all__ = ["main"]
 OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 """Exit codes (DESIGN, "Command line")."""
 INTERRUPTED = 128 + signal.SIGINT
+FAULT = 70
+"""An unforeseen fault (EX_SOFTWARE of sysexits.h); there is a report."""
 OBJECTS_PER_COLLECTION = 100_000
 """New objects after which cycles are looked for: importing makes many, all of which stay."""
 
@@ -41,7 +43,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 ok, 1 finding, 2 usage, 3 environment.
+    """Run one command; return its exit code: 0 ok, 1 finding, 2 usage, 3 environment, 70 fault.
 
     Without `argv` the command is that of this process, which ends with it.
     """
@@ -86,6 +88,27 @@ def _guarded(arguments: list[str]) -> int:
         # The reader of our output went away, as `| head` does; that is no fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except Exception as error:  # noqa: BLE001 - the edge of the process.
+        # Before the verb ran, or while this module was loaded: `_call` reports its own.
+        return _failed(arguments, error)
+
+
+def _failed(arguments: list[str], error: Exception) -> int:
+    """Say in one line what went wrong, with the place of a report; without, where none is made."""
+    from skillhouse.floor import InternalFaultError
+    from skillhouse.frontends.cli.faults import fault_reports
+
+    terminal = _terminal()
+    # What is no verb may be anything, and so is not in a report.
+    verb = arguments[0] if arguments and arguments[0] in VERBS else "skillhouse"
+    fault = error if isinstance(error, InternalFaultError) else InternalFaultError(error)
+    with fault_reports(verb, arguments[1:], os.environ, terminal.note) as reports:
+        terminal.error(reports.line(fault))
+    if _wants_json(arguments):
+        from skillhouse.frontends.presentation.error_values import error_value
+
+        terminal.json(error_value(fault, terminal.last_error, exit_code=FAULT))
+    return FAULT
 
 
 def _run(arguments: list[str]) -> int:
@@ -143,27 +166,42 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
 
     Returns the exit code, and the error if there was one.
     """
-    from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
+    from skillhouse.floor import (
+        ConfigError,
+        InternalFaultError,
+        MissingExtraError,
+        SkillhouseError,
+        StateError,
+    )
+    from skillhouse.frontends.cli.faults import fault_reports
     from skillhouse.frontends.cli.options import UsageError
 
     command, parser = parser_of(verb)
-    try:
-        code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
-        sys.stdout.flush()
-    except (UsageError, ConfigError) as error:
-        terminal.error(str(error))
-        return USAGE, error
-    except (StateError, MissingExtraError) as error:
-        terminal.error(str(error))
-        return ENVIRONMENT, error
-    except SkillhouseError as error:
-        terminal.error(str(error))
-        return FINDING, error
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
-        return ENVIRONMENT, error
+    with fault_reports(verb, arguments, os.environ, terminal.note) as reports:
+        try:
+            code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
+            sys.stdout.flush()
+        except (UsageError, ConfigError) as error:
+            terminal.error(str(error))
+            return USAGE, error
+        except (StateError, MissingExtraError) as error:
+            terminal.error(str(error))
+            return ENVIRONMENT, error
+        except InternalFaultError as error:
+            terminal.error(reports.line(error))
+            return FAULT, error
+        except SkillhouseError as error:
+            terminal.error(str(error))
+            return FINDING, error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
+            return ENVIRONMENT, error
+        except Exception as error:  # noqa: BLE001 - the edge of the process.
+            fault = InternalFaultError(error)
+            terminal.error(reports.line(fault))
+            return FAULT, fault
     return code, None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.discovery import discover, skills_below
-from skillhouse.floor import Severity, is_utf8
+from skillhouse.floor import Diagnostic, Severity, fault_finding, is_utf8, isolated
 from skillhouse.frontends.cli.fixing import fix
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
@@ -44,7 +44,6 @@ from skillhouse.skill import (
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
-    from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Rehearsal
     from skillhouse.skill import ManifestResult
@@ -86,7 +85,7 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     findings = [
         found
         for place, manifest in manifests.items()
-        for found in _findings(place, manifest, strict=not options.lenient)
+        for found in _found(place, manifest, strict=not options.lenient)
     ]
     findings += inside
     tools = [one for result in manifests.values() for one in _declared(result)]
@@ -110,6 +109,13 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
         else:
             terminal.note(_nothing_in(options.paths))
     return 1 if any(found.severity is Severity.ERROR for found in findings) else 0
+
+
+def _found(place: Path, manifest: ManifestResult, *, strict: bool) -> tuple[Diagnostic, ...]:
+    """Return the findings of one skill of many; a fault is one of them."""
+    with isolated() as failed:
+        return _findings(place, manifest, strict=strict)
+    return (fault_finding(failed[0], place),)
 
 
 def _findings(place: Path, manifest: ManifestResult, *, strict: bool) -> tuple[Diagnostic, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import (
     Action,
+    Change,
     ClientConfigs,
     Exporter,
     ExportRequest,
@@ -17,13 +18,14 @@ from skillhouse.clients import (
     Standing,
     export,
 )
+from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.presentation.export_values import difference_lines, item_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import export_source
 
 if TYPE_CHECKING:
-    from skillhouse.clients import Change, Item
+    from skillhouse.clients import Item
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
 
@@ -166,7 +168,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
     else:
         tools = _Tools(options, configs, terminal)
-        found = tuple(_of_client(configs, options, client, tools) for client in options.clients)
+        found = tuple(_isolated(configs, options, client, tools) for client in options.clients)
     if options.json:
         terminal.json_list("clients", [dataclasses.asdict(change) for change in found])
     elif options.action == "status":
@@ -236,6 +238,21 @@ class _Tools:
 
 def is_at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _isolated(
+    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: _Tools
+) -> Change:
+    """Return the change of one client of many; a refusal of ours is about what was typed."""
+    with isolated(passing=(UsageError, SkillhouseError)) as failed:
+        return _of_client(configs, options, client, tools)
+    return Change(
+        client=client,
+        file="",
+        name=options.name,
+        standing=Standing.UNREADABLE,
+        reason=str(failed[0]),
+    )
 
 
 def _of_client(

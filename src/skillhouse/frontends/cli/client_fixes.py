@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from skillhouse.clients import apply_fix, proposed_fixes
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import isolated
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.fix_values import fix_value
@@ -48,9 +48,9 @@ def _is_confirmed(terminal: Terminal, fix: Fix) -> bool:
 
 
 def _applied(lens: Lens, fix: Fix, discard: Discard, terminal: Terminal) -> bool:
-    try:
+    with isolated() as failed:
         apply_fix(fix, discard=discard)
-    except SkillhouseError as error:
+    for error in failed:
         terminal.error(f"not changed: {lens.short(fix.path)}: {shown(str(error))}")
         return False
     if fix.discarded:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillError, SkillhouseError
+from skillhouse.floor import SkillError, isolated
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -135,11 +135,17 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     limit = SEARCHED_MAX if options.search else LISTED_MAX
     repositories = installer.sources.repositories
     text = options.search or ""
-    listed = repositories.listed(text, only=options.repository, limit=limit)
+    problems: list[str] = []
+    listed = repositories.listed(
+        text, only=options.repository, limit=limit, problem=problems.append
+    )
     found, weak = judged_listing(list(listed), text)
+    for problem in problems:
+        terminal.error(problem)
     if options.json:
-        terminal.json_list("skills", list(map(offered_value, found)), {"weak": weak})
-        return 0
+        more = {"weak": weak, **({"problems": problems} if problems else {})}
+        terminal.json_list("skills", list(map(offered_value, found)), more)
+        return 1 if problems else 0
     if weak:
         terminal.note(WEAK)
     for settings, skill, hit in found:
@@ -147,9 +153,9 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
         reason = f" ({why(hit)})" if hit is not None else ""
         about = one_line(skill.description)
         terminal.line(f"{settings.name}  {skill.typed}{latest}  {about}{reason}")
-    if not found:
+    if not found and not problems:
         terminal.note("no skill of the repositories fits")
-    return 0
+    return 1 if problems else 0
 
 
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -196,23 +202,21 @@ def _frozen(
 ) -> int:
     """Install exactly what the lock has; what is here already stays."""
     values: list[dict[str, Any]] = []
-    failed = False
     for at, name, entry in installer.installed.entries():
         if at.scope != place.scope:
             continue
         value = installed_value(name, at.scope, entry)
         values.append(value)
-        try:
+        with isolated() as failed:
             value["status"] = _thaw(options, installer, name, entry, at)
-        except SkillhouseError as error:
-            failed = True
+        for error in failed:
             value["status"], value["error"] = "error", str(error)
             terminal.error(f"{name}: {error}")
         if not options.json:
             terminal.line(f"{shown(name)}: {value['status']}")
     if options.json:
         terminal.json_list("skills", values)
-    return 1 if failed else 0
+    return 1 if any("error" in value for value in values) else 0
 
 
 def _thaw(

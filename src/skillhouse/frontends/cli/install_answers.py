@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from skillhouse.clients import Action, ExportRequest, export
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import isolated
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.person import typed
@@ -97,11 +97,11 @@ class InstallAnswers:
 
     @contextmanager
     def each(self, what: str) -> Iterator[None]:
-        """Go on with the next skill after one that is refused."""
-        try:
-            with self._stack:
-                yield
-        except SkillhouseError as error:
+        """Go on with the next skill after one that is refused, or at which something went wrong."""
+        # How the command was typed is about all of them.
+        with isolated(passing=(UsageError,)) as failed, self._stack:
+            yield
+        for error in failed:
             self._failed = True
             self._terminal.error(f"{what}: {error}")
             self._values.append({"source": what, "error": str(error)})

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from skillhouse.floor import (
     AmbiguousSkillError,
+    InternalFaultError,
     SkillhouseError,
     UnknownSkillError,
     UnusableSkillError,
@@ -28,7 +29,7 @@ from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.event_watch import EventWatch
 from skillhouse.frontends.http.api.events import EventLog
 from skillhouse.frontends.http.api.jobs import Jobs
-from skillhouse.frontends.http.api.problems import problem_value
+from skillhouse.frontends.http.api.problems import problem_of, problem_value
 from skillhouse.frontends.http.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.frontends.http.api.routes import ENDPOINTS, document
 from skillhouse.frontends.http.forms import json_response
@@ -74,7 +75,6 @@ SECRET_BYTES = 32
 """Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""
 API = "/api/"
 
-_BROKEN = "something went wrong; the terminal where `skillhouse up` runs says what"
 _STATIC = Path(__file__).resolve().parent / "static"
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -231,7 +231,7 @@ class _Answers:
 
     def failed(self, request: Request, error: Exception) -> Response:
         reference = ""
-        status, code, message = 500, "broken", _BROKEN
+        status, code, message = 500, "broken", ""
         nearest: tuple[str, ...] = ()
         edit = ""
         if isinstance(error, HTTPException):
@@ -246,8 +246,10 @@ class _Answers:
         elif isinstance(error, AmbiguousSkillError):
             status, code, message = 300, "ambiguous-skill", str(error)
             reference, nearest = error.reference, error.candidates
-        elif isinstance(error, SkillhouseError):
+        elif isinstance(error, SkillhouseError) and not isinstance(error, InternalFaultError):
             code, message = "house-unusable", str(error)
+        else:
+            message = str(problem_of(error))
         value = error_value(code, message, nearest)
         return self._error(request, status, value, reference, edit, show=self._site.page)
 

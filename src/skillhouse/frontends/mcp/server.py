@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
@@ -23,9 +23,10 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from pydantic import ValidationError
 
 import skillhouse
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing
@@ -86,6 +87,7 @@ class SkillhouseServer:
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
+        self.sdk.middleware.insert(0, _answer_faults)
         self.sdk.middleware.append(self._bridge.flow.boundary())
         SkillRequests(house, agent, self._bridge).register(self.sdk)
         PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
@@ -134,10 +136,9 @@ class SkillhouseServer:
             raise
         except SkillhouseError as error:
             return _answer(str(error), is_error=True)
-        except Exception:
-            # The edge of the process: a traceback is for our log, never for a model.
-            logger.exception("tools/call %s", params.name)
-            return _answer("the call failed inside skillhouse", is_error=True)
+        except Exception as error:  # noqa: BLE001 - the edge of the process.
+            # A traceback is for our log, never for a model.
+            return _answer(f"the call failed inside skillhouse{_named(error)}", is_error=True)
         if isinstance(result, types.InputRequiredResult):
             return result
         return _answer(result.content, is_error=result.is_error)
@@ -224,6 +225,25 @@ class _NotifyingServer(Server[None]):
         return super().create_initialization_options(
             notification_options or CHANGES, experimental_capabilities, extensions
         )
+
+
+def _named(error: Exception) -> str:
+    """Return by which report a fault is found; nothing else of it is for a client."""
+    fault = as_error(error)
+    return f": report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
+
+
+async def _answer_faults(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Answer a request at which something went wrong; the server goes on."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except SkillhouseError as error:
+        raise MCPError(types.INTERNAL_ERROR, sendable(str(error))) from error
+    except Exception as error:
+        message = f"the request failed inside skillhouse{_named(error)}"
+        raise MCPError(types.INTERNAL_ERROR, message) from error
 
 
 def _answer(text: str, *, is_error: bool) -> types.CallToolResult:

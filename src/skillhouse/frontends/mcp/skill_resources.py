@@ -27,6 +27,7 @@ from skillhouse.floor import (
     Digest,
     PathError,
     Severity,
+    as_error,
     dataclass,
     digest,
     is_leftover_name,
@@ -258,11 +259,15 @@ class SkillResources:
         try:
             return self._made(base, skill)
         except NotServedError as error:
-            # Once per reason.
-            if (skill.file, str(error)) not in self._said:
-                self._said.add((skill.file, str(error)))
-                logger.warning("not served over MCP: `%s`: %s", skill.file, error)
-            return None
+            found, reason = None, str(error)
+        except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+            found, reason = error, f"{type(error).__name__} {error}"
+        # Once per reason, a report too.
+        if (skill.file, reason) not in self._said:
+            self._said.add((skill.file, reason))
+            said = reason if found is None else as_error(found)
+            logger.warning("not served over MCP: `%s`: %s", skill.file, said)
+        return None
 
     def _made(self, base: str, skill: Skill) -> SkillResource:
         wrong = next(

@@ -6,6 +6,7 @@ Clients show prompts as slash commands.
 from __future__ import annotations
 
 import base64
+import logging
 import shlex
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
-from skillhouse.floor import SkillhouseError, nearest
+from skillhouse.floor import SkillhouseError, isolated, nearest
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
@@ -220,6 +221,8 @@ def _unknown(uri: str, what: str) -> MCPError:
     return MCPError(types.INVALID_PARAMS, f"{what} {uri[:400]}", {"uri": uri})
 
 
+logger = logging.getLogger(__name__)
+
 WHOLE = "arguments"
 """The argument of a skill that declares none: all text after its name."""
 
@@ -254,7 +257,12 @@ class PromptRequests:
         menu = self._listing.menu() if self._is_persons else ()
         entries = sorted(menu, key=lambda entry: entry.name)
         page, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
-        prompts = [_prompt(entry) for entry in page]
+        prompts = []
+        for entry in page:
+            with isolated() as failed:
+                prompts.append(_prompt(entry))
+            for error in failed:
+                logger.warning("no prompt over MCP: `%s`: %s", entry.name, error)
         return types.ListPromptsResult(prompts=prompts, next_cursor=cursor, **_UNCACHED)
 
     async def _get(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from skillhouse.discovery import within
+from skillhouse.floor import isolated
 from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import AgentView, Invocable, Skillhouse
 from skillhouse.tools import Tool
+
+logger = logging.getLogger(__name__)
 
 READING = frozenset({"read", "list", "web_search"})
 """Tools that change nothing, besides those about skills, which declare it themselves; a client may
@@ -52,10 +56,13 @@ class ToolListing:
         if not self._is_known():
             return []
         bound = self._house.policy.profile.catalog.tool_chars
-        return [
-            _described(tool, None if bound == "none" else bound)
-            for tool in self._house.tools(agent=self._agent)
-        ]
+        found = []
+        for tool in self._house.tools(agent=self._agent):
+            with isolated() as failed:
+                found.append(_described(tool, None if bound == "none" else bound))
+            for error in failed:
+                logger.warning("not listed over MCP: `%s`: %s", tool.name, error)
+        return found
 
     def instructions(self) -> str:
         """Return the server's instructions; empty without skills."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 # A package and not its names, which are loaded when something is installed.
 from skillhouse import runtime
-from skillhouse.floor import SkillhouseError, dataclass, digest
+from skillhouse.floor import dataclass, digest, isolated
 from skillhouse.frontends.presentation.error_values import error_code
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.runtime.change_plan import (
@@ -116,12 +116,12 @@ def _opened(
 
 @contextmanager
 def _caught(value: dict[str, Any]) -> Iterator[None]:
-    """Go on with the next skill after one that is refused."""
-    try:
+    """Go on with the next skill after one that is refused, or at which something went wrong."""
+    with isolated() as failed:
         yield
-    except SkillhouseError as error:
+    for error in failed:
         # A job that is cancelled ends as a whole.
         if error_code(error) == "cancelled":
-            raise
+            raise error
         value["status"] = "refused"
         value["error"] = {"code": error_code(error), "message": str(error)}

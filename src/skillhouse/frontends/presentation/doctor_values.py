@@ -18,7 +18,15 @@ from skillhouse.clients import (
     problems,
 )
 from skillhouse.discovery import git_root, watch_bound, watch_use
-from skillhouse.floor import MissingExtraError, SkillhouseError, dataclass
+from skillhouse.floor import (
+    Diagnostic,
+    InternalFaultError,
+    MissingExtraError,
+    SkillhouseError,
+    dataclass,
+    fault_finding,
+    isolated,
+)
 from skillhouse.frontends.presentation.client_report import lens_value
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
@@ -44,7 +52,6 @@ from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 if TYPE_CHECKING:
     from skillhouse.audit import Trouble
     from skillhouse.clients import Change, Lens, LensProblem
-    from skillhouse.floor import Diagnostic
     from skillhouse.runtime import AbsentSkill, AgentView, CodeFacts, Config
     from skillhouse.skill import Profile
 
@@ -96,13 +103,14 @@ class Examination:
 def examine(places: Locations, lens: Lens) -> Examination:
     """Look at everything here besides what the clients see, which is `lens`."""
     config, faults = usable_config(places)
-    catalog, watches, code, notes, changed = _own_place(config)
+    found = list(faults)
+    catalog, watches, code, notes, changed = _own_place(config, found)
     return Examination(
         lens=lens,
         problems=tuple(problems(lens)),
         stuck=tuple(audit_troubles(config)),
         open_files=tuple(file_troubles(config)),
-        faults=tuple(faults),
+        faults=tuple(found),
         unsafe=unsafe_entries(places),
         catalog=catalog,
         watches=watches,
@@ -113,7 +121,7 @@ def examine(places: Locations, lens: Lens) -> Examination:
 
 
 def _own_place(
-    config: Config,
+    config: Config, faults: list[Diagnostic]
 ) -> tuple[
     dict[str, Any] | None,
     dict[str, Any] | None,
@@ -124,13 +132,14 @@ def _own_place(
     """Return what the catalog's bounds leave out, how changes are noticed, the skills with code,
     notes about them, and the installed skills that changed; nothing where a file keeps us from
     starting."""
-    try:
-        with Skillhouse(config) as house:
-            view = house.view()
-            found, use = catalog_report(view), watch_use(house.snapshot.roots)
-            notes = [*catalog_notes(found, view), *_search_notes(house, view)]
-            code, changed = offered_code(house), tuple(changed_skills(house))
-    except SkillhouseError as error:
+    with isolated() as failed, Skillhouse(config) as house:
+        view = house.view()
+        found, use = catalog_report(view), watch_use(house.snapshot.roots)
+        notes = [*catalog_notes(found, view), *_search_notes(house, view)]
+        code, changed = offered_code(house), tuple(changed_skills(house))
+    for error in failed:
+        if isinstance(error, InternalFaultError):
+            faults.append(fault_finding(error, None))
         return None, None, (), [f"the catalog cannot be made: {error}"], ()
     notes += [f"skill with code {one_line(f'{one.name}: {one.summary()}')}" for one in code]
     if use is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import isolated
 from skillhouse.retrieval import reason
 
 if TYPE_CHECKING:
@@ -106,14 +106,13 @@ def newest_value(
 ) -> dict[str, Any]:
     """Return an entry of the lock with what its source has now, or why that is not known."""
     value = installed_value(name, place.scope, entry)
-    try:
-        with installer.newest(name, entry, place) as staged:
-            report = staged.report
-            value["newest"] = report.entry.tree_digest
-            value["newest_version"] = report.entry.version
-            value["outdated"] = not report.is_same
-            value["signed_again"] = report.is_signed_again
-    except SkillhouseError as error:
+    with isolated() as failed, installer.newest(name, entry, place) as staged:
+        report = staged.report
+        value["newest"] = report.entry.tree_digest
+        value["newest_version"] = report.entry.version
+        value["outdated"] = not report.is_same
+        value["signed_again"] = report.is_signed_again
+    for error in failed:
         value["error"] = str(error)
     return value
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from skillhouse.floor import InternalFaultError, as_error
 from skillhouse.frontends.registry.access import (
     AccessPolicy,
     Gatekeeper,
@@ -109,7 +110,10 @@ def _nothing_here(_: Request, error: Exception) -> Response:
 def _broken(_: Request, error: Exception) -> Response:
     if is_disk_full(error):
         return problem("storage", "no space left on the registry's disk: nothing was changed")
-    return problem("bad-request", "something went wrong here; the log says what", status=500)
+    fault = as_error(error)
+    report = f", report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
+    text = f"something went wrong here{report}; the log says what"
+    return problem("bad-request", text, status=500)
 
 
 def is_disk_full(error: BaseException | None) -> bool:

@@ -16,7 +16,6 @@ from jsonschema_rs import Draft202012Validator
 
 from skillhouse.cells import RpcError
 from skillhouse.cells.rpc import parse
-from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.http.api.problems import ApiProblem, problem_of, problem_value
 from skillhouse.frontends.http.api.route_table import (
     API_PATH,
@@ -81,12 +80,9 @@ class ApiApp:
             reply = await self._answered(endpoint, request, scope["query_string"])
         except ApiProblem as problem:
             reply = _problem_reply(problem)
-        except (SkillhouseError, OSError) as error:
-            if not isinstance(error, SkillhouseError):
-                logger.exception("a request of the API failed")
-            reply = _problem_reply(problem_of(error))
         except Exception as error:
-            logger.exception("a request of the API failed")
+            if isinstance(error, OSError):
+                logger.exception("a request of the API failed")
             reply = _problem_reply(problem_of(error))
         media = endpoint.media if endpoint and reply.status < 400 else PROBLEM_JSON
         answered = self._services.answered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 from collections.abc import Callable
@@ -14,8 +13,6 @@ from skillhouse.frontends.http.api.problems import ApiProblem, problem_of, probl
 
 if TYPE_CHECKING:
     from skillhouse.frontends.http.api.events import EventLog
-
-logger = logging.getLogger(__name__)
 
 JOBS_MAX = 20
 """Jobs that are known, each with its result: those that ended are forgotten first."""
@@ -160,13 +157,11 @@ class Jobs:
         self._publish(job)
         try:
             job.result = work(job)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the edge of one job.
             if job.cancelled.is_set() and isinstance(error, SkillhouseError):
                 # Whatever it became on its way: a step names the error that ended it.
                 self._end(job, "cancelled")
                 return
-            if not isinstance(error, (SkillhouseError, ApiProblem)):
-                logger.exception("a job failed")
             found = problem_of(error)
             job.problem = problem_value(found.status, found.code, str(found), **found.more)
             self._end(job, "failed")

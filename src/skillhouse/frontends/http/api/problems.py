@@ -12,18 +12,21 @@ from skillhouse.floor import (
     AmbiguousSkillError,
     ConfigError,
     DecodeError,
+    InternalFaultError,
     MissingExtraError,
     PathError,
-    SkillhouseError,
     StateError,
     UnknownSkillError,
+    as_error,
 )
+from skillhouse.floor.faults import SystemRefusalError
 from skillhouse.frontends.presentation.error_values import error_code, split_advice
 from skillhouse.registry import RepositoryError
 from skillhouse.tools import UnknownToolError
 
 TYPE = "urn:skillhouse:problem:"
-BROKEN = "something went wrong; the terminal where `skillhouse up` runs says what"
+BROKEN = "something went wrong"
+WHERE = "the terminal where `skillhouse up` runs says what"
 
 _STATUS_OF_CODE: Mapping[str, int] = {
     "unknown": 404,
@@ -96,12 +99,21 @@ def problem_value(status: int, code: str, detail: str, **more: Any) -> dict[str,
     }
 
 
+def broken_text(fault: InternalFaultError) -> str:
+    """Return what is said of a fault: the name of its report, and nothing of this machine."""
+    return f"{BROKEN}, report `{fault.report}`; {WHERE}"
+
+
 def problem_of(error: Exception) -> ApiProblem:
-    """Return an error of ours as a problem; another one says nothing of this machine."""
+    """Return an error as a problem; of an unforeseen one it has the report's name."""
     if isinstance(error, ApiProblem):
         return error
-    if not isinstance(error, SkillhouseError):
-        return ApiProblem(500, "broken", BROKEN)
+    error = as_error(error)
+    if isinstance(error, InternalFaultError):
+        return ApiProblem(500, "broken", broken_text(error), report=error.report)
+    if isinstance(error, SystemRefusalError):
+        # Its text could describe this machine.
+        return ApiProblem(500, "broken", f"{BROKEN}; {WHERE}")
     code = error_code(error)
     status = _STATUS_OF_CODE.get(code, 0)
     if not status:

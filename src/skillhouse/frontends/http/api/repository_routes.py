@@ -41,30 +41,34 @@ def _repositories(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.query
-    found, weak = offered_packages(
+    found, weak, problems = offered_packages(
         api,
         asked.get("q", ""),
         repository=asked.get("repository", ""),
         limit=asked.get("limit", BROWSED_MAX),
     )
-    return {"list": "skills", "total": len(found), "skills": found, "weak": weak}
+    value = {"list": "skills", "total": len(found), "skills": found, "weak": weak}
+    return {**value, "problems": problems} if problems else value
 
 
 def offered_packages(
     api: ApiServices, query: str, *, repository: str = "", limit: int = BROWSED_MAX
-) -> tuple[list[dict[str, Any]], bool]:
+) -> tuple[list[dict[str, Any]], bool, list[str]]:
     """Return what the repositories list, or one of them, and whether nothing of it fits well.
 
-    Errors are as of `listed`.
+    The third is what is wrong with repositories of several; errors are as of `listed`.
     """
+    problems: list[str] = []
     with runtime.Skillhouse(api.house.config) as house, runtime.Installer(house) as installer:
         repositories = installer.sources.repositories
         # Without a repository there is nothing to browse, which is no mistake of the reader.
         if not repositories.all and not repository:
-            return [], False
-        listed = list(repositories.listed(query, only=repository, limit=limit))
+            return [], False, []
+        listed = list(
+            repositories.listed(query, only=repository, limit=limit, problem=problems.append)
+        )
         offered, weak = judged_listing(listed, query)
-    return list(map(offered_value, offered)), weak
+    return list(map(offered_value, offered)), weak, problems
 
 
 def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

@@ -63,9 +63,10 @@ class PackagePages:
         is_browsing = bool(query or repository)
         if is_browsing:
             try:
-                offered, is_weak = offered_packages(
+                offered, is_weak, problems = offered_packages(
                     self._site.services, query, repository=repository[:QUERY_MAX]
                 )
+                remote_problem = "; ".join(problems)
             except SkillhouseError as error:
                 remote_problem = str(error)
         return self._site.page(
