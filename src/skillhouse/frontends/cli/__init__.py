@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is not None:
         return _guarded(list(argv))
+    _open_closed_streams()
     gc.set_threshold(OBJECTS_PER_COLLECTION)
     try:
         code = _guarded(sys.argv[1:])
@@ -55,6 +56,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         gc.freeze()
     _leave(code)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Put the null device where stdin, stdout or stderr was closed before we began (`<&-`).
+
+    The next file that is opened would take its number, and get what others print into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is given: this one. Programs that we start get it, too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _leave(code: int) -> None:
@@ -67,8 +84,7 @@ def _leave(code: int) -> None:
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` leaves them out, and nothing else has them.
     try:
-        # A stream that was closed before we began is None.
-        for stream in filter(None, (sys.stdout, sys.stderr)):
+        for stream in (sys.stdout, sys.stderr):
             stream.flush()
     except (OSError, ValueError):
         return
@@ -158,7 +174,8 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
         return ENVIRONMENT, error
     except SkillhouseError as error:
         terminal.error(str(error))
-        return FINDING, error
+        # A password that cannot be asked for is a question like the others.
+        return USAGE if getattr(error, "code", "") == "no-terminal" else FINDING, error
     except BrokenPipeError:
         raise
     except OSError as error:
