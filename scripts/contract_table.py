@@ -28,6 +28,7 @@ COMMANDS = (
     ("doctor", "--client", "all"),
     ("profiles", "list"),
     ("profiles", "show", "no-such-profile"),
+    ("trust",),
     ("trust", "--yes"),
     ("trust", "--show"),
     ("rehearse", "weather"),

@@ -20,7 +20,15 @@ from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY, make_skil
 from tests.runtime.places import make_places
 
 Run = Callable[..., tuple[int, str, str]]
-_QUESTIONS = (b"Type `", b"Which ones?", b"(y, n) ", b"tools [all]: ", b"hyphens): ", b"use it: ")
+_QUESTIONS = (
+    b"Type `",
+    b"Which ones?",
+    b"(y, n) ",
+    b"tools [all]: ",
+    b"hyphens): ",
+    b"use it: ",
+    b"n no) ",
+)
 """Ends of what is asked at the terminal."""
 
 
