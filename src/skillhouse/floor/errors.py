@@ -144,6 +144,10 @@ class StateError(SkillhouseError):
         self.path = path
 
 
+class LocationError(StateError):
+    """A directory that we work in is gone, or has a name that cannot be kept."""
+
+
 class DecodeError(SkillhouseError):
     """Bytes from a file or a peer do not have the expected shape."""
 

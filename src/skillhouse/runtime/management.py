@@ -255,8 +255,14 @@ class Management:
         self._refresh()
         # Found by itself: the index does not have an untrusted project's skills.
         made = discover([Root(root.path, scope)], profile=self._profile)
-        skill = next(one for one in (*made.skills, *made.shadowed) if one.directory == directory)
-        return define(skill, self.settings, self._profile)
+        # A root may be a link, as `~/.agents` of dotfiles is: what is found has its real path.
+        real = os.path.realpath(directory)
+        for skill in (*made.skills, *made.shadowed):
+            if os.path.realpath(skill.directory) == real:
+                return define(skill, self.settings, self._profile)
+        raise SkillError(
+            "not-found", directory, "it is made, but not found here: see `list --findings`"
+        )
 
     def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
         """Return the skill that `delete` would move to the trash.

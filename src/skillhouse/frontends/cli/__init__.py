@@ -123,7 +123,10 @@ def _run(arguments: list[str]) -> int:
         return complete(arguments[1:])
     terminal = _terminal()
     error: Exception | None
-    if verb not in VERBS:
+    if unreadable := [one for one in arguments if not one.isascii() and not _is_utf8(one)]:
+        terminal.error(f"expected UTF-8 in every argument, got `{unreadable[0]}`")
+        code, error = USAGE, _UnreadableArgumentError(terminal.last_error)
+    elif verb not in VERBS:
         message = _unknown(verb)
         terminal.error(message)
         code, error = USAGE, _UnknownVerbError(message)
@@ -141,6 +144,18 @@ class _UnknownVerbError(Exception):
     """The first word of the command line is no verb."""
 
     code = "unknown-verb"
+
+
+class _UnreadableArgumentError(Exception):
+    """An argument is no text: what it names cannot be kept or shown."""
+
+    code = "unreadable-argument"
+
+
+def _is_utf8(argument: str) -> bool:
+    from skillhouse.floor import is_utf8
+
+    return is_utf8(argument)
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
@@ -179,9 +194,24 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
     except BrokenPipeError:
         raise
     except OSError as error:
+        if error.filename is None and (gone := _gone()) is not None:
+            # What is asked for no name is where we are.
+            terminal.error(str(gone))
+            return ENVIRONMENT, gone
         terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
         return ENVIRONMENT, error
     return code, None
+
+
+def _gone() -> Exception | None:
+    """Return the error of a current directory that was removed; None while it is there."""
+    from skillhouse.floor import LocationError, Locations
+
+    try:
+        Locations.here()
+    except LocationError as error:
+        return error
+    return None
 
 
 def _unknown(verb: str) -> str:

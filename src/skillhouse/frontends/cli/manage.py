@@ -234,7 +234,8 @@ def _safeguards_anyhow(
     try:
         return stack.enter_context(house_of(options)).services.enforcement
     except (ConfigError, StateError, OSError) as error:
-        places = runtime.Locations.here()
+        # Wherever we are: without a directory the stop counts as well.
+        places = runtime.Locations.here(Path("/"))
         state = places.state()
         terminal.error(f"{error}; stopping what uses the usual state directory, `{state}`")
         config = runtime.Config(
