@@ -239,7 +239,11 @@ class Management:
         directory = root.path / name
         arguments = {"name": name, "scope": scope, "path": str(directory)}
         with recorded(self._audit, "create", arguments):
-            root.path.mkdir(parents=True, exist_ok=True)
+            try:
+                root.path.mkdir(parents=True, exist_ok=True)
+            except FileExistsError as error:
+                message = "no skill can be made here: on the way is a link that leads nowhere"
+                raise SkillError("no-place", root.path, message) from error
             try:
                 directory.mkdir()
             except FileExistsError as error:

@@ -22,6 +22,28 @@ __all__ = ["main"]
 OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 """Exit codes (DESIGN, "Command line")."""
 INTERRUPTED = 128 + signal.SIGINT
+EXTRAS = {
+    "cryptography": "registry",
+    "rfc3161_client": "registry",
+    "keyring": "registry",
+    "eth_account": "signer",
+    "pkcs11": "hsm",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
+    "starlette": "server",
+    "uvicorn": "server",
+    "jinja2": "server",
+    "structlog": "server",
+    "markdown_it": "server",
+    "nh3": "server",
+    "watchfiles": "watch",
+    "pydantic_ai": "chat",
+    "openai": "chat",
+    "opentelemetry": "telemetry",
+    "psycopg": "postgres",
+    "numpy": "semantic",
+}
+"""The extra that brings a package which a part imports without a word of its own."""
 OBJECTS_PER_COLLECTION = 100_000
 """New objects after which cycles are looked for: importing makes many, all of which stay."""
 
@@ -177,8 +199,8 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
     from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
     from skillhouse.frontends.cli.options import UsageError
 
-    command, parser = parser_of(verb)
     try:
+        command, parser = parser_of(verb)
         code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
         sys.stdout.flush()
     except (UsageError, ConfigError) as error:
@@ -191,6 +213,13 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
         terminal.error(str(error))
         # A password that cannot be asked for is a question like the others.
         return USAGE if getattr(error, "code", "") == "no-terminal" else FINDING, error
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        missing = MissingExtraError(extra, error.name or "")
+        terminal.error(str(missing))
+        return ENVIRONMENT, missing
     except BrokenPipeError:
         raise
     except OSError as error:
