@@ -183,7 +183,12 @@ def _answer(method: str, url: str, token: str) -> str:
 def state() -> dict[str, Any]:
     """Return the files that a house leaves, the tables of its databases, and the log's records."""
     with new_place() as place:
-        for line in (("trust",), ("disable", "weather"), ("search", "alpha"), *table.CALLED):
+        for line in (
+            ("trust", "--yes"),
+            ("disable", "weather"),
+            ("search", "alpha"),
+            *table.CALLED,
+        ):
             with contextlib.suppress(SystemExit):  # What waits for an answer is a refusal.
                 place.python("-m", "skillhouse", *line)
         place.python("-m", "skillhouse", "stop")

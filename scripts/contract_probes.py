@@ -135,7 +135,7 @@ def _user_file() -> Path:
 
 def json_output() -> dict[str, Any]:
     """Return the keys of what the listing verbs print with `--json`."""
-    run("trust")
+    run("trust", "--yes")
     for call in table.CALLED:
         run(*call)
     found = {}
@@ -239,7 +239,7 @@ def configuration() -> dict[str, dict[str, str]]:
             "misspelled": _with_variable(f"{name}_X", value),
         }
     project = Path("skillhouse.toml")
-    run("trust")
+    run("trust", "--yes")
     for key, text in table.PROJECT_SETTINGS.items():
         project.write_text(text, encoding="utf-8")
         is_refused = any(each.code == "project-config" for each in _house_problems())

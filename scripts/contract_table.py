@@ -29,6 +29,7 @@ COMMANDS = (
     ("profiles", "list"),
     ("profiles", "show", "no-such-profile"),
     ("trust",),
+    ("trust", "--yes"),
     ("trust", "--show"),
     ("rehearse", "weather"),
     ("tools", "list"),

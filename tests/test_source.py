@@ -80,6 +80,39 @@ def test_no_frontend_reaches_a_tool_but_through_the_gate() -> None:
         assert not names & REACHES_TOOLS, file.name
 
 
+def test_no_verb_asks_but_through_the_module_of_questions() -> None:
+    asking = {"sys.stdin", "sys.__stdin__", "getpass.getpass", "input", "isatty"}
+    found: dict[str, set[str]] = {}
+    for file in PACKAGE.rglob("*.py"):
+        used = {
+            "isatty" if isinstance(node, ast.Attribute) and node.attr == "isatty" else text
+            for node in nodes_of(file)
+            if (isinstance(node, ast.Attribute | ast.Name)
+            and (text := ast.unparse(node)) in asking)
+            or (isinstance(node, ast.Attribute)
+            and node.attr == "isatty")
+        }
+        if used:
+            found[file.relative_to(PACKAGE).as_posix()] = used
+    assert found == {
+        "frontends/cli/question.py": {"isatty", "sys.stdin"},
+        # Colours, lines that are written over, and logs for people.
+        "frontends/cli/terminal.py": {"isatty"},
+        "frontends/chat/screen.py": {"isatty"},
+        "frontends/presentation/service_log.py": {"isatty"},
+        # Text for a skill or a prompt, and the stream of the channel that asks about calls.
+        "frontends/cli/manage.py": {"sys.stdin"},
+        "frontends/cli/chat.py": {"sys.stdin"},
+        "frontends/cli/calls.py": {"sys.stdin"},
+        # The prompt of a chat, which begins at a terminal only.
+        "frontends/chat/repl.py": {"input"},
+        # Keys one by one, once `question.need_terminal` has found a terminal.
+        "frontends/cli/ticking.py": {"sys.stdin"},
+        # A password is typed unseen, at the terminal of the signer's process, or refused.
+        "signer/unlock.py": {"getpass.getpass"},
+    }
+
+
 def test_no_import_of_our_own_hides_from_the_import_linter() -> None:
     """It reads import statements: a name in a string would be an edge that it does not see."""
     hidden = {

@@ -20,6 +20,16 @@ from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY, make_skil
 from tests.runtime.places import make_places
 
 Run = Callable[..., tuple[int, str, str]]
+_QUESTIONS = (
+    b"Type `",
+    b"Which ones?",
+    b"(y, n) ",
+    b"tools [all]: ",
+    b"hyphens): ",
+    b"use it: ",
+    b"n no) ",
+)
+"""Ends of what is asked at the terminal."""
 
 
 @pytest.fixture
@@ -62,7 +72,7 @@ def typing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int
             with contextlib.suppress(OSError):
                 while read := os.read(ours, 65_536):
                     said.extend(read)
-                    asked = said.count(b"Type `") + said.count(b"Which ones?")
+                    asked = sum(said.count(mark) for mark in _QUESTIONS)
                     typed = len(word.split("\n")) - len(words)
                     if words and asked > typed:
                         os.write(ours, words.pop(0).encode() + b"\n")

@@ -197,7 +197,7 @@ def test_validate_judges_one_skill_or_all_below_a_directory(run: Run, place: Pat
 def test_trust_shows_gives_and_takes_back(run: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/pdf")
     assert "not trusted, 1 skill" in run("trust", "--show")[1]
-    assert "trusted, 1 skill" in run("trust")[1]
+    assert "trusted, 1 skill" in run("trust", "--yes")[1]
     assert "project:pdf" in run("list", "--json")[1]
     assert run("trust", "--revoke")[0] == 0
     assert run("trust", "--revoke")[0] == 1

@@ -149,7 +149,7 @@ def test_trust_and_doctor_name_a_projects_code(run: Run, enabled: Path) -> None:
     assert code == 0
     assert "one:pay (sign) Does pay." in out
     assert "did not load" not in out
-    run("trust")
+    run("trust", "--yes")
     code, out, _ = run("doctor")
     assert "skill with code one: Python: look (read), pay (sign)" in out
     (directory / "main.py").unlink()

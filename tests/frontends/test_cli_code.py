@@ -135,7 +135,7 @@ def test_code_that_is_asked_about_is_not_run_to_see_whether_it_loads(
     run: Run, enabled: Path
 ) -> None:
     write_code(enabled / "project/.agents/skills/local", "1 / 0\n")
-    run("trust")
+    run("trust", "--yes")
     code, out, err = run("reload")
     assert (code, out) == (0, "local:tool (asked about, not loaded)\n")
     assert err == "1 tool of skills, 0 failed\n"

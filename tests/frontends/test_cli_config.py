@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tomllib
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-Run = Callable[..., tuple[int, str, str]]
+Run = Typing = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -71,16 +70,10 @@ def test_a_pattern_cannot_write_other_keys(run: Run, file: Path) -> None:
     assert [rule["effect"] for rule in rules] in ([], ["deny"])
 
 
-def test_a_person_is_asked(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Typed(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stdin", Typed("no\n"))
-    assert run("policy", "allow", "exec", "git *")[0] == 1
+def test_a_person_is_asked(typing: Typing, file: Path) -> None:
+    assert typing("no", "policy", "allow", "exec", "git *")[0] == 1
     assert not file.exists()
-    monkeypatch.setattr("sys.stdin", Typed("y\n"))
-    assert run("policy", "allow", "exec", "git *")[0] == 0
+    assert typing("y", "policy", "allow", "exec", "git *")[0] == 0
     assert "git *" in file.read_text()
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
 from tests.runtime.places import write_skill
 
-Run = Callable[..., tuple[int, str, str]]
+Run = Typing = Callable[..., tuple[int, str, str]]
 
 GOLDEN = Path(__file__).parents[1] / "golden/doctor.txt"
 GUIDE = GOLDEN.parents[2] / "docs/guides/doctor.md"
@@ -188,7 +186,7 @@ def test_following_the_advice_ends_the_problem(run: Run, place: Path) -> None:
 @pytest.mark.slow
 def test_trust_lets_our_own_eye_read_the_project(run: Run, machine: Path) -> None:
     assert "[project-untrusted]" in run("doctor")[1]
-    run("trust")
+    run("trust", "--yes")
     assert "[project-untrusted]" not in run("doctor")[1]
 
 
@@ -293,21 +291,13 @@ def test_doctor_finds_a_client_by_what_it_leaves_at_home(
     assert [client["name"] for client in value["clients"]] == ["claude-code", "default"]
 
 
-class Terminal(io.StringIO):
-    """What a person types."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def test_fix_shows_each_change_and_makes_those_that_are_confirmed(
-    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+    typing: Typing, place: Path
 ) -> None:
     one, two = (place / f"home/.agents/skills/{name}/SKILL.md" for name in ("one", "two"))
     for file in (one, two):
         write_raw(file, f"---\nname: {file.parent.name}\ndescription: > Reads.\n---\n")
-    monkeypatch.setattr(sys, "stdin", Terminal("y\nn\n"))
-    code, out, err = run("doctor", "--client", "codex", "--fix")
+    code, out, err = typing("y\nn", "doctor", "--client", "codex", "--fix")
     assert code == 1
     assert "-description: > Reads." in out
     assert "+description: 'Reads.'" in out
@@ -331,12 +321,12 @@ def test_fix_changes_nothing_without_a_person(run: Run, place: Path) -> None:
 
 @pytest.mark.slow
 def test_what_fix_deletes_is_in_the_trash_and_in_the_log(
-    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, typing: Typing, place: Path
 ) -> None:
     for folder in (".agents", ".claude"):
         write_skill(place / f"home/{folder}/skills/pdf", "Reads PDF files.")
-    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
-    code, out, err = run("doctor", "--client", "codex", "--client", "claude-code", "--fix")
+    both = ("--client", "codex", "--client", "claude-code")
+    code, out, err = typing("y", "doctor", *both, "--fix")
     assert (code, "delete ~/.claude/skills/pdf" in out) == (0, True)
     assert "skillhouse delete --undo user:pdf" in err
     link = place / "home/.claude/skills/pdf"
@@ -344,7 +334,6 @@ def test_what_fix_deletes_is_in_the_trash_and_in_the_log(
     assert run("doctor", "--client", "codex", "--client", "claude-code")[0] == 0
     assert "user:pdf" in run("delete", "--list")[1]
     assert "delete" in run("audit")[1]
-    monkeypatch.setattr(sys, "stdin", Terminal(""))
     code, _, err = run("delete", "--undo", "user:pdf")
     assert (code, "something is there again" in err) == (1, True)
     link.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 
 from tests.runtime.places import write_skill
 
-Run = Callable[..., tuple[int, str, str]]
+Run = Typing = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -123,10 +122,10 @@ def test_mcp_install_status_and_uninstall(run: Run, place: Path) -> None:
     code, out, _ = run("mcp", "install", "codex", "--dry-run")
     assert (code, "  +[mcp_servers.skills]" in out.splitlines()) == (0, True)
     assert not (place / "home/.codex").exists()
-    code, out, _ = run("mcp", "install", "codex", "opencode", "--agent", "reviewer")
+    code, out, _ = run("mcp", "install", "codex", "opencode", "--tools=all", "--agent", "reviewer")
     assert (code, out.count(": installed  ")) == (0, 2)
     assert '"--agent", "reviewer"' in (place / "home/.codex/config.toml").read_text()
-    run("mcp", "install", "codex", "opencode")
+    run("mcp", "install", "codex", "opencode", "--tools", "all")
     status = json.loads(run("mcp", "status", "--json")[1])["clients"]
     assert [found["client"] for found in status if found["standing"] == "installed"] == [
         "codex",
@@ -140,7 +139,7 @@ def test_mcp_install_status_and_uninstall(run: Run, place: Path) -> None:
 
 
 def test_mcp_install_into_a_project_names_the_whole_program(run: Run, place: Path) -> None:
-    assert run("mcp", "install", "claude-code", "--project")[0] == 0
+    assert run("mcp", "install", "claude-code", "--project", "--tools", "all")[0] == 0
     words = [sys.executable, "-I", "-m", "skillhouse", "mcp"]
     assert json.loads((place / "project/.mcp.json").read_text()) == {
         "mcpServers": {
@@ -148,7 +147,7 @@ def test_mcp_install_into_a_project_names_the_whole_program(run: Run, place: Pat
                 "type": "stdio",
                 "alwaysLoad": True,
                 "command": words[0],
-                "args": words[1:],
+                "args": [*words[1:], "--tools", "all"],
             }
         }
     }
@@ -178,7 +177,7 @@ def test_mcp_status_finds_unsafe_entries_and_mends_them(run: Run, place: Path) -
 
 def test_what_cannot_be_edited_is_shown_to_be_pasted(run: Run, place: Path) -> None:
     (place / "project/.mcp.json").write_text("{ // mine\n}")
-    code, out, _ = run("mcp", "install", "claude-code", "--project")
+    code, out, _ = run("mcp", "install", "claude-code", "--project", "--tools=all")
     assert (code, "comments" in out, '  "mcpServers": {' in out) == (1, True, True)
     assert (place / "project/.mcp.json").read_text() == "{ // mine\n}"
 
@@ -204,25 +203,20 @@ def test_an_entry_names_the_tools_that_were_chosen_and_keeps_them(run: Run, plac
     assert '"mcp", "--tools", "all"]' in file.read_text(encoding="utf-8")
     assert run("mcp", "uninstall", "codex")[0] == 0
     code, _, err = run("mcp", "install", "codex")
-    assert "tools: all." in err
-    assert '"mcp"]' in file.read_text(encoding="utf-8")
+    assert (code, "use `--tools skills` or `--tools all`" in err) == (2, True)
+    assert not file.exists()
+    assert "tools: all." in run("mcp", "install", "codex", "--tools", "all")[2]
     assert run("mcp", "install", "codex", "--tools", "skil")[0] in (2, 3)
 
 
 @pytest.mark.parametrize(
     ("typed", "written"),
-    [("skills\n", '"--tools", "skills"'), ("\n", '"--tools", "all"'), ("what\nall\n", '"all"')],
+    [("skills", '"--tools", "skills"'), ("", '"--tools", "all"'), ("what\nall", '"all"')],
 )
 def test_at_a_terminal_install_asks_which_tools(
-    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch, typed: str, written: str
+    typing: Typing, place: Path, typed: str, written: str
 ) -> None:
-    class Typed(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stdin", Typed(typed))
-    monkeypatch.setattr("skillhouse.frontends.cli.client_files.is_at_terminal", lambda: True)
-    code, _, err = run("mcp", "install", "codex")
+    code, _, err = typing(typed, "mcp", "install", "codex")
     assert code == 0
     assert "which tools should the client get?" in err
     assert written in (place / "home/.codex/config.toml").read_text(encoding="utf-8")

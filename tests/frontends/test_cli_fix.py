@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 
 from tests.runtime.places import write_skill
 
-Run = Callable[..., tuple[int, str, str]]
+Run = Typing = Callable[..., tuple[int, str, str]]
 FAULTY = "---\nname: one\ndescription: Use when: asked\n---\nBody.\n"
 MENDED = "---\nname: one\ndescription: 'Use when: asked'\n---\nBody.\n"
 
@@ -27,17 +25,11 @@ def faulty(place: Path) -> Path:
     return file
 
 
-class Answer(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(("word", "written"), [("y", MENDED), ("n", FAULTY), ("", FAULTY)])
 def test_fix_shows_a_difference_and_asks(
-    run: Run, faulty: Path, monkeypatch: pytest.MonkeyPatch, word: str, written: str
+    typing: Typing, faulty: Path, word: str, written: str
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Answer(f"{word}\n"))
-    code, out, err = run("validate", str(faulty.parent), "--fix")
+    code, out, err = typing(word, "validate", str(faulty.parent), "--fix")
     assert "-description: Use when: asked\n+description: 'Use when: asked'\n" in out
     assert "Write 1 file? (y, n)" in err
     assert faulty.read_text() == written

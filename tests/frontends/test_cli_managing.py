@@ -44,7 +44,7 @@ def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Pat
     assert code == 0
     assert str(place / "project/.agents/skills/deploy") in out
     assert "no agent sees it until you run `skillhouse trust`" in err
-    run("trust")
+    run("trust", "--yes")
     _, _, err = run("new", "release", "--project", "--description", "Releases.")
     assert "no agent loads it without asking until you run `skillhouse trust`" in err
 
@@ -69,21 +69,16 @@ def test_a_disabled_skill_is_not_listed_and_counted(run: Run) -> None:
         assert run(*arguments)[0] == 2
 
 
-def test_delete_asks_and_takes_only_a_yes(
-    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delete_asks_and_takes_only_a_yes(run: Run, typing: Run, place: Path) -> None:
     directory = write_skill(place / "home/.claude/skills/notes")
     assert run("delete", "notes")[0] == 2
-
-    monkeypatch.setattr("sys.stdin", Typed("no\n"))
-    code, _, err = run("delete", "notes")
+    code, _, err = typing("no", "delete", "notes")
     assert (code, directory.is_dir()) == (1, True)
     assert (
         "with 1 file? It is in a folder that amp, claude-code, opencode-cli also read. (y, n)"
         in err
     )
-    monkeypatch.setattr("sys.stdin", Typed("y\n"))
-    assert run("delete", "notes")[1] == f"deleted user:notes at {directory}\n"
+    assert typing("y", "delete", "notes")[1] == f"deleted user:notes at {directory}\n"
     assert not directory.exists()
     code, _, err = run("delete", "weather", "--yes")
     assert (code, "only skills of scope user and project" in err) == (1, True)
@@ -111,22 +106,17 @@ def test_new_names_the_clients_that_read_it_and_the_next_step(run: Run, place: P
     )
 
 
-def test_new_asks_for_what_is_missing(
-    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_asks_for_what_is_missing(run: Run, typing: Run, place: Path) -> None:
     assert run("new")[0] == run("new", "notes")[0] == 2
-    monkeypatch.setattr("sys.stdin", Typed("notes\nWrites notes.\n"))
-    code, _, err = run("new")
-    assert (code, err.startswith("Name (a-z, 0-9, hyphens): What it does")) == (0, True)
+    code, _, err = typing("notes\nWrites notes.", "new")
+    assert code == 0
+    assert err.startswith("Name (a-z, 0-9, hyphens): notes\r\nWhat it does")
     text = (place / "home/.agents/skills/notes/SKILL.md").read_text()
     assert "description: Writes notes." in text
-    monkeypatch.setattr("sys.stdin", Typed("\n"))
-    assert run("new")[0] == 2
-    monkeypatch.setattr("sys.stdin", Typed("My Notes\nmy-notes\nWrites notes.\n"))
-    code, _, err = run("new")
+    assert typing("", "new")[0] == 2
+    code, _, err = typing("My Notes\nmy-notes\nWrites notes.", "new")
     assert (code, err.count("Name (")) == (0, 2)
-    monkeypatch.setattr("sys.stdin", Typed("My Notes\n" * 9))
-    assert run("new")[0] == 2
+    assert typing("My Notes\n" * 9, "new")[0] == 2
 
 
 @pytest.mark.slow
@@ -155,7 +145,7 @@ def test_a_skill_of_the_project_is_deleted_and_put_back(
     run("new", "deploy", "--project", "--description", "Deploys.")
     directory = place / "project/.agents/skills/deploy"
     if is_trusted:
-        run("trust")
+        run("trust", "--yes")
     code, out, err = run("delete", "deploy", "--yes")
     assert (code, out) == (0, f"deleted project:deploy at {directory}\n")
     assert err.startswith(
@@ -175,9 +165,7 @@ def test_of_one_name_the_id_says_whose_is_deleted(run: Run, place: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_trash_is_emptied_after_a_question(
-    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_trash_is_emptied_after_a_question(run: Run, typing: Run, place: Path) -> None:
     for name in ("notes", "deploy"):
         write_skill(place / f"home/.agents/skills/{name}")
         run("delete", name, "--yes")
@@ -187,12 +175,10 @@ def test_the_trash_is_emptied_after_a_question(
     )
     assert run("delete", "--empty", "other", "--yes")[0] == 1
     assert run("delete", "--older", "1")[0] == 2
-    monkeypatch.setattr("sys.stdin", Typed("n\n"))
-    code, _, err = run("delete", "--empty")
+    code, _, err = typing("n", "delete", "--empty")
     assert (code, "Remove 2 deleted skills for good?" in err) == (1, True)
     assert run("delete", "--empty", "notes", "--yes")[1] == "removed 1 deleted skill for good\n"
-    monkeypatch.setattr("sys.stdin", Typed("y\n"))
-    assert json.loads(run("delete", "--empty", "--json")[1]) == {"removed": ["user:deploy"]}
+    assert json.loads(typing("y", "delete", "--empty", "--json")[1]) == {"removed": ["user:deploy"]}
     assert json.loads(run("delete", "--list", "--json")[1])["total"] == 0
     assert list((place / "home/.local/state/skillhouse/trash").iterdir()) == []
     assert "empty-trash" in run("audit", "list")[1]
@@ -208,25 +194,14 @@ def test_an_undo_overwrites_nothing(run: Run, place: Path) -> None:
     assert json.loads(run("delete", "--list", "--json")[1])["total"] == 1
 
 
-def test_trust_shows_the_skills_and_asks_at_a_terminal(
-    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trust_shows_the_skills_and_asks_at_a_terminal(run: Run, typing: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/one")
     broken = place / "project/.agents/skills/two/SKILL.md"
     broken.parent.mkdir()
     broken.write_text("---\nname: two\n---\n")
-    monkeypatch.setattr("sys.stdin", Typed("no\n"))
-    code, out, err = run("trust")
+    code, out, err = typing("no", "trust")
     assert (code, "not trusted, 1 skill" in out, str(broken) in out) == (1, True, True)
-    assert err.endswith("(y, n) nothing was trusted\n")
+    assert err.endswith("(y, n) no\r\nnothing was trusted\r\n")
     assert json.loads(run("trust", "--list", "--json")[1])["projects"] == []
-    monkeypatch.setattr("sys.stdin", Typed("y\n"))
-    assert run("trust")[0] == 0
+    assert typing("y", "trust")[0] == 0
     assert len(json.loads(run("trust", "--list", "--json")[1])["projects"]) == 1
-
-
-class Typed(io.StringIO):
-    """What a person types at a terminal."""
-
-    def isatty(self) -> bool:
-        return True

@@ -51,8 +51,8 @@ def test_a_refusal_names_the_question_and_no_command(run: Run) -> None:
 def test_approve_without_a_terminal_is_refused(run: Run) -> None:
     found = asked(run)
     code, out, err = run("approvals", "approve", found)
-    assert (code, out) == (1, "")
-    assert "expected a person at a terminal" in err
+    assert (code, out) == (2, "")
+    assert "cannot ask without a terminal" in err
     assert state_of(run, found) == "open"
 
 

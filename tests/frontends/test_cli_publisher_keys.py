@@ -65,7 +65,7 @@ def test_a_key_is_removed_for_good_where_that_is_said(run: Run) -> None:
 
 def test_who_cannot_be_asked_removes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = run("keys", "remove", "acme")
-    assert (code, "expected a person at a terminal to type `acme`" in err) == (1, True)
+    assert (code, "cannot ask without a terminal; use --yes" in err) == (2, True)
     code, _, err = run("keys", "remove", "acme", "--for", "root", "--yes")
     assert (code, "is one for skills, not for root" in err) == (2, True)
     code, _, err = run("keys", "remove", "none", "--for", "skills", "--yes")

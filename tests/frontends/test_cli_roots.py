@@ -44,7 +44,7 @@ def test_skills_of_project_user_variable_and_argument_are_listed(
         write_skill(place / name / f"of-{name}")
     users = [("user", "of-config"), ("user", "of-agents"), ("user", "of-claude")]
     assert listed(run) == users
-    run("trust")
+    run("trust", "--yes")
     project = [("project", "of-project")]
     assert listed(run) == [*project, *users]
     monkeypatch.setenv("SKILLHOUSE_SKILLS_DIR", f"{place}/one{os.pathsep}{place}/two")
@@ -69,11 +69,11 @@ def test_under_claude_desktop_user_walk_and_plugins_are_listed(
         write_skill(place / "home" / PLUGINS / at)
     user, plugins = ("user", "of-user"), [("plugin", "of-one"), ("plugin", "of-two")]
     options = ("--profile", "claude-desktop")
-    run("trust", *options)
+    run("trust", "--yes", *options)
     above = [("project", "top"), ("project", "above")]
     assert listed(run, *options, below=str(place)) == [user, *above, *plugins]
     monkeypatch.chdir(start)
-    run("trust", *options)
+    run("trust", "--yes", *options)
     near = ("project", "near")
     assert listed(run, *options, below=str(place)) == [user, near, *above, *plugins]
 

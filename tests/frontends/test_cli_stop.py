@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,23 +14,6 @@ from skillhouse.floor import make_private
 from skillhouse.tiers.emergency_stop import OwnLine
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-def resume_at_terminal(typed: bytes) -> tuple[int, str]:
-    """Run `resume` with a terminal as stdin; return its code and what it said."""
-    ours, theirs = pty.openpty()
-    os.write(ours, typed)
-    found = subprocess.run(
-        [sys.executable, "-m", "skillhouse", "resume"],
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    os.close(theirs)
-    os.close(ours)
-    return found.returncode, found.stdout + found.stderr
 
 
 @pytest.mark.req("S000-108")
@@ -107,11 +88,10 @@ def test_a_stop_outlives_its_file(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_a_resume_lifts_a_stop_whose_database_was_lost(run: Run) -> None:
+def test_a_resume_lifts_a_stop_whose_database_was_lost(run: Run, typing: Run) -> None:
     run("stop")
     remove(Path.home() / STATE / "state.sqlite3")
-    code, said = resume_at_terminal(b"resume\n")
-    assert (code, "the tools go on" in said) == (0, True)
+    assert typing("resume", "resume")[:2] == (0, "the tools go on\n")
     assert run("stop", "--status")[0] == 0
 
 
@@ -124,21 +104,20 @@ def test_no_program_can_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     with os.fdopen(read) as piped:
         monkeypatch.setattr(sys, "stdin", piped)
         code, _, err = run("resume")
-    assert (code, "asks at a terminal" in err) == (2, True)
+    assert (code, "cannot ask without a terminal" in err) == (2, True)
     assert run("stop", "--status")[0] == 1
 
 
 @pytest.mark.slow
 @pytest.mark.req("S000-109")
-def test_the_owner_resumes_at_the_terminal_with_a_word(run: Run) -> None:
+def test_the_owner_resumes_at_the_terminal_with_a_word(run: Run, typing: Run) -> None:
     run("stop")
-    code, said = resume_at_terminal(b"yes\n")
-    assert (code, "nothing was resumed" in said) == (1, True)
+    code, out, said = typing("yes", "resume")
+    assert (code, out, "nothing was resumed" in said) == (1, "", True)
     assert run("stop", "--status")[0] == 1
-    code, said = resume_at_terminal(b"resume\n")
-    assert (code, "the tools go on" in said) == (0, True)
+    assert typing("resume", "resume")[:2] == (0, "the tools go on\n")
     assert run("stop", "--status")[0] == 0
-    assert resume_at_terminal(b"resume\n")[0] == 1
+    assert typing("resume", "resume")[0] == 1
     assert "system:emergency-resume" in run("audit", "list", "--json")[1]
 
 

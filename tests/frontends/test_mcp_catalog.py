@@ -109,7 +109,7 @@ def test_the_projects_skills_come_before_the_users_and_those_before_the_built_in
 ) -> None:
     write_skill(peer.home / ".agents/skills/aaa", "The user's.")
     write_skill(peer.project / ".agents/skills/zzz", "The project's.")
-    peer.skillhouse("trust", str(peer.project))
+    peer.skillhouse("trust", "--yes", str(peer.project))
     with Pipe(peer) as pipe:
         text = pipe.shake_hands()["result"]["instructions"]
     assert list(listed_in(text)[1])[:3] == ["zzz", "aaa", "github"]

@@ -170,7 +170,7 @@ def test_without_a_terminal_nobody_is_asked(tmp_path: Path) -> None:
         start_new_session=True,
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("no-password\n", "")
+    assert (done.stdout, done.stderr) == ("no-terminal\n", "")
 
 
 HOUSE = """

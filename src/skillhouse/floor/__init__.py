@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import DecodeError as DecodeError
     from skillhouse.floor.errors import Diagnostic as Diagnostic
     from skillhouse.floor.errors import ExposedError as ExposedError
+    from skillhouse.floor.errors import LocationError as LocationError
     from skillhouse.floor.errors import MissingExtraError as MissingExtraError
     from skillhouse.floor.errors import PathError as PathError
     from skillhouse.floor.errors import PlaceError as PlaceError

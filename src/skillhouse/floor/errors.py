@@ -154,6 +154,10 @@ class ExposedError(SkillhouseError):
         self.path = path
 
 
+class LocationError(StateError):
+    """A directory that we work in is gone, or has a name that cannot be kept."""
+
+
 class DecodeError(SkillhouseError):
     """Bytes from a file or a peer do not have the expected shape."""
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from skillhouse.floor.errors import LocationError
 from skillhouse.floor.light_dataclass import dataclass
+from skillhouse.floor.paths import is_utf8
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS = secrets.token_hex(16)
@@ -71,6 +73,14 @@ def _running() -> float:
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
 
 
+def _current() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        message = "the current directory is gone; go to another one"
+        raise LocationError(message, Path(os.environ.get("PWD", "."))) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locations:
     """Directories and environment of this process: everything that is not configuration."""
@@ -82,8 +92,32 @@ class Locations:
     managed_file: Path = MANAGED_FILE
 
     @classmethod
-    def here(cls) -> Self:
-        return cls(start=Path.cwd(), home=Path.home(), environment=os.environ)
+    def here(cls, start: Path | None = None) -> Self:
+        """Return the places of this process, with `start` below its current directory.
+
+        Raises:
+            LocationError: the current directory is gone, or there is no home.
+        """
+        if start is None or not start.is_absolute():
+            start = Path(_current(), start or "")
+        try:
+            home = Path.home()
+        except RuntimeError:
+            # No HOME, and a user that the system does not list, as in some containers.
+            message = "there is no home directory; set the variable HOME"
+            raise LocationError(message, Path("~")) from None
+        return cls(start=start, home=home, environment=os.environ)
+
+    def check(self) -> None:
+        """Refuse places that cannot be kept: in databases, records and answers names are text.
+
+        Raises:
+            LocationError: the name of one of them is not UTF-8.
+        """
+        for path in (self.start, self.home, self.state(), self.cache()):
+            if not is_utf8(str(path)):
+                message = "the name of this directory is not UTF-8; rename it, or work in another"
+                raise LocationError(message, path)
 
     @property
     def user_file(self) -> Path:

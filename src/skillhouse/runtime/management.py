@@ -244,7 +244,11 @@ class Management:
         directory = root.path / name
         arguments = {"name": name, "scope": scope, "path": str(directory)}
         with recorded(self._audit, "create", arguments):
-            root.path.mkdir(parents=True, exist_ok=True)
+            try:
+                root.path.mkdir(parents=True, exist_ok=True)
+            except FileExistsError as error:
+                message = "no skill can be made here: on the way is a link that leads nowhere"
+                raise SkillError("no-place", root.path, message) from error
             try:
                 directory.mkdir()
             except FileExistsError as error:
@@ -260,8 +264,14 @@ class Management:
         self._refresh()
         # Found by itself: the index does not have an untrusted project's skills.
         made = discover([Root(root.path, scope)], profile=self._profile)
-        skill = next(one for one in (*made.skills, *made.shadowed) if one.directory == directory)
-        return define(skill, self.settings, self._profile)
+        # A root may be a link, as `~/.agents` of dotfiles is: what is found has its real path.
+        real = os.path.realpath(directory)
+        for skill in (*made.skills, *made.shadowed):
+            if os.path.realpath(skill.directory) == real:
+                return define(skill, self.settings, self._profile)
+        raise SkillError(
+            "not-found", directory, "it is made, but not found here: see `list --findings`"
+        )
 
     def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
         """Return the skill that `delete` would move to the trash.

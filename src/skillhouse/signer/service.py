@@ -262,7 +262,10 @@ class Service:
     def _imported(self, kind: KeyKind) -> bytes:
         descriptor = self._descriptors.imported
         if descriptor is None:
-            return secret_from(kind, unlock.ask_password("private key, 64 hex digits: "))
+            asked = unlock.ask_password(
+                "private key, 64 hex digits: ", instead="use --from with a descriptor"
+            )
+            return secret_from(kind, asked)
         self._descriptors = dataclasses.replace(self._descriptors, imported=None)
         return secret_from(kind, unlock.read_descriptor(descriptor))
 

@@ -52,18 +52,24 @@ def read_descriptor(descriptor: int) -> bytes:
     return secret
 
 
-def ask_password(prompt: str) -> bytes:
-    """Return what a person types at the terminal, unseen; "no-password" without a terminal."""
+INSTEAD = "use --password with fd:NUMBER, env:NAME or keyring"
+
+
+def ask_password(prompt: str, *, instead: str = INSTEAD) -> bytes:
+    """Return what a person types at the terminal, unseen.
+
+    "no-terminal" without one, with what to do `instead`; "no-password" if nothing is typed.
+    """
     try:
         handle = os.open("/dev/tty", os.O_RDWR) if os.name == "posix" else -1
         if handle >= 0:
             os.close(handle)
         return getpass.getpass(prompt).encode()
-    except (OSError, EOFError):
-        raise SignerError(
-            "no-password",
-            "no terminal to ask for the password: name a descriptor or a variable that holds it",
-        ) from None
+    except EOFError:
+        raise SignerError("no-password", "nothing was typed") from None
+    except OSError:
+        message = f"cannot ask without a terminal; {instead}"
+        raise SignerError("no-terminal", message) from None
 
 
 def new_password() -> bytes:

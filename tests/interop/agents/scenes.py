@@ -289,7 +289,7 @@ def act(
     model: FakeModel,
     person: Watcher | None = None,
     *,
-    installed: Sequence[str] = (),
+    installed: Sequence[str] = ("--tools", "all"),
     shell: OwnShell | None = None,
 ) -> None:
     """Let the client read our entry and follow the script to its end.

@@ -24,6 +24,28 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 INTERRUPTED = 128 + signal.SIGINT
 FAULT = 70
 """An unforeseen fault (EX_SOFTWARE of sysexits.h); there is a report."""
+EXTRAS = {
+    "cryptography": "registry",
+    "rfc3161_client": "registry",
+    "keyring": "registry",
+    "eth_account": "signer",
+    "pkcs11": "hsm",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
+    "starlette": "server",
+    "uvicorn": "server",
+    "jinja2": "server",
+    "structlog": "server",
+    "markdown_it": "server",
+    "nh3": "server",
+    "watchfiles": "watch",
+    "pydantic_ai": "chat",
+    "openai": "chat",
+    "opentelemetry": "telemetry",
+    "psycopg": "postgres",
+    "numpy": "semantic",
+}
+"""The extra that brings a package which a part imports without a word of its own."""
 OBJECTS_PER_COLLECTION = 100_000
 """New objects after which cycles are looked for: importing makes many, all of which stay."""
 
@@ -49,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is not None:
         return _guarded(list(argv))
+    _open_closed_streams()
     gc.set_threshold(OBJECTS_PER_COLLECTION)
     try:
         code = _guarded(sys.argv[1:])
@@ -57,6 +80,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         gc.freeze()
     _leave(code)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Put the null device where stdin, stdout or stderr was closed before we began (`<&-`).
+
+    The next file that is opened would take its number, and get what others print into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is given: this one. Programs that we start get it, too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _leave(code: int) -> None:
@@ -69,8 +108,7 @@ def _leave(code: int) -> None:
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` leaves them out, and nothing else has them.
     try:
-        # A stream that was closed before we began is None.
-        for stream in filter(None, (sys.stdout, sys.stderr)):
+        for stream in (sys.stdout, sys.stderr):
             stream.flush()
     except (OSError, ValueError):
         return
@@ -130,7 +168,10 @@ def _run(arguments: list[str]) -> int:
         return complete(arguments[1:])
     terminal = _terminal()
     error: Exception | None
-    if verb not in VERBS:
+    if unreadable := [one for one in arguments if not one.isascii() and not _is_utf8(one)]:
+        terminal.error(f"expected UTF-8 in every argument, got `{unreadable[0]}`")
+        code, error = USAGE, _UnreadableArgumentError(terminal.last_error)
+    elif verb not in VERBS:
         message = _unknown(verb)
         terminal.error(message)
         code, error = USAGE, _UnknownVerbError(message)
@@ -150,6 +191,18 @@ class _UnknownVerbError(Exception):
     code = "unknown-verb"
 
 
+class _UnreadableArgumentError(Exception):
+    """An argument is no text: what it names cannot be kept or shown."""
+
+    code = "unreadable-argument"
+
+
+def _is_utf8(argument: str) -> bool:
+    from skillhouse.floor import is_utf8
+
+    return is_utf8(argument)
+
+
 def _wants_json(arguments: Sequence[str]) -> bool:
     """Whether `--json` is among the arguments, also where these could not be parsed."""
     return "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
@@ -159,6 +212,15 @@ def _terminal() -> Terminal:
     from skillhouse.frontends.cli.terminal import Terminal
 
     return Terminal(sys.stdout, sys.stderr, os.environ)
+
+
+def _missing_extra(error: Exception) -> Exception | None:
+    """Return what to say where a part of an extra is not installed; None for any other fault."""
+    from skillhouse.floor import MissingExtraError
+
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    extra = EXTRAS.get(name.partition(".")[0])
+    return MissingExtraError(extra, name) if extra is not None else None
 
 
 def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exception | None]:
@@ -176,9 +238,9 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
     from skillhouse.frontends.cli.faults import fault_reports
     from skillhouse.frontends.cli.options import UsageError
 
-    command, parser = parser_of(verb)
     with fault_reports(verb, arguments, os.environ, terminal.note) as reports:
         try:
+            command, parser = parser_of(verb)
             code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
             sys.stdout.flush()
         except (UsageError, ConfigError) as error:
@@ -192,17 +254,36 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
             return FAULT, error
         except SkillhouseError as error:
             terminal.error(str(error))
-            return FINDING, error
+            # A password that cannot be asked for is a question like the others.
+            return USAGE if getattr(error, "code", "") == "no-terminal" else FINDING, error
         except BrokenPipeError:
             raise
         except OSError as error:
+            if error.filename is None and (gone := _gone()) is not None:
+                # What is asked for no name is where we are.
+                terminal.error(str(gone))
+                return ENVIRONMENT, gone
             terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
             return ENVIRONMENT, error
         except Exception as error:  # noqa: BLE001 - the edge of the process.
+            if (missing := _missing_extra(error)) is not None:
+                terminal.error(str(missing))
+                return ENVIRONMENT, missing
             fault = InternalFaultError(error)
             terminal.error(reports.line(fault))
             return FAULT, fault
     return code, None
+
+
+def _gone() -> Exception | None:
+    """Return the error of a current directory that was removed; None while it is there."""
+    from skillhouse.floor import LocationError, Locations
+
+    try:
+        Locations.here()
+    except LocationError as error:
+        return error
+    return None
 
 
 def _unknown(verb: str) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer, rule_text
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
-from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request, typed
+from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request
+from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.presentation.json_values import (
     approval_value,
     device_text,
@@ -164,11 +165,13 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _wants(found: Approval, answer: Answer, rules: Sequence[str], terminal: Terminal) -> bool:
+    instead = "answer it on the page, or use --yes with a --token of the page"
+    need_terminal(instead)
     show_request(found.request, terminal.note)
     terminal.note(f"  your answer: {answer.value}")
     for rule in rules:
         terminal.note(f"  rule: {one_line(rule)}")
-    return typed("approve", terminal)
+    return typed("approve", terminal, instead=instead)
 
 
 def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -301,8 +304,9 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
     devices = house.services.enforcement.devices
     if options.verb == "pair":
         refuse_agents("approvals pair")
+        need_terminal("run it at a terminal of your own")
         terminal.note(f"`{one_line(options.name)}` could answer as {one_line(options.user)}")
-        if not typed("pair", terminal):
+        if not typed("pair", terminal, instead="run it at a terminal of your own"):
             terminal.note("nothing was paired")
             return 1
         device = devices.pair(options.name, user=options.user)

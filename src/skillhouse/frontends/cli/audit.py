@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -266,7 +265,7 @@ def _progress(terminal: Terminal) -> Callable[[int, int], None]:
     def tell(done: int, of: int) -> None:
         nonlocal last
         percent = done * 100 // of if of else 100
-        if of >= _PROGRESS_BYTES and percent >= last + 10 and sys.stderr.isatty():
+        if of >= _PROGRESS_BYTES and percent >= last + 10 and terminal.is_watched:
             last = percent
             terminal.note(f"verified {percent}%")
 

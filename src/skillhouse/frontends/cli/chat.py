@@ -20,6 +20,7 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
+from skillhouse.frontends.cli.question import is_terminal
 from skillhouse.frontends.presentation.text import cut, one_line
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.list:
             return _list(kept, options, terminal)
         prompt = _prompt(options)
-        if prompt is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if prompt is None and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
             raise UsageError("a chat needs a terminal; without one use `--print`")
         return _talk(house, kept, options, terminal, prompt, channel)
 
@@ -108,7 +109,7 @@ def _talk(
         sys.stdout,
         sys.stderr,
         quiet=prompt is not None,
-        width=terminal.width if sys.stderr.isatty() else None,
+        width=terminal.width if is_terminal(sys.stderr) else None,
         is_styled=terminal.is_styled and prompt is None,
         is_watched=terminal.is_watched,
     )
@@ -302,7 +303,7 @@ def _prompt(options: argparse.Namespace) -> Prompt | None:
     """Return the one prompt, with what stdin holds; None for a chat."""
     if options.print is None:
         return None
-    piped = "" if sys.stdin.isatty() else sys.stdin.read(STDIN_MAX + 1)
+    piped = "" if is_terminal(sys.stdin) else sys.stdin.read(STDIN_MAX + 1)
     if len(piped) > STDIN_MAX:
         raise UsageError(f"stdin has more than {STDIN_MAX} characters")
     made = Prompt(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from skillhouse.clients import (
 )
 from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
+from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.export_values import difference_lines, item_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import export_source
@@ -168,7 +168,12 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
     else:
         tools = _Tools(options, configs, terminal)
-        found = tuple(_isolated(configs, options, client, tools) for client in options.clients)
+        # Each is asked about before the first is written.
+        chosen = [tools.of(client) for client in options.clients]
+        found = tuple(
+            _isolated(configs, options, client, words)
+            for client, words in zip(options.clients, chosen, strict=True)
+        )
     if options.json:
         terminal.json_list("clients", [dataclasses.asdict(change) for change in found])
     elif options.action == "status":
@@ -191,6 +196,7 @@ which tools should the client get?
   all     also read, write, edit, exec, fetch and the others, under your rules. The client's own
           shell stays beside them: skillhouse guards only what goes through skillhouse.
 tools [all]: """
+_TOOLS_FLAGS = "`--tools skills` or `--tools all`"
 _MEANS: dict[tuple[str, ...], str] = {
     ("skills",): "tools: skills. What the client does with its own shell and files is not guarded",
     ALL_TOOLS: "tools: all. The client keeps its own shell beside them: skillhouse guards only "
@@ -209,39 +215,38 @@ class _Tools:
         self._terminal = terminal
         self._answer: tuple[str, ...] = ()
 
-    def of(self, client: str, where: str) -> tuple[str, ...]:
-        """Return what follows `mcp` in the entry; nothing where no one has chosen."""
-        chosen: tuple[str, ...] = self._options.tools or self._kept(client, where) or self._asked()
+    def of(self, client: str) -> tuple[str, ...]:
+        """Return what follows `mcp` in the entry that is to be installed."""
+        if self._options.action != "install":
+            return ()
+        chosen: tuple[str, ...] = self._options.tools or self._kept(client) or self._asked()
         self._terminal.note(_MEANS.get(chosen or ALL_TOOLS, f"tools: {shown(', '.join(chosen))}"))
         return ("--tools", ",".join(chosen)) if chosen else ()
 
-    def _kept(self, client: str, where: str) -> tuple[str, ...]:
+    def _kept(self, client: str) -> tuple[str, ...]:
+        where = "project" if self._options.project else "user"
         words = self._configs.arguments(client, where=where, name=self._options.name)
         if "--tools" not in words[:-1]:
             return ()
         return tuple(filter(None, words[words.index("--tools") + 1].split(",")))
 
     def _asked(self) -> tuple[str, ...]:
-        if self._options.json or not is_at_terminal():
+        if self._options.dry_run and not can_ask():
+            # Nothing is changed: the entry is shown as it would be with all of them.
             return ()
         while not self._answer:
-            self._terminal.prompt(TOOLS_QUESTION)
-            line = sys.stdin.readline()
-            if line.strip() in ("skills", "all"):
-                self._answer = (line.strip(),)
-            elif line == "\n":
+            answer = ask(TOOLS_QUESTION, self._terminal, instead=f"use {_TOOLS_FLAGS}")
+            if answer is None:
+                raise UsageError(f"nothing was chosen; use {_TOOLS_FLAGS}")
+            if answer in ("skills", "all"):
+                self._answer = (answer,)
+            elif not answer:
                 self._answer = ALL_TOOLS
-            elif not line:
-                raise UsageError("nothing was chosen; give `--tools skills` or `--tools all`")
         return self._answer
 
 
-def is_at_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def _isolated(
-    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: _Tools
+    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: Sequence[str]
 ) -> Change:
     """Return the change of one client of many; a refusal of ours is about what was typed."""
     with isolated(passing=(UsageError, SkillhouseError)) as failed:
@@ -256,7 +261,7 @@ def _isolated(
 
 
 def _of_client(
-    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: _Tools
+    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: Sequence[str]
 ) -> Change:
     where = "project" if options.project else "user"
     common: dict[str, Any] = {
@@ -272,7 +277,7 @@ def _of_client(
         arguments += ["--agent", options.agent]
     if options.user != "local":
         arguments += ["--user", options.user]
-    arguments += tools.of(client, where)
+    arguments += tools
     return configs.install(client, arguments=arguments, **common)
 
 

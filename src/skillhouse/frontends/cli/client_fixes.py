@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from typing import TYPE_CHECKING
 
 from skillhouse.clients import apply_fix, proposed_fixes
 from skillhouse.floor import isolated
-from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.presentation.fix_values import fix_value
 from skillhouse.frontends.presentation.text import counted, shown
 
@@ -29,22 +28,18 @@ def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool
         terminal.note("nothing that can be mended without you; `skillhouse doctor` has the rest")
         return 0
     refuse_agents("doctor --fix")
+    instead = "`doctor --fix --json` shows the changes"
+    need_terminal(instead)
     made = 0
     for fix in fixes:
         terminal.line()
         for line in fix.difference:
             terminal.line(shown(line))
-        if _is_confirmed(terminal, fix):
+        question = f"Make this change ({', '.join(fix.codes)})?"
+        if confirmed(question, terminal, instead=instead):
             made += _applied(lens, fix, discard, terminal)
     terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
     return 0 if made == len(fixes) else 1
-
-
-def _is_confirmed(terminal: Terminal, fix: Fix) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("cannot ask without a terminal; `doctor --fix --json` shows the changes")
-    terminal.prompt(f"Make this change ({', '.join(fix.codes)})? (y, n) ")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _applied(lens: Lens, fix: Fix, discard: Discard, terminal: Terminal) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_of
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.text import counted, shown
@@ -168,11 +168,9 @@ def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
     )
     checked_addition(places, text)
     if not options.yes:
-        if options.json or not sys.stdin.isatty():
-            raise UsageError("cannot ask without a terminal; use --yes")
+        need_terminal("use --yes", as_json=options.json)
         terminal.document(text)
-        terminal.prompt(f"Add this rule to {shown(str(places.user_file))}? (y, n) ")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if not confirmed(f"Add this rule to {shown(str(places.user_file))}?", terminal):
             terminal.note("nothing was written")
             return 1
     path = add_rule(places, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from skillhouse.frontends.cli.options import (
     natural,
 )
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.skill import list_resources
@@ -89,15 +89,15 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _move(management: Management, options: argparse.Namespace, terminal: Terminal) -> int:
-    if not options.yes and not sys.stdin.isatty():
-        raise UsageError("cannot ask without a terminal; use --yes")
+    if not options.yes:
+        need_terminal("use --yes")
     found = management.deletable(options.skill, scopes=SCOPES)
     whose = _whose(found)
     listed, omitted = list_resources(found.directory)
     files = counted(len(listed) + omitted + 1, "file")
     warning = f" It is {whose}." if whose else ""
-    question = f"Delete {shown(str(found.directory))} with {files}?{warning} (y, n) "
-    if not options.yes and not _is_confirmed(question, terminal):
+    question = f"Delete {shown(str(found.directory))} with {files}?{warning}"
+    if not options.yes and not confirmed(question, terminal):
         terminal.note("nothing was deleted")
         return 1
     path = management.delete(found.id, scopes=SCOPES)
@@ -128,22 +128,16 @@ def _empty(management: Management, options: argparse.Namespace, terminal: Termin
         management.trash.find(options.skill)
     many = counted(len(chosen), "deleted skill")
     if chosen and not options.yes:
+        need_terminal("use --yes")
         for found in chosen:
             terminal.note(f"{found.deleted}  {shown(found.id)}  {shown(found.path)}")
-        if not _is_confirmed(f"Remove {many} for good? (y, n) ", terminal):
+        if not confirmed(f"Remove {many} for good?", terminal):
             terminal.note("nothing was removed")
             return 1
     management.empty_trash(chosen)
     ids = [found.id for found in chosen]
     terminal.answer({"removed": ids}, f"removed {many} for good", as_json=options.json)
     return 0
-
-
-def _is_confirmed(question: str, terminal: Terminal) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("cannot ask without a terminal; use --yes")
-    terminal.prompt(question)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 VERBS = {"delete": Verb(_EXAMPLES, _configure, _delete)}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillhouse.floor import PathError, read_beneath, write_atomically
-from skillhouse.frontends.cli.options import UsageError
+from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, mended
 from skillhouse.tools.difference import difference
@@ -57,10 +56,10 @@ def fix(places: Sequence[Path], terminal: Terminal, *, yes: bool, quiet: bool) -
             for line in one.difference.rstrip("\n").split("\n"):
                 terminal.line(shown(line))
     if not yes:
-        if quiet or not sys.stdin.isatty():
-            raise UsageError("cannot ask without a terminal; use --yes, or look at the difference")
-        terminal.prompt(f"Write {counted(len(found), 'file')}? (y, n) ")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        instead = "use --yes, or look at the difference"
+        need_terminal(instead, as_json=quiet)
+        question = f"Write {counted(len(found), 'file')}?"
+        if not confirmed(question, terminal, instead=instead):
             terminal.note("nothing was written")
             return []
     written = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from skillhouse.frontends.cli.install_answers import (
 from skillhouse.frontends.cli.install_from_lock import install_from_lock
 from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import need_terminal
 from skillhouse.frontends.cli.tick_list import Row
 from skillhouse.frontends.cli.ticking import tick
 from skillhouse.frontends.presentation.install_report import (
@@ -185,14 +185,9 @@ def _chosen(
     if chosen:
         return chosen
     every = found.candidates
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return _ticked(every, terminal)
     names = ", ".join(one.path or one.folder for one in every[:20])
     more = f" and {len(every) - 20} more" if len(every) > 20 else ""
-    raise UsageError(f"{len(every)} skills are there, name one with --skill: {names}{more}")
-
-
-def _ticked(every: Sequence[Candidate], terminal: Terminal) -> Sequence[Candidate]:
+    need_terminal(f"{len(every)} skills are there, name one with --skill: {names}{more}")
     rows = [Row(label=one.path or one.folder, fault=one.fault) for one in every]
     return [every[place] for place in tick("Which ones?", rows, terminal)]
 

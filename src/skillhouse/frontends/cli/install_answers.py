@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -12,9 +11,9 @@ from skillhouse.clients import Action, ExportRequest, export
 from skillhouse.floor import isolated
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
-from skillhouse.frontends.cli.person import typed
 from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
+from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Installer, Skillhouse, export_source
@@ -159,11 +158,11 @@ class InstallAnswers:
         said = {UNSIGNED: options.allow_unsigned, UNTRUSTED: options.accept_untrusted}
         if options.yes and all(said[word] for word in words):
             return True
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            flags = " ".join(("--yes", *(_FLAGS[word][0] for word in words)))
-            kind = " and ".join(_FLAGS[word][1] for word in words) or "a person must agree"
-            raise UsageError(f"{kind}, and there is no terminal to ask at: use {flags}")
-        return all(typed(word, self._terminal) for word in words or ("yes",))
+        flags = " ".join(("--yes", *(_FLAGS[word][0] for word in words)))
+        kind = " and ".join(_FLAGS[word][1] for word in words) or "a person must agree"
+        instead = f"use {flags}: {kind}"
+        need_terminal(instead)
+        return all(typed(word, self._terminal, instead=instead) for word in words or ("yes",))
 
     def end(self) -> int:
         """Put what was installed where other clients read, write the JSON, and return the code."""

@@ -16,6 +16,7 @@ from skillhouse.floor import ConfigError, StateError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.project_trust import note_untrusted
+from skillhouse.frontends.cli.question import ask, need_terminal, typed
 from skillhouse.frontends.cli.templates import (
     TEMPLATES,
     template_body,
@@ -119,10 +120,8 @@ def _asked_name(terminal: Terminal) -> str:
 
 def _asked(question: str, what: str, terminal: Terminal) -> str:
     """Return the line that a person types; `UsageError` without a terminal or an answer."""
-    if sys.stdin.isatty():
-        terminal.prompt(question)
-        if text := sys.stdin.readline().strip():
-            return text
+    if text := ask(question, terminal, instead=f"give {what}; see `skillhouse new --help`"):
+        return text
     raise UsageError(f"expected {what}; see `skillhouse new --help`")
 
 
@@ -235,7 +234,8 @@ def _safeguards_anyhow(
     try:
         return stack.enter_context(house_of(options)).services.enforcement
     except (ConfigError, StateError, OSError) as error:
-        places = runtime.Locations.here()
+        # Wherever we are: without a directory the stop counts as well.
+        places = runtime.Locations.here(Path("/"))
         state = places.state()
         terminal.error(f"{error}; stopping what uses the usual state directory, `{state}`")
         config = runtime.Config(
@@ -253,7 +253,6 @@ Lets the tools go on after a stop, and lifts the wait of a tool that was denied 
 It asks at a terminal, because no program may answer for you. Session keys that ended stay ended:
 `skillhouse keys session new` makes others.
 """
-_RESUME_WORD = "resume"
 
 
 def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -261,12 +260,11 @@ def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.tiers.tier_engine import TERMINAL
 
     refuse_agents("resume")
-    if not sys.stdin.isatty():
-        raise UsageError("`resume` asks at a terminal, and stdin is none: nothing was resumed")
+    instead = "run `skillhouse resume` at a terminal of your own"
+    need_terminal(instead)
     with house_of(options) as house:
         terminal.note(_stopped_text(house.services.enforcement.tiers.stopped_reason))
-        terminal.prompt(f"Type `{_RESUME_WORD}` to let the tools go on: ")
-        if sys.stdin.readline().strip().lower() != _RESUME_WORD:
+        if not typed("resume", terminal, instead=instead, to="let the tools go on"):
             terminal.note("nothing was resumed")
             return 1
         resumed = house.services.enforcement.resume(OWNER, TERMINAL)

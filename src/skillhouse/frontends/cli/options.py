@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -114,10 +113,10 @@ def add_skill(parser: argparse.ArgumentParser, nargs: str | None = None) -> None
 
 def places_of(options: argparse.Namespace) -> Locations:
     """Return the start directory of -C with this user's places; `UsageError` if it is none."""
-    start = Path(options.start).absolute() if options.start else Path.cwd()
-    if not start.is_dir():
-        raise UsageError(f"expected a directory after -C, got `{start}`")
-    return Locations(start=start, home=Path.home(), environment=os.environ)
+    places = Locations.here(Path(options.start) if options.start else None)
+    if not places.start.is_dir():
+        raise UsageError(f"expected a directory after -C, got `{places.start}`")
+    return places
 
 
 def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:

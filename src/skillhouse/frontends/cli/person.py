@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ import anyio
 
 from skillhouse.approval import LASTING, OWNER, Answer, Reply, allowed_answers
 from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.frontends.cli.question import forget_typed, is_terminal
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import one_line, question_lines
 
@@ -133,7 +133,7 @@ _RUNNERS = ("node", "bun", "deno", "python")
 
 
 class NotAPersonError(SkillhouseError):
-    """A coding agent, or no terminal: nothing was changed."""
+    """A coding agent: nothing was changed."""
 
 
 def refuse_agents(what: str) -> None:
@@ -257,7 +257,7 @@ class TerminalChannel:
         if coding_agent(os.environ):
             # What types there may be the program that waits for the answer.
             return None
-        if self._stdin.isatty():
+        if is_terminal(self._stdin):
             return await self._asked(request, self._stdin, self._terminal)
         try:
             file = self._device()
@@ -287,7 +287,7 @@ class TerminalChannel:
     ) -> Reply | None:
         """Read one answer; None for a text that was kept: the question is asked again."""
         choices = allowed_answers(request)
-        _forget_typed(file)
+        forget_typed(file)
         words = "y once, s this session, p this project, a always, n no"
         terminal.prompt(f"Allow? ({words if Answer.ALWAYS in choices else 'y once, n no'}) ")
         # A thread that waits for the line would keep the process alive after Ctrl-C.
@@ -346,26 +346,6 @@ def note_changes(approvals: ApprovalBroker, terminal: Terminal) -> None:
     """Say once what an update changed about standing approvals."""
     if notice := approvals.grant_store.take_notice():
         terminal.note(f"{notice}; `skillhouse approvals grants` lists what holds")
-
-
-def typed(word: str, terminal: Terminal) -> bool:
-    """Whether the person types a word; `NotAPersonError` if stdin or stderr is no terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise NotAPersonError(
-            f"expected a person at a terminal to type `{word}`, and stdin or stderr is none: "
-            "nothing was changed"
-        )
-    _forget_typed(sys.stdin)
-    terminal.prompt(f"Type `{word}` to go on: ")
-    return sys.stdin.readline().strip().lower() == word
-
-
-def _forget_typed(file: TextIO) -> None:
-    """Drop what was typed before the question was there: it is no answer to it."""
-    import termios  # Not on every platform, and only here.
-
-    with suppress(termios.error):
-        termios.tcflush(file.fileno(), termios.TCIFLUSH)
 
 
 def _rest(file: TextIO) -> str:

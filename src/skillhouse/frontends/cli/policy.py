@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from skillhouse.frontends.cli.options import (
     places_of,
 )
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
@@ -106,13 +106,11 @@ def _init(options: argparse.Namespace, terminal: Terminal) -> int:
     check_can_add(places)
     count = len(starting_rules(options.name))
     if not options.write:
-        if options.json or not sys.stdin.isatty():
-            raise UsageError("cannot ask without a terminal; use --write, or --stdout to look")
+        instead = "use --write, or --stdout to look"
+        need_terminal(instead, as_json=options.json)
         terminal.document(text)
-        terminal.prompt(
-            f"Add these {counted(count, 'rule')} to {shown(str(places.user_file))}? (y, n) "
-        )
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        question = f"Add these {counted(count, 'rule')} to {shown(str(places.user_file))}?"
+        if not confirmed(question, terminal, instead=instead):
             terminal.note("nothing was written")
             return 1
     path = add_policy(options.name, places)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.text import counted, one_line, shown
@@ -74,11 +74,13 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0 if revoked else 1
     if not options.show:
         refuse_agents("trust")
+        if not options.yes:
+            # What is trusted is shown before the question.
+            need_terminal("use --yes, or --show to look", as_json=options.json)
     view = trust_view(house)
-    if not options.show and not options.yes and not options.json and sys.stdin.isatty():
+    if not options.show and not options.yes:
         _print_trust(view, terminal)
-        terminal.prompt("Trust this project and these skills as they are now? (y, n) ")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if not confirmed("Trust this project and these skills as they are now?", terminal):
             terminal.note("nothing was trusted")
             return 1
         house.project_trust.trust(view.report)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.cli.install_review import FILES_SHOWN, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
-from skillhouse.frontends.cli.person import refuse_agents, typed
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import typed
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import PreparedPackage, Publishing
 
@@ -80,11 +80,9 @@ def _is_agreed(package: PreparedPackage, options: argparse.Namespace, terminal: 
     is_unsigned = not package.publisher
     if options.yes and (options.allow_unsigned or not is_unsigned):
         return True
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        flags = "--yes --allow-unsigned" if is_unsigned else "--yes"
-        kind = "it is unsigned" if is_unsigned else "a person must agree"
-        raise UsageError(f"{kind}, and there is no terminal to ask at: use {flags}")
-    return typed("unsigned" if is_unsigned else "publish", terminal)
+    if is_unsigned:
+        return typed("unsigned", terminal, instead="use --yes --allow-unsigned: it is unsigned")
+    return typed("publish", terminal, instead="use --yes")
 
 
 def _value(package: PreparedPackage) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import registry, signer
 from skillhouse.floor import SkillhouseError, needs_extra
 from skillhouse.frontends.cli.options import UsageError
-from skillhouse.frontends.cli.person import typed
+from skillhouse.frontends.cli.question import typed
 from skillhouse.frontends.presentation.publisher_values import certificate_value
 from skillhouse.frontends.presentation.text import counted, shown
 
@@ -140,7 +140,7 @@ def remove_publisher_key(
     if options.use not in (None, use):
         raise UsageError(f"the key `{key.name}` is one for {use}, not for {options.use}")
     terminal.note(shown(_consequence(key, final=options.final)))
-    if not options.yes and not typed(key.name, terminal):
+    if not options.yes and not typed(key.name, terminal, instead="use --yes"):
         raise SkillhouseError(f"nothing was removed: expected the name of the key, `{key.name}`")
     copy = keys.remove(key.name, datetime.now(UTC), final=options.final)
     value: dict[str, Any] = {"name": key.name, "for": use, "copy": str(copy or "")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,7 @@ from skillhouse.registry.hosting import (
     open_repository,
     utc_text,
 )
+from skillhouse.registry.hosting.sqlite_store import DATABASE
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -118,7 +120,13 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     verb = work[options.token_verb] if options.verb == "token" else _trust
     if verb is not _list:
         refuse_agents(f"registry {options.verb}")
-    repository = _repository(options)
+    directory = _directory(options)
+    if verb in (_list, _revoke) and not (directory / DATABASE).is_file():
+        # Who looks makes nothing.
+        if verb is _list and not options.directory:
+            return _print([], options, terminal)
+        raise UsageError(f"no registry is in `{directory}`; `skillhouse registry serve` makes one")
+    repository = open_repository(directory)
     try:
         return verb(repository, options, terminal)
     except HostingError as error:
@@ -136,16 +144,12 @@ def _directory(options: argparse.Namespace) -> Path:
         return house.config.state_directory / DIRECTORY
 
 
-def _repository(options: argparse.Namespace, **settings: Any) -> HostedRepository:
-    return open_repository(_directory(options), **settings)
-
-
 def _serve(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.frontends.registry import serve_registry
     from skillhouse.frontends.registry.access import AccessPolicy
 
-    repository = _repository(
-        options, name=options.name, requires_signature=options.require_signatures
+    repository = open_repository(
+        _directory(options), name=options.name, requires_signature=options.require_signatures
     )
 
     def announce(url: str) -> None:
@@ -188,8 +192,12 @@ def _new(repository: HostedRepository, options: argparse.Namespace, terminal: Te
 
 
 def _list(repository: HostedRepository, options: argparse.Namespace, terminal: Terminal) -> int:
+    return _print(repository.store.tokens(), options, terminal)
+
+
+def _print(tokens: Sequence[ReleaseToken], options: argparse.Namespace, terminal: Terminal) -> int:
     return terminal.listing(
-        repository.store.tokens(),
+        tokens,
         _value,
         _line,
         name="tokens",

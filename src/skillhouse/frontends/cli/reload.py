@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -83,7 +82,7 @@ def _reload_progress(terminal: Terminal) -> Callable[[int, int], None]:
     def tell(done: int, of: int) -> None:
         nonlocal said_at
         now = time.monotonic()
-        if now >= said_at + _PROGRESS_SECONDS and sys.stderr.isatty():
+        if now >= said_at + _PROGRESS_SECONDS and terminal.is_watched:
             said_at = now
             terminal.note(f"loaded {done} of {counted(of, 'skill')}")
 

@@ -48,7 +48,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _report(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
-    state = Locations.here().state() / "sandbox"
+    places = Locations.here()
+    places.check()
+    state = places.state() / "sandbox"
     clean_state(state)
     watch_for_crashes().mark(state)
     if options.levels:

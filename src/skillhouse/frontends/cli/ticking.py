@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import UsageError
+from skillhouse.frontends.cli.question import ask, need_terminal
 from skillhouse.frontends.cli.tick_list import FRAME, Row, TickList
 from skillhouse.frontends.presentation.text import shown, width_of
 
@@ -50,6 +51,7 @@ _CONTROLS = {
     "\x10": "up",
     "\x15": "ctrl-u",
 }
+_INSTEAD = "name them with --skill"
 _WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 _SEQUENCE_MAX = 16
 _UNFINISHED = re.compile(r"\x1b(?:[\[O][0-?]*)?$")
@@ -59,8 +61,9 @@ def tick(question: str, rows: Sequence[Row], terminal: Terminal) -> list[int]:
     """Return the places of the rows that the person chooses, in their order.
 
     Raises:
-        UsageError: they chose nothing.
+        UsageError: they chose nothing, or there is no terminal to choose at.
     """
+    need_terminal(_INSTEAD)
     if terminal.is_watched and _is_usable():
         return _by_keys(TickList(question, rows), terminal)
     return _by_numbers(question, rows, terminal)
@@ -193,8 +196,8 @@ def _by_numbers(question: str, rows: Sequence[Row], terminal: Terminal) -> list[
     for number, row in enumerate(rows, start=1):
         fault = f"  refused: {shown(row.fault)}" if row.fault else ""
         terminal.note(f"{number:4}  {shown(row.label)}{fault}")
-    terminal.prompt(f"{question} (numbers with blanks, or `all`) ")
-    answer = sys.stdin.readline().split()
+    line = ask(f"{question} (numbers with blanks, or `all`) ", terminal, instead=_INSTEAD)
+    answer = (line or "").split()
     if answer == ["all"]:
         return [place for place, row in enumerate(rows) if not row.fault]
     try:

@@ -96,6 +96,7 @@ def load_config(
         ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
             example of a rule does not hold. Of a project's file that is one of `problems`.
     """
+    places.check()
     files = (places.managed_file, places.user_file)
     own = [_ConfigFile(file, is_empty=file in without) for file in files]
     managed, user = (file.settings() for file in own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, is_utf8, nearest
 from skillhouse.runtime.config.config_values import Settings
 
 ENVIRONMENT_PREFIX = "SKILLHOUSE_"
@@ -15,7 +15,11 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     """Return what `SKILLHOUSE_*` sets; the variable with roots belongs to the profile."""
     found: dict[str, Any] = {}
     for variable, value in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if not is_utf8(variable + value):
+            raise ConfigError(f"expected UTF-8 in the variable `{variable}`", key=variable)
+        if variable in _OTHER_VARIABLES:
             continue
         key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
         if key not in _VARIABLES:
