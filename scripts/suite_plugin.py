@@ -10,9 +10,10 @@ from scripts.suite_record import Record
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("SUITE_PART") == "default":
-        later = Record.read().later
-        items[:] = [item for item in items if not later & ids_of(item.nodeid)]
+    record = Record.read()
+    left_out = {"default": record.later, "fast": record.not_fast}
+    listed = left_out.get(os.environ.get("SUITE_PART", ""), frozenset())
+    items[:] = [item for item in items if not listed & ids_of(item.nodeid)]
 
 
 def ids_of(node: str) -> set[str]:

@@ -46,6 +46,8 @@ class Record:
     later: frozenset[str]
     """Files and tests that the default part leaves to CI and `changed`: dear for what only they
     reach."""
+    not_fast: frozenset[str] = frozenset()
+    """Tests without the mark `slow` that are too dear for the part `fast` all the same."""
 
     @classmethod
     @functools.cache
@@ -57,7 +59,8 @@ class Record:
             name: FileRecord(fast=fast, slow=slow, heavy=heavy, sources=_unpacked(bits, names))
             for name, (fast, slow, heavy, bits) in found.get("files", {}).items()
         }
-        return cls(by_file=by_file, later=frozenset(found.get("later", ())))
+        later, not_fast = (frozenset(found.get(name, ())) for name in ("later", "not_fast"))
+        return cls(by_file=by_file, later=later, not_fast=not_fast)
 
     def files(self) -> list[str]:
         """Return every file that has tests or examples, sorted by path."""

@@ -182,6 +182,16 @@ def later(
     return sorted(waiting)
 
 
+def not_fast(found: Mapping[str, Unit], *, seconds: float) -> list[str]:
+    """Return the dearest tests without a mark, so that all others need no more than `seconds`."""
+    fast = sorted((n for n, u in found.items() if u.mark == "fast"), key=lambda n: found[n].seconds)
+    spent, kept = 0.0, 0
+    for name in fast:
+        spent += found[name].seconds
+        kept += spent <= seconds
+    return sorted(fast[kept:])
+
+
 def folded(names: Iterable[str], found: Mapping[str, Unit]) -> list[str]:
     """Return files in the place of all their tests, where every one of them is named."""
     chosen = set(names)
@@ -195,7 +205,7 @@ def folded(names: Iterable[str], found: Mapping[str, Unit]) -> list[str]:
     return sorted(result)
 
 
-def write(*, seconds: float, share: float) -> None:
+def write(*, seconds: float, share: float, fast_seconds: float) -> None:
     """Write the record from what the last recording left."""
     found, collecting = units()
     imported = collecting.lines
@@ -217,6 +227,8 @@ def write(*, seconds: float, share: float) -> None:
     ]
     waiting = folded(later(found, imported, seconds=seconds, share=share), found)
     text = '{\n "sources": ' + json.dumps(names) + ',\n "later": ' + json.dumps(waiting, indent=2)
+    dear = not_fast(found, seconds=fast_seconds)
+    text += ',\n "not_fast": ' + json.dumps(dear, indent=2)
     text += ',\n "files": {\n' + ",\n".join(rows) + "\n }\n}\n"
     PLACE.write_text(text, encoding="utf-8")
 
@@ -244,13 +256,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Record what the tests cost and enter.")
     parser.add_argument("--again", action="store_true", help="choose from the last recording")
     parser.add_argument("--seconds", type=float, default=430, help="of CPU, for ./x test")
+    parser.add_argument("--fast-seconds", type=float, default=40, help="of CPU, for the fast part")
     parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
     options = parser.parse_args()
     if not hasattr(sys, "monitoring"):
         raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
     if not options.again:
         record()
-    write(seconds=options.seconds, share=options.lines)
+    write(seconds=options.seconds, share=options.lines, fast_seconds=options.fast_seconds)
 
 
 if __name__ == "__main__":

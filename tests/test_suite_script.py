@@ -147,6 +147,8 @@ def test_the_choice_keeps_what_alone_reaches_lines_and_what_is_cheap():
     assert folded(["tests/b.py::test_only", "tests/b.py::test_cheap"], found) == ["tests/b.py"]
     assert folded(["tests/a.py::test_dear"], found) == ["tests/a.py::test_dear"]
     assert suite_tracer.count({"a": 7}) == 3
+    assert suite_tracer.not_fast(found, seconds=1) == []
+    assert suite_tracer.not_fast(found, seconds=0.5) == ["tests/a.py::test_fast"]
 
 
 def test_a_change_concerns_what_enters_it_names_it_or_is_new():
