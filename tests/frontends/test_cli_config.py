@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-Run = Typing = Callable[..., tuple[int, str, str]]
+Run = Callable[..., tuple[int, str, str]]
+Typing = Run
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
 from tests.runtime.places import write_skill
 
-Run = Typing = Callable[..., tuple[int, str, str]]
+Run = Callable[..., tuple[int, str, str]]
+Typing = Run
 
 GOLDEN = Path(__file__).parents[1] / "golden/doctor.txt"
 GUIDE = GOLDEN.parents[2] / "docs/guides/doctor.md"

@@ -11,7 +11,8 @@ import pytest
 
 from tests.runtime.places import write_skill
 
-Run = Typing = Callable[..., tuple[int, str, str]]
+Run = Callable[..., tuple[int, str, str]]
+Typing = Run
 FAULTY = "---\nname: one\ndescription: Use when: asked\n---\nBody.\n"
 MENDED = "---\nname: one\ndescription: 'Use when: asked'\n---\nBody.\n"
 
