@@ -241,13 +241,11 @@ class Management:
         with recorded(self._audit, "create", arguments):
             try:
                 root.path.mkdir(parents=True, exist_ok=True)
-            except FileExistsError as error:
-                message = "no skill can be made here: on the way is a link that leads nowhere"
-                raise SkillError("no-place", root.path, message) from error
-            try:
                 directory.mkdir()
             except FileExistsError as error:
-                raise SkillError("skill-exists", directory, "there is a skill already") from error
+                is_there = os.path.lexists(directory)
+                why = "there is a skill already" if is_there else "a link on the way leads nowhere"
+                raise SkillError("skill-exists", directory, why) from error
             try:
                 for relative, content in (files or {}).items():
                     (directory / relative).parent.mkdir(parents=True, exist_ok=True)
@@ -265,7 +263,7 @@ class Management:
             if os.path.realpath(skill.directory) == real:
                 return define(skill, self.settings, self._profile)
         raise SkillError(
-            "not-found", directory, "it is made, but not found here: see `list --findings`"
+            "not-found", directory, "it is made; `list --findings` says why it is lost"
         )
 
     def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
