@@ -258,13 +258,9 @@ class Management:
         # Found by itself: the index does not have an untrusted project's skills.
         made = discover([Root(root.path, scope)], profile=self._profile)
         # A root may be a link, as `~/.agents` of dotfiles is: what is found has its real path.
-        real = os.path.realpath(directory)
-        for skill in (*made.skills, *made.shadowed):
-            if os.path.realpath(skill.directory) == real:
-                return define(skill, self.settings, self._profile)
-        raise SkillError(
-            "not-found", directory, "it is made; `list --findings` says why it is lost"
-        )
+        every = (*made.skills, *made.shadowed)
+        skill = next(one for one in every if os.path.samefile(one.directory, directory))
+        return define(skill, self.settings, self._profile)
 
     def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
         """Return the skill that `delete` would move to the trash.
