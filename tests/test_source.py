@@ -87,10 +87,10 @@ def test_no_verb_asks_but_through_the_module_of_questions() -> None:
         used = {
             "isatty" if isinstance(node, ast.Attribute) and node.attr == "isatty" else text
             for node in nodes_of(file)
-            if (isinstance(node, ast.Attribute | ast.Name)
-            and (text := ast.unparse(node)) in asking)
-            or (isinstance(node, ast.Attribute)
-            and node.attr == "isatty")
+            if (
+                isinstance(node, ast.Attribute | ast.Name) and (text := ast.unparse(node)) in asking
+            )
+            or (isinstance(node, ast.Attribute) and node.attr == "isatty")
         }
         if used:
             found[file.relative_to(PACKAGE).as_posix()] = used

@@ -246,13 +246,11 @@ class Management:
         with recorded(self._audit, "create", arguments):
             try:
                 root.path.mkdir(parents=True, exist_ok=True)
-            except FileExistsError as error:
-                message = "no skill can be made here: on the way is a link that leads nowhere"
-                raise SkillError("no-place", root.path, message) from error
-            try:
                 directory.mkdir()
             except FileExistsError as error:
-                raise SkillError("skill-exists", directory, "there is a skill already") from error
+                is_there = os.path.lexists(directory)
+                why = "there is a skill already" if is_there else "a link on the way leads nowhere"
+                raise SkillError("skill-exists", directory, why) from error
             try:
                 for relative, content in (files or {}).items():
                     (directory / relative).parent.mkdir(parents=True, exist_ok=True)
@@ -265,13 +263,9 @@ class Management:
         # Found by itself: the index does not have an untrusted project's skills.
         made = discover([Root(root.path, scope)], profile=self._profile)
         # A root may be a link, as `~/.agents` of dotfiles is: what is found has its real path.
-        real = os.path.realpath(directory)
-        for skill in (*made.skills, *made.shadowed):
-            if os.path.realpath(skill.directory) == real:
-                return define(skill, self.settings, self._profile)
-        raise SkillError(
-            "not-found", directory, "it is made, but not found here: see `list --findings`"
-        )
+        every = (*made.skills, *made.shadowed)
+        skill = next(one for one in every if os.path.samefile(one.directory, directory))
+        return define(skill, self.settings, self._profile)
 
     def deletable(self, reference: str, *, scopes: Sequence[str] = ("user",)) -> Skill:
         """Return the skill that `delete` would move to the trash.
