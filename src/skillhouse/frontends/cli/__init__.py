@@ -173,6 +173,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
         SkillhouseError,
         StateError,
     )
+    from skillhouse.floor.faults import is_of_interrupt
     from skillhouse.frontends.cli.faults import fault_reports
     from skillhouse.frontends.cli.options import UsageError
 
@@ -198,7 +199,9 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
         except OSError as error:
             terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
             return ENVIRONMENT, error
-        except Exception as error:  # noqa: BLE001 - the edge of the process.
+        except Exception as error:
+            if is_of_interrupt(error):
+                raise KeyboardInterrupt from error
             fault = InternalFaultError(error)
             terminal.error(reports.line(fault))
             return FAULT, fault
