@@ -24,6 +24,17 @@ def test_what_ends_a_program_passes_through(error: BaseException) -> None:
         raise error
 
 
+def test_what_fails_while_an_interrupt_unwinds_does_not_hide_it() -> None:
+    def unwinds() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ValueError("what was open could not be closed")
+
+    with pytest.raises(KeyboardInterrupt), isolated():
+        unwinds()
+
+
 def test_what_is_about_all_of_them_passes_through() -> None:
     with pytest.raises(LookupError), isolated(passing=(LookupError,)):
         raise KeyError("a")

@@ -72,8 +72,22 @@ class Isolation:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if not isinstance(error, Exception) or isinstance(error, self._passing):
             return False
+        if is_of_interrupt(error):
+            raise KeyboardInterrupt from error
         self._failed.append(as_error(error))
         return True
+
+
+def is_of_interrupt(error: BaseException) -> bool:
+    """Whether an exception only came of a Ctrl-C: while that unwound what was open."""
+    seen: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and one not in seen:
+        if isinstance(one, KeyboardInterrupt):
+            return True
+        seen.append(one)
+        one = one.__cause__ or one.__context__
+    return False
 
 
 def isolated(*, passing: tuple[type[Exception], ...] = ()) -> Isolation:

@@ -86,9 +86,12 @@ def compared_state(
 ) -> InstalledState:
     """Compare an installed skill with the lock, and its signature with what is trusted.
 
-    Total: one that cannot be compared is `unreadable`, whatever the reason.
+    One that cannot be compared is `unreadable`, whatever the reason.
+
+    Raises:
+        StateError, MissingExtraError: what is about all skills alike.
     """
-    with isolated() as failed:
+    with isolated(passing=(StateError, MissingExtraError)) as failed:
         return _compared(store, check, name, entry, place)
     problem = str(failed[0])
     return InstalledState(name=name, entry=entry, place=place, state="unreadable", problem=problem)

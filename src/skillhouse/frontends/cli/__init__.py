@@ -235,6 +235,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
         SkillhouseError,
         StateError,
     )
+    from skillhouse.floor.faults import is_of_interrupt
     from skillhouse.frontends.cli.faults import fault_reports
     from skillhouse.frontends.cli.options import UsageError
 
@@ -265,7 +266,9 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
                 return ENVIRONMENT, gone
             terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
             return ENVIRONMENT, error
-        except Exception as error:  # noqa: BLE001 - the edge of the process.
+        except Exception as error:
+            if is_of_interrupt(error):
+                raise KeyboardInterrupt from error
             if (missing := _missing_extra(error)) is not None:
                 terminal.error(str(missing))
                 return ENVIRONMENT, missing
