@@ -321,7 +321,7 @@ class Run:
         return Skillhouse(configured(places))
 
     def serve(self, skills: Iterable[str]) -> None:
-        """Ask every route, every page and the MCP server of one house."""
+        """Ask every route, every page and the MCP server of the place."""
         with self.watched("house"), self.house() as house:
             names = [*skills, *listed(house)][:400]
             with self.watched("HTTP"):
@@ -416,7 +416,7 @@ SAFE = frozenset(
 
 
 class ServedHouse:
-    """The HTTP service of a house, asked for all that it has."""
+    """The HTTP service of a place, asked for all that it has."""
 
     def __init__(self, run: Run, house: Skillhouse, skills: Sequence[str]) -> None:
         self._run = run
