@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 SEED = int(os.environ.get("MUTATION_SEED", "20261126"))
 BATCH = 100
-"""Mutated skills of one house."""
+"""Mutated skills of one place."""
 CHUNK = 50
 """Mutated documents of one test, which has 240 seconds on a loaded machine."""
 
