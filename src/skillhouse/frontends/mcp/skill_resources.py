@@ -23,7 +23,16 @@ from urllib.parse import quote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from skillhouse.floor import Digest, PathError, Severity, dataclass, digest, is_utf8, read_beneath
+from skillhouse.floor import (
+    Digest,
+    PathError,
+    Severity,
+    SkillhouseError,
+    dataclass,
+    digest,
+    is_utf8,
+    read_beneath,
+)
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     SKILL_FILE,
@@ -45,7 +54,7 @@ SETTLED_SECONDS = 2.0
 """Age from which a file's times show every change; before, one tick may hold two."""
 
 
-class NotServedError(Exception):
+class NotServedError(SkillhouseError):
     """A skill cannot be served; the text is the reason."""
 
 
