@@ -25,7 +25,9 @@ from urllib.parse import quote
 
 import anyio
 import pytest
+from mcp import MCPError
 from mcp.client import Client
+from mcp_types import INTERNAL_ERROR
 from starlette.testclient import TestClient
 
 from skillhouse.floor import Locations, SkillhouseError
@@ -319,7 +321,7 @@ class Run:
         return Skillhouse(configured(places))
 
     def serve(self, skills: Iterable[str]) -> None:
-        """Ask every route, every page and the MCP server of one house."""
+        """Ask every route, every page and the MCP server of the place."""
         with self.watched("house"), self.house() as house:
             names = [*skills, *listed(house)][:400]
             with self.watched("HTTP"):
@@ -338,7 +340,12 @@ class Run:
             for name in [one for one in names if one.isprintable()]:
                 await client.call_tool("skill", {"name": name})
             for resource in listed.resources[:200]:
-                await client.read_resource(str(resource.uri))
+                try:
+                    await client.read_resource(str(resource.uri))
+                except MCPError as error:
+                    # A refusal is an answer; what the server did not foresee is none.
+                    if error.code == INTERNAL_ERROR:
+                        raise
             for tool in tools:
                 if "query" in tool.input_schema["properties"] and tool.name != "web_search":
                     await client.call_tool(tool.name, {"query": "read the guide"})
@@ -409,7 +416,7 @@ SAFE = frozenset(
 
 
 class ServedHouse:
-    """The HTTP service of a house, asked for all that it has."""
+    """The HTTP service of a place, asked for all that it has."""
 
     def __init__(self, run: Run, house: Skillhouse, skills: Sequence[str]) -> None:
         self._run = run

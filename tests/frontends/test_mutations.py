@@ -29,8 +29,8 @@ from tests.seed_skills import MANIFESTS, SKILLS, SeedSkill
 pytestmark = pytest.mark.slow
 
 SEED = int(os.environ.get("MUTATION_SEED", "20261126"))
-BATCH = 250
-"""Mutated skills of one house."""
+BATCH = 100
+"""Mutated skills of one place."""
 CHUNK = 50
 """Mutated documents of one test, which has 240 seconds on a loaded machine."""
 
@@ -130,7 +130,7 @@ def drive_documents(
         for number, call in enumerate(calls()):
             if (number + seed) % share == 0:
                 run.call(call, "pdf", place / "project/src/pdf")
-        if seed % (2 * fixed) == 0:
+        if seed % (4 * fixed) == 0:
             run.serve(["pdf"])
         faults += [f"seed {seed} of {group}, {file.name}: {fault}" for fault in run.faults]
     return faults
@@ -150,7 +150,7 @@ def test_mutated_skills_end_nothing(lone: Path) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_mutated_documents_end_nothing(template: Path, lone: Path, group: str) -> None:
     seeds = range(SEED, SEED + 35)
-    faults = drive_documents(template, lone, group, seeds, fixed=8, share=150)
+    faults = drive_documents(template, lone, group, seeds, fixed=12, share=150)
     assert not faults, "\n\n".join(faults)
 
 
@@ -164,7 +164,7 @@ def test_five_thousand_mutated_skills_end_nothing(lone: Path, batch: int) -> Non
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("batch", range(2))
+@pytest.mark.parametrize("batch", range(500 // BATCH))
 def test_five_hundred_mutated_manifests_end_nothing(lone: Path, batch: int) -> None:
     seed = SEED + 2_000_000 + batch * BATCH
     config = lone / "home/.config/skillhouse/config.toml"

@@ -27,6 +27,7 @@ from skillhouse.floor import (
     Digest,
     PathError,
     Severity,
+    SkillhouseError,
     as_error,
     dataclass,
     digest,
@@ -55,7 +56,7 @@ SETTLED_SECONDS = 2.0
 """Age from which a file's times show every change; before, one tick may hold two."""
 
 
-class NotServedError(Exception):
+class NotServedError(SkillhouseError):
     """A skill cannot be served; the text is the reason."""
 
 
