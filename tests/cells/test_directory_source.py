@@ -60,7 +60,7 @@ def test_what_is_there_is_served_and_what_is_broken_is_named(tmp_path: Path) -> 
     write_code(tmp_path / "b/one", "", tool("other"))
     write_code(tmp_path / "b/two", "", tool())
     (tmp_path / "b/broken").mkdir()
-    (tmp_path / "b/broken/package.json").write_text("{")
+    (tmp_path / "b/broken/package.json").write_text('{"owliabot": {')
     shelf, (loaded, failed) = read(tmp_path / "a", tmp_path / "b", tmp_path / "missing")
     assert loaded == ["one", "two"]
     assert [name for name, _ in failed] == ["broken"]

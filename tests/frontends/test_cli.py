@@ -110,7 +110,7 @@ def test_catalog_for_a_request_as_json_and_as_an_agent(run: Run, place: Path) ->
     config.write_text(
         '[[agents.planner.rules]]\neffect = "deny"\naction = "skill"\npattern = "weather"\n'
     )
-    _, out, _ = run("catalog", "--for", "weather, \udcff", "--style", "compact", "--json")
+    _, out, _ = run("catalog", "--for", "weather, ÿ", "--style", "compact", "--json")
     value = json.loads(out)
     assert value.pop("text").startswith("weather: Current weather")
     assert value.pop("tokens") > 0
@@ -122,7 +122,7 @@ def test_catalog_for_a_request_as_json_and_as_an_agent(run: Run, place: Path) ->
         "meaning": None,
         "weak": False,
         "agent": "default",
-        "request": "weather, \udcff",
+        "request": "weather, ÿ",
         "style": "compact",
         "budget_tokens": 2_000,
         "included": ["builtin:weather", "builtin:github", "builtin:web-search"],

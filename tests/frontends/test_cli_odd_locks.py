@@ -67,8 +67,8 @@ def test_list_and_doctor_go_on_with_a_lock_of_no_text(
 def test_a_reason_that_is_no_text_is_not_kept(run: Run, lock: Path) -> None:
     before = lock.read_bytes()
     code, _, err = run("pin", "pdf", "--reason", NO_TEXT)
-    assert (code, lock.read_bytes()) == (1, before)
-    assert "a lock keeps UTF-8 only" in err
+    assert (code, lock.read_bytes()) == (2, before)
+    assert "expected UTF-8 in every argument" in err
 
 
 def test_a_stop_is_given_whatever_its_reason(run: Run, place: Path) -> None:

@@ -90,7 +90,7 @@ def test_no_room_formats_its_log_records():
     using = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        if "structlog" in path.read_text(encoding="utf-8")
+        if "import structlog" in path.read_text(encoding="utf-8")
     }
     assert using == {"frontends/presentation/service_log.py"}
     telling = {

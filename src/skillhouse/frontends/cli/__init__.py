@@ -168,7 +168,9 @@ def _run(arguments: list[str]) -> int:
         return complete(arguments[1:])
     terminal = _terminal()
     error: Exception | None
-    if unreadable := [one for one in arguments if not one.isascii() and not _is_utf8(one)]:
+    # A stop is given whatever its reason says.
+    unreadable = [one for one in arguments if not one.isascii() and not _is_utf8(one)]
+    if unreadable and verb != "stop":
         terminal.error(f"expected UTF-8 in every argument, got `{unreadable[0]}`")
         code, error = USAGE, _UnreadableArgumentError(terminal.last_error)
     elif verb not in VERBS:
