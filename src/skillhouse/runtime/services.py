@@ -55,8 +55,9 @@ logger = logging.getLogger(__name__)
 
 
 SANDBOX_STATE = "sandbox"
-SEEN_DIRECTORY = "seen-skills"
 """Directory of the state for markers, placeholders and passed self-tests."""
+SEEN_DIRECTORY = "seen-skills"
+"""Directory of the state for what was last loaded of each skill."""
 
 
 class CallerFields(TypedDict, total=False):
@@ -276,8 +277,8 @@ class Services:
     @property
     def runs_code(self) -> bool:
         """Whether skills' own code is on; asking does not import what runs it."""
-        told = self.config.skill_code.enabled
-        return self.policy.profile.runs_code if told is None else told
+        configured = self.config.skill_code.enabled
+        return self.policy.profile.runs_code if configured is None else configured
 
     @once
     def results(self) -> toolbox.ResultFiles:
