@@ -55,8 +55,16 @@ def _shipped() -> str:
     rows = []
     for file in sorted(SHIPPED.glob("*.toml")):
         table = tomllib.loads(file.read_text(encoding="utf-8"))
-        rows.append(f"| `{file.stem}` | {table.get('title', '')} |")
-    return "\n".join(("| profile | what it is |", "|---|---|", *rows, ""))
+        rows.append(f"| `{file.stem}` | {table.get('title', '')} | {_origin(table)} |")
+    return "\n".join(("| profile | what it is | values |", "|---|---|---|", *rows, ""))
+
+
+def _origin(table: dict[str, Any]) -> str:
+    """Return where the values of a client's profile are from."""
+    if checked := table.get("checked"):
+        return f"compared with {table['client']} on {checked}"
+    read_on = table.get("read_on")
+    return f"from its public source, read on {read_on}" if read_on else ""
 
 
 def _described(kind: type) -> list[tuple[str, str]]:
