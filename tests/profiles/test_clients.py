@@ -24,6 +24,7 @@ NOT_RUN = [name for name in profile_names() if load_profile(name).read_on]
 LISTED_BY_SOURCE = {
     "roo": {"good"},
     "cline": {"good"},
+    "crush": {"good", "inner"},
     "goose": {"good", "Other", "inner", "bare"},
     "zed": {"good"},
     "copilot-vscode": {"good", "other", "nameless", "bare"},
