@@ -68,6 +68,7 @@ class CallerFields(TypedDict, total=False):
     channel: str
     client: str
     connection: str
+    client_info: str
     session_id: str
     message_id: str
     call_id: str
@@ -92,6 +93,8 @@ class Caller:
     """Name of the client; the channel when empty."""
     connection: str = ""
     """Which connection of that client; that of the `Skillhouse` itself when empty."""
+    client_info: str = ""
+    """Name and version of the client as it gives them itself, for the audit log."""
     session_id: str = ""
     """Separates conversations."""
     message_id: str = ""
