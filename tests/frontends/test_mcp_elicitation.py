@@ -373,7 +373,7 @@ def test_the_log_has_the_name_and_version_of_a_client_as_it_gives_them(
     anyio.run(main)
     inside.house.call_sync("read", {"path": "absent"})
     records = [entry.record.client for entry in read_records(inside.house.audit_log.path)]
-    assert records == [logged, ""]
+    assert records == ["", logged]  # The newest first.
 
 
 def test_two_servers_of_one_house_have_conversations_of_their_own(inside: Inside) -> None:
