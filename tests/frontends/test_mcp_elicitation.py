@@ -360,7 +360,7 @@ def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
         (Implementation(name="claude-code", version="2.1.330"), "claude-code 2.1.330"),
         (Implementation(name="x", version=""), "x"),
         (Implementation(name="", version=""), ""),
-        (Implementation(name="a\nb\u202e", version="1" * 300), f"a?b? {'1' * 123}"),
+        (Implementation(name="a\nb\u202e", version="1" * 300), f"a?b? {'1' * 123}...[truncated]"),
     ],
 )
 def test_the_log_has_the_name_and_version_of_a_client_as_it_gives_them(
