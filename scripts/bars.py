@@ -128,10 +128,9 @@ WALKS = Measure(
 )
 
 
-def measured(tree: Tree, bars: Bars) -> Bars:
-    """Return the values of a tree for the kinds that the bars have; of all when they have none."""
-    kinds = [name for name in MEASURES if name in bars] or list(MEASURES)
-    return {name: MEASURES[name].values(tree) for name in kinds}
+def measured(tree: Tree) -> Bars:
+    """Return the values of a tree, but those of its walks."""
+    return {name: measure.values(tree) for name, measure in MEASURES.items()}
 
 
 def walked(tree: Tree, bars: Bars) -> tuple[Values, list[str]]:
@@ -174,13 +173,12 @@ def faults(values: Bars, bars: Bars) -> list[str]:
 
 def lowered(values: Bars, bars: Bars) -> Bars:
     """Return the bars, each no higher than what the tree has."""
-    made: Bars = {kind: {} for kind in bars}
+    made: Bars = {kind: {} for kind in values}
     for kind, name, value, bar in _pairs(values, bars):
         tolerance = bars.get(TOLERANCE, {}).get(kind, 0)
         new = _rounded(value, _measure(kind).step)
         made[kind][name] = new if new < bar - tolerance else bar
-    made |= {kind: table for kind, table in bars.items() if kind not in values}
-    return {kind: {n: bar for n, bar in table.items() if bar} for kind, table in made.items()}
+    return {kind: made.get(kind, table) for kind, table in bars.items()} | made
 
 
 def _pairs(values: Bars, bars: Bars) -> Iterator[tuple[str, str, int, int]]:
@@ -207,7 +205,9 @@ def _rounded(value: int, step: int) -> int:
 def written(bars: Bars) -> str:
     """Return the text of the file."""
     tables = [
-        "\n".join([f"[{kind}]", *(f"{_key(name)} = {bar}" for name, bar in sorted(table.items()))])
+        "\n".join(
+            [f"[{kind}]", *(f"{_key(name)} = {bar}" for name, bar in sorted(table.items()) if bar)]
+        )
         for kind, table in bars.items()
     ]
     return "\n\n".join([HEADER.rstrip("\n"), *tables]) + "\n"
@@ -238,7 +238,7 @@ def main() -> int:
     tree = Tree(options.tree.resolve())
     # All rounds of each walk when its bar is set.
     known: Bars = {TOLERANCE: bars.get(TOLERANCE, {})} if options.set else bars
-    values, missing = measured(tree, known), list[str]()
+    values, missing = measured(tree), list[str]()
     if not options.no_walks:
         values["walks"], missing = walked(tree, known)
     # A walk needs what this machine may lack, a sandbox for instance; CI has all of it.
@@ -248,7 +248,8 @@ def main() -> int:
         values["walks"][failed] = bars.get("walks", {}).get(failed, 0)
     if options.set:
         steps = {
-            k: {n: _rounded(v, _measure(k).step) for n, v in t.items()} for k, t in values.items()
+            kind: {name: _rounded(value, _measure(kind).step) for name, value in table.items()}
+            for kind, table in values.items()
         }
         bars = {TOLERANCE: bars.get(TOLERANCE, {}), **steps}
         options.bars.write_text(written(bars), encoding="utf-8")
