@@ -180,8 +180,15 @@ def test_a_walk_may_be_off_by_its_tolerance_and_no_more() -> None:
     assert bars.lowered({"walks": {"list": 59}}, known)["walks"] == {"list": 59}
 
 
+def test_a_kind_that_is_taken_out_of_the_file_has_bars_of_nothing() -> None:
+    values = {"classes": {"Table": 2}}
+    [fault] = bars.faults(values, {})
+    assert fault.startswith("classes: Table: 2 classes of this name, the bar is 0")
+    assert bars.lowered(values, {}) == {"classes": {"Table": 0}}
+
+
 @pytest.mark.slow
-def test_a_file_that_list_enters_anew_is_counted(tmp_path: Path) -> None:
+def test_a_file_more_that_list_enters_is_counted(tmp_path: Path) -> None:
     package = tmp_path / "src" / "skillhouse"
     copy = ["cp", "-a", str(ROOT / "src" / "skillhouse"), str(package)]
     package.parent.mkdir()
