@@ -1,8 +1,9 @@
-"""Compares the public contract of this tree with the list in tests/data/contract.json.
+"""Keeps tests/data/contract.json, the list of what the public contract of this tree has.
 
-`./x py -m scripts.contract [SECTION...]` prints what is different and ends with 1 if something was
-lost or changed. `--write` adds what is new to the list, and refuses while anything was lost or
-changed: such a line is taken out of the list by hand, with a decision record.
+`./x docs` writes it: what is new (a verb, an option, a word to choose, a key, a route) is added,
+and is no break. What the list has and the tree no longer, or has changed, is one; so is a new
+argument or option of an old verb that must be given. `./x py -m scripts.contract [SECTION...]`
+prints the breaks, and ends with 1 if there is one; `--write` adds what is new, in some sections.
 
 Everything is read from the running program in a throw-away home: the command line, public names,
 MCP, HTTP and the files on disk (scripts/contract_probes.py, scripts/contract_table.py).
@@ -22,7 +23,8 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,14 @@ HELLO = {
     "capabilities": {},
     "clientInfo": {"name": "contract", "version": "1"},
 }
+
+
+class BrokenContractError(Exception):
+    """The tree lacks something of the list; `text` is the list with what is new."""
+
+    def __init__(self, breaks: Sequence[str], text: str) -> None:
+        super().__init__("\n".join((*breaks, BREAK)))
+        self.text = text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,14 +273,36 @@ def collected(section: str) -> Any:
     return json.loads(json.dumps(SECTIONS[section]()))
 
 
+SETS = {"enum", "log version"}
+"""Keys of lists whose items are words to choose from: another one is new."""
+UNORDERED = {"required"}
+"""Keys of lists that are one value, in whatever order: an item more asks for more."""
+BREAK = (
+    "Something that others may rely on is gone or another one. Keep the old beside the new; or, if "
+    "it has to go, write a decision record, delete these entries from tests/data/contract.json, "
+    "and run ./x docs."
+)
+
+
 def flat(value: object, before: str = "") -> dict[str, object]:
     """Return the leaves of a JSON value by their JSON Pointers (RFC 6901).
 
-    A list is a leaf, since its order counts.
+    A list is a leaf, since its order counts. The items of a set of words, and of a list of objects
+    with names, are found by their names.
 
-    >>> flat({"a/b": {"c": 1, "d": [2]}})
-    {'/a~1b/c': 1, '/a~1b/d': [2]}
+    >>> flat({"a/b": {"c": 1, "d": [2]}, "enum": ["x"]})
+    {'/a~1b/c': 1, '/a~1b/d': [2], '/enum/x': 'yes'}
+    >>> flat({"arguments": [{"name": "x", "required": False}], "required": ["b", "a"]})
+    {'/arguments/x/name': 'x', '/arguments/x/required': False, '/required': ['a', 'b']}
     """
+    key = before.rpartition("/")[2]
+    if isinstance(value, list) and value:
+        if key in SETS:
+            value = {str(item): "yes" for item in value}
+        elif key in UNORDERED:
+            value = sorted(value)
+        elif all(isinstance(item, dict) and "name" in item for item in value):
+            value = {item["name"]: item for item in value}
     if isinstance(value, dict) and value:
         escaped = {key: key.replace("~", "~0").replace("/", "~1") for key in value}
         items = [(f"{before}/{escaped[key]}", item) for key, item in value.items()]
@@ -278,14 +310,40 @@ def flat(value: object, before: str = "") -> dict[str, object]:
     return {before: value}
 
 
-def lost(listed: object, now: object) -> list[str]:
-    """Return a line for each leaf of the list that is gone or another now."""
+def broken(listed: object, now: object) -> list[str]:
+    """Return a line for each leaf of the list that is gone or another now, and for new demands."""
     old, new = flat(listed), flat(now)
-    return [
+    lost = [
         f"{path}: listed {value!r}, now {new[path]!r}" if path in new else f"{path}: gone"
         for path, value in old.items()
-        if path not in new or new[path] != value
+        # What was empty may have got something.
+        if (path not in new or new[path] != value) and not (value == {} and _has_below(new, path))
     ]
+    demands = [
+        f"{path}: new, and must be given: {new[path]}"
+        for path in new
+        if path not in old and _is_demanded(path, new[path]) and _has_below(old, _owner(path))
+    ]
+    return lost + demands
+
+
+def _has_below(leaves: Mapping[str, object], path: str) -> bool:
+    return any(each.startswith(f"{path}/") for each in leaves)
+
+
+def _owner(path: str) -> str:
+    """Return the path of the verb that an argument or option is of."""
+    return re.split(r"/(?:arguments|options)/", path)[0]
+
+
+def _is_demanded(path: str, value: object) -> bool:
+    """Whether an argument or option of the command line has to be given."""
+    if not isinstance(value, str) or not value.startswith("takes "):
+        return False
+    if "/options/" in path:
+        return "required" in value.split(", ")
+    takes = value.removeprefix("takes ").split(",")[0]
+    return "/arguments/" in path and takes not in ("?", "*", "...")
 
 
 def added(listed: object, now: object) -> list[str]:
@@ -294,26 +352,41 @@ def added(listed: object, now: object) -> list[str]:
     return [path for path in flat(now) if path not in old]
 
 
+def merged(listed: Any, now: Any, key: str = "") -> Any:
+    """Return the list with what is new; what it has stays as it is there."""
+    if isinstance(listed, dict) and isinstance(now, dict):
+        both = listed.keys() & now.keys()
+        return {**now, **listed, **{each: merged(listed[each], now[each], each) for each in both}}
+    # A list in which words are new, and nothing else, is the new one.
+    return listed if broken({key: listed}, {key: now}) else now
+
+
+def updated(sections: Sequence[str] = ()) -> tuple[str, list[str], int]:
+    """Return the text of the list with what is new in it, the breaks, and how many are new."""
+    listed = json.loads(LIST.read_text(encoding="utf-8")) if LIST.exists() else {}
+    breaks, count = [], 0
+    wanted = sections or list(SECTIONS)
+    with ThreadPoolExecutor(max_workers=2) as pool:  # Each section waits for processes.
+        found = dict(zip(wanted, pool.map(collected, wanted), strict=True))
+    for section, now in found.items():
+        before = listed.get(section)
+        listed[section] = now if before is None else merged(before, now)
+        breaks += [] if before is None else [f"{section}{line}" for line in broken(before, now)]
+        count += len(added(before or {}, now))
+    return json.dumps(listed, indent=1, sort_keys=True) + "\n", breaks, count
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compare the public contract with its list.")
     parser.add_argument("--write", action="store_true", help="add what is new to the list")
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION")
     options = parser.parse_args()
-    listed = json.loads(LIST.read_text(encoding="utf-8")) if LIST.exists() else {}
-    worse = 0
-    for section in options.sections or SECTIONS:
-        now = collected(section)
-        before = listed.get(section, {})
-        broken, new = lost(before, now) if before else [], added(before, now)
-        for line in broken:
-            print(f"{section}{line}")
-        print(f"{section}: {len(broken)} lost or changed, {len(new)} new", file=sys.stderr)
-        worse += len(broken)
-        if not broken:
-            listed[section] = now
-    if options.write and not worse:
-        LIST.write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    return 1 if worse else 0
+    text, breaks, count = updated(options.sections)
+    print(*breaks, *([BREAK] if breaks else []), sep="\n")
+    print(f"contract: {len(breaks)} breaks, {count} new", file=sys.stderr)
+    if options.write:
+        LIST.write_text(text, encoding="utf-8")
+    return 1 if breaks else 0
 
 
 if __name__ == "__main__":

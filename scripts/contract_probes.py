@@ -99,8 +99,8 @@ def described_parser(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return {key: value for key, value in described.items() if value}
 
 
-def described_action(action: argparse.Action) -> str:
-    """Return what an option or argument takes, in one line."""
+def described_action(action: argparse.Action) -> str | dict[str, Any]:
+    """Return what an option or argument takes, in one line; beside it the words to choose from."""
     parts = [f"takes {action.nargs if action.nargs is not None else 1}"]
     if type(action).__name__ == "_AppendAction":
         parts.append("may be repeated")
@@ -109,9 +109,10 @@ def described_action(action: argparse.Action) -> str:
     plain = isinstance(action.default, (str, int, float))
     if plain and action.default not in (False, argparse.SUPPRESS):
         parts.append(f"default {action.default}")
-    if action.choices is not None:
-        parts.append(f"one of {' '.join(map(str, action.choices))}")
-    return ", ".join(parts)
+    text = ", ".join(parts)
+    if action.choices is None:
+        return text
+    return {"takes": text, "choices": dict.fromkeys(map(str, action.choices), "yes")}
 
 
 def exit_codes() -> dict[str, int]:

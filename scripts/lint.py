@@ -1,6 +1,9 @@
 """Runs every check that needs no test: `./x lint`; `--fix` first mends what ruff can mend.
 
 All checks run, whatever the others find. Exit code 1 if one of them finds something.
+
+`--lower-bars` lowers each bar of scripts/bars.toml to what the tree has, and raises none;
+`--set-bars` writes what the tree has, for a merge. Both do nothing else.
 """
 
 import re
@@ -8,10 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.size import counted
+
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
-LINES_MAX = 400
-"""Longest file of src, from STYLE.md ("Shape")."""
+LINES_MAX, CODE_MAX = 600, 400
+"""Longest file of src, and how many of its lines may be code as scripts/size.py counts it, from
+STYLE.md ("Shape")."""
+BARS = {"--lower-bars": "--lower", "--set-bars": "--set"}
 
 # In pieces, so that this file does not name what it forbids.
 HOSTS = ("pypi" + ".org", "python" + "hosted", "registry.npm" + "js")
@@ -38,28 +45,47 @@ def commands() -> dict[str, list[str | Path]]:
         "words": [sys.executable, "-m", "scripts.words"],
         "source": [sys.executable, "-m", "pytest", "-q", "tests/test_source.py"],
         "lint-imports": [BIN / "lint-imports", "--no-cache", "--no-logo"],
+        "bars": [sys.executable, "-m", "scripts.bars"],
     }
 
 
-def tree_findings() -> list[str]:
+def length_finding(text: str) -> str | None:
+    """Return what is wrong with the length of a file of src.
+
+    >>> length_finding("x = 1" + chr(10)), length_finding("x = 1" + chr(10) * 700)
+    (None, 'expected at most 600 lines, got 700: split it by idea')
+    """
+    lines = len(text.splitlines())
+    if lines > LINES_MAX:
+        return f"expected at most {LINES_MAX} lines, got {lines}: split it by idea"
+    # Most files are too short to have too much code.
+    if lines > CODE_MAX and (code := counted(text).code) > CODE_MAX:
+        return f"expected at most {CODE_MAX} lines of code, got {code}: split it by idea"
+    return None
+
+
+def tree_findings(root: Path = ROOT) -> list[str]:
     """Return a message for each file that is too long, or names a machine's path or a registry."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    listed = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True).stdout
     findings = []
     for name in sorted(filter(None, listed.decode().split("\0"))):
-        path = ROOT / name
+        path = root / name
         if not path.is_file():  # Deleted but not yet committed, or a link to a folder.
             continue
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        for number, line in enumerate(lines, start=1):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), start=1):
             if found := FORBIDDEN.search(line):
                 findings.append(f"{name}:{number}: names a machine path or a registry: {found[0]}")
-        if name.startswith("src/") and name.endswith(".py") and len(lines) > LINES_MAX:
-            findings.append(f"{name}: expected at most {LINES_MAX} lines, got {len(lines)}")
+        if name.startswith("src/") and name.endswith(".py") and (finding := length_finding(text)):
+            findings.append(f"{name}: {finding}")
     return findings
 
 
 def main() -> int:
+    for option in BARS.keys() & set(sys.argv[1:]):
+        change = [sys.executable, "-m", "scripts.bars", BARS[option]]
+        return subprocess.run(change, cwd=ROOT, check=False).returncode
     if "--fix" in sys.argv[1:]:
         for fix in FIXES:
             subprocess.run(fix, cwd=ROOT, check=False)
@@ -71,6 +97,8 @@ def main() -> int:
         if done.returncode:
             failed.append(name)
             print(done.stdout, done.stderr, sep="", end="", flush=True)
+        elif name == "bars":  # What could not be measured on this machine.
+            print(done.stderr, file=sys.stderr, end="", flush=True)
     print("== tree", file=sys.stderr, flush=True)
     try:
         findings = tree_findings()

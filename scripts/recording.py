@@ -1,20 +1,18 @@
 """Records the first minutes: real commands in an empty home, as docs/images/first-minutes.svg.
 
-`./x py -m scripts.recording` writes it, `--check` only says whether it would change. What a machine
-decides, its kernel and Python, is replaced; all else is what the commands print. The picture moves
-by CSS alone, in a loop; where nothing may move it shows one screen.
+`./x docs recording` writes it. What a machine decides, its kernel and Python, is replaced; all else
+is what the commands print. The picture moves by CSS alone, in a loop; where nothing may move it
+shows one screen.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from scripts.terminal import COLUMNS, Terminal, install, short_home
+from scripts.terminal import COLUMNS, Terminal, short_home
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs/images/first-minutes.svg"
 _NEW = 'skillhouse new standup --description "Write a stand-up note. Use when asked for a status."'
@@ -223,18 +221,3 @@ def _text(lines: list[list[tuple[str, str]]], row: int, *, prompt: bool = False)
                     )
                 column += len(piece)
     return "".join(made)
-
-
-def main(arguments: list[str]) -> int:
-    """Write the picture, or return 1 when it is not what it would be."""
-    with tempfile.TemporaryDirectory() as place:
-        picture = drawn(record(install(Path(place))))
-    if "--check" in arguments:
-        return int(not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != picture)
-    PICTURE.write_text(picture, encoding="utf-8")
-    print(f"wrote {PICTURE.relative_to(PICTURE.parents[2])}: {len(picture)} bytes", file=sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Counts the lines and files of each package in src, names that repeat, and import cycles.
+"""Counts the lines and files of each package in src, names that repeat, cycles, and complexity.
 
 `./x py -m scripts.size [--tree DIR] [--json] [--names]`: DIR is another checkout, this one if left
 out; `--names` lists what the second table counts. Only Python files count. A line is, by the first
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import io
 import json
 import sys
@@ -32,6 +33,18 @@ FACADE = "Skillhouse"
 PARTICIPLES = ("ing", "ed")
 STEM_REPEATS_MAX = 2
 """A module stem may be there twice (issue "names", point 1)."""
+COMPLEXITY_MAX = 20
+"""The most decisions of a function, and one (review 3, H8)."""
+DECISIONS = (
+    ast.If,
+    ast.IfExp,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.ExceptHandler,
+    ast.comprehension,
+    ast.match_case,
+)
 
 Cycles = tuple[tuple[str, ...], ...]
 """Sets of nodes that reach each other."""
@@ -74,6 +87,10 @@ class Structure:
     """By package of src: sets of its files that import each other, however far around."""
     sibling_cycles: Mapping[str, Cycles]
     """By any package: sets of its children, sub-packages taken whole, that import each other."""
+    public_names: Mapping[str, int]
+    """By package of src: how many names its face offers."""
+    complexity: Mapping[str, int]
+    """Functions of more than `COMPLEXITY_MAX`, by file and name."""
 
 
 def files_of(tree: Path) -> list[Path]:
@@ -87,8 +104,14 @@ def package_of(path: Path, tree: Path) -> str:
     return parts[0] if len(parts) > 1 else TOP
 
 
-def counted(text: str) -> Size:
-    """Return the lines of a module by their kind.
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the tree of a file; each is read once, however many things are counted."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def counted(text: str, tree: ast.Module | None = None) -> Size:
+    """Return the lines of a module by their kind; `tree` is that of the text, if there is one.
 
     >>> size = counted('x = 1  # one' + chr(10) * 2 + '# two' + chr(10))
     >>> size.code, size.blank, size.comment
@@ -102,7 +125,7 @@ def counted(text: str) -> Size:
         kind = "comment" if token.type == tokenize.COMMENT else "code"
         for line in range(token.start[0], token.end[0] + 1):
             kinds[line] = "code" if "code" in (kinds[line], kind) else kind
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree or ast.parse(text)):
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -117,18 +140,18 @@ def sizes(tree: Path) -> dict[str, Size]:
     """Return the size of each package, by name."""
     found: dict[str, Size] = defaultdict(Size)
     for path in files_of(tree):
-        found[package_of(path, tree)].add(counted(path.read_text(encoding="utf-8")))
+        found[package_of(path, tree)].add(counted(path.read_text(encoding="utf-8"), parsed(path)))
     return dict(sorted(found.items()))
 
 
 def structure(tree: Path) -> Structure:
     """Return the names and cycles of a checkout."""
-    files = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files_of(tree)}
+    files = {path: parsed(path) for path in files_of(tree)}
     source = tree / "src" / PACKAGE
     classes: dict[str, list[str]] = defaultdict(list)
     nodes: dict[str, ast.ClassDef] = {}
-    for path, parsed in files.items():
-        for node in ast.walk(parsed):
+    for path, module in files.items():
+        for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(path.relative_to(source).as_posix())
                 nodes[node.name] = node
@@ -143,7 +166,64 @@ def structure(tree: Path) -> Structure:
         members=tuple(sorted(set(members_of(FACADE, nodes)))),
         file_cycles=dict(by_package(imports)),
         sibling_cycles=dict(by_siblings(imports)),
+        public_names={
+            path.parent.name: len(offered(module))
+            for path, module in files.items()
+            if path.name == "__init__.py" and path.parent.parent == source
+        },
+        complexity={
+            f"{path.relative_to(source).as_posix()} {name}": value
+            for path, module in files.items()
+            for name, value in complexities(module)
+            if value > COMPLEXITY_MAX
+        },
     )
+
+
+def offered(face: ast.Module) -> set[str]:
+    """Return the public names of a package: those that its `__init__` imports as themselves.
+
+    >>> sorted(offered(ast.parse("from a.b import C as C, D as _D, E")))
+    ['C']
+    """
+    return {
+        alias.name
+        for node in ast.walk(face)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+
+
+def complexities(node: ast.AST, before: str = "") -> Iterator[tuple[str, int]]:
+    """Yield each function below a node, by its qualified name, with its cyclomatic complexity.
+
+    Each branch, loop, handler, `case`, clause of a comprehension and boolean operator counts.
+    A function inside of another counts for itself.
+
+    >>> list(complexities(ast.parse("def f(a, b): return 1 if a and b else 2")))
+    [('f', 3)]
+    """
+    for child in ast.iter_child_nodes(node):
+        inside = before
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            inside = f"{before}{child.name}."
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield f"{before}{child.name}", 1 + _decisions(child)
+        yield from complexities(child, inside)
+
+
+def _decisions(node: ast.AST) -> int:
+    count = 0
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        count += isinstance(child, DECISIONS) + _decisions(child)
+        if isinstance(child, ast.BoolOp):
+            count += len(child.values) - 1
+        elif isinstance(child, ast.comprehension):
+            count += len(child.ifs)
+    return count
 
 
 def members_of(name: str, nodes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
@@ -252,6 +332,9 @@ def shown(by_name: Mapping[str, Size], found: Structure, *, names: bool) -> Iter
         f"public members of `{FACADE}`": list(found.members),
         "cycles of files inside packages": _cycle_lines(found.file_cycles),
         "cycles of siblings in a package": _cycle_lines(found.sibling_cycles),
+        f"functions of complexity above {COMPLEXITY_MAX}": [
+            f"{name} ({value})" for name, value in found.complexity.items()
+        ],
     }
     for what, words in listed.items():
         yield f"| {what} | {len(words)} |"

@@ -1,4 +1,4 @@
-"""Walks four requests through the program in a throw-away home, and counts what they enter.
+"""Walks five requests through the program in a throw-away home, and counts what they enter.
 
 `./x py -m scripts.walk [--tree DIR] [--rounds N] [--names]`: DIR is another checkout, this one if
 left out; `--names` prints the files. The medians of the rounds are shown. The walks are:
@@ -8,6 +8,7 @@ left out; `--names` prints the files. The medians of the rounds are shown. The w
   the question, which the client answers with "allow once", to the result
 - tool: `skillhouse call` of a skill's tool in Python that reads a file through the gate, from start
   to end
+- install: `skillhouse install ./stand-up` of a directory into an empty home, from start to end
 - page: from the form with which a person approves a waiting call to the answer of `skillhouse up`
 
 A function is entered when it is called in any thread of the process meanwhile, also by a timer.
@@ -89,6 +90,13 @@ class Place:
         settings.parent.mkdir(parents=True)
         settings.write_text(SETTINGS, encoding="utf-8")
 
+    def add_source(self) -> None:
+        """Add a skill to install to the project."""
+        source = self.project / "stand-up"
+        source.mkdir()
+        text = "---\nname: stand-up\ndescription: Writes a note.\n---\nThree lines.\n"
+        (source / "SKILL.md").write_text(text, encoding="utf-8")
+
     def start(self, *arguments: str) -> Walked:
         """Start the program here, watched."""
         self._started += 1
@@ -105,6 +113,7 @@ class Place:
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
         return Walked(process, out, self.tree / "src")
@@ -112,8 +121,8 @@ class Place:
     def run(self, *arguments: str) -> tuple[Entered, str]:
         """Run a command to its end; return what it entered and printed."""
         walked = self.start(*arguments)
-        printed, _ = walked.process.communicate(timeout=PATIENCE_SECONDS)
-        return walked.entered(1), printed
+        printed, noted = walked.process.communicate(timeout=PATIENCE_SECONDS)
+        return walked.entered(1), printed + noted
 
 
 class Walked:
@@ -205,6 +214,14 @@ def tool_of_a_skill(place: Place) -> Entered:
     return entered
 
 
+def install_a_directory(place: Place) -> Entered:
+    """Walk `skillhouse install` of a directory."""
+    place.add_source()
+    entered, printed = place.run("install", "./stand-up", "--yes", "--allow-unsigned")
+    _check((place.home / ".agents/skills/stand-up/SKILL.md").exists(), printed)
+    return entered
+
+
 def answer_on_page(place: Place) -> Entered:
     """Walk the approval of a waiting call on the page."""
     place.run("call", "write", "--args", '{"path": "n.txt", "content": "x"}')
@@ -257,30 +274,39 @@ WALKS: dict[str, Callable[[Place], Entered]] = {
     "list": list_skills,
     "exec": exec_over_mcp,
     "tool": tool_of_a_skill,
+    "install": install_a_directory,
     "page": answer_on_page,
 }
 
 
+def walked(name: str, tree: Path) -> Entered:
+    """Return what a walk enters, in a place of its own."""
+    with tempfile.TemporaryDirectory() as base:
+        return WALKS[name](Place(Path(base), tree.resolve()))
+
+
+def files_of(entered: Entered) -> set[str]:
+    """Return the files that were entered."""
+    return {file for file, _ in entered}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Count what four requests enter.")
+    parser = argparse.ArgumentParser(description="Count what five requests enter.")
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--names", action="store_true", help="print the files of the last round")
     options = parser.parse_args()
     print("| walk | files | functions | files of the rounds | functions of the rounds |")
     print("|---|--:|--:|--:|--:|")
-    for name, walk in WALKS.items():
-        rounds = []
-        for _ in range(options.rounds):
-            with tempfile.TemporaryDirectory() as base:
-                rounds.append(walk(Place(Path(base), options.tree.resolve())))
-        files = [len({file for file, _ in entered}) for entered in rounds]
+    for name in WALKS:
+        rounds = [walked(name, options.tree) for _ in range(options.rounds)]
+        files = [len(files_of(entered)) for entered in rounds]
         functions = [len(entered) for entered in rounds]
         middles = (round(statistics.median(files)), round(statistics.median(functions)))
         spread = [f"{min(each)} to {max(each)}" for each in (files, functions)]
         print(f"| {name} | {middles[0]} | {middles[1]} | {' | '.join(spread)} |", flush=True)
         if options.names:
-            print(*sorted({file for file, _ in rounds[-1]}), sep="\n")
+            print(*sorted(files_of(rounds[-1])), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Finds words in docstrings, comments, messages and documents that STYLE.md refuses.
+"""Finds words that STYLE.md refuses: in docstrings, comments, messages and documents, and in names.
 
 ./x py -m scripts.words [PATH ...]
 """
@@ -34,6 +34,9 @@ STORED = ('"nobody"', '"nobody-reachable"', "nobody:x:")
 """Values that are compared or stored: two codes, and the account of sandboxed programs."""
 
 
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""The words of a name in any of Python's spellings."""
+
 _PAGES = ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")
 
 
@@ -49,6 +52,25 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0] + offset, line
 
 
+def names_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the name of a module (as of line 1) and those in it, with their lines; no word else."""
+    if path.suffix != ".py":
+        return
+    yield 1, path.stem
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        if token.type == tokenize.NAME:
+            yield token.start[0], token.string
+
+
+def refused_in(name: str) -> str | None:
+    """Return the word of a name that a text must not have either.
+
+    >>> refused_in("_is_told"), refused_in("TellsAll"), refused_in("polies")
+    ('told', 'Tells', None)
+    """
+    return next((word for word in _WORDS.findall(name) if OLD.fullmatch(word)), None)
+
+
 def files(arguments: list[str]) -> Iterator[Path]:
     """Yield the files below some paths; all of the project's when none is given."""
     names = arguments or ["src", "docs", *(f"{name}.md" for name in _PAGES)]
@@ -56,22 +78,35 @@ def files(arguments: list[str]) -> Iterator[Path]:
         place = ROOT / name
         found = [place] if place.is_file() else sorted(place.rglob("*"))
         for path in found:
-            relative = path.relative_to(ROOT).as_posix()
-            if path.suffix in (".py", ".md", ".html", ".toml") and not relative.startswith(PICTURE):
+            if path.suffix in (".py", ".md", ".html", ".toml") and not _named(path).startswith(
+                PICTURE
+            ):
                 yield path
+
+
+def _named(path: Path) -> str:
+    """Return the path from the top of the project, if it is in there."""
+    return (path.relative_to(ROOT) if path.is_relative_to(ROOT) else path).as_posix()
 
 
 def main(arguments: list[str]) -> int:
     """Print each finding as `path:line: word: text`; return 1 when there is one."""
     count = 0
     for path in files(arguments):
-        refused = OLD if path.relative_to(ROOT).as_posix().startswith(PAST) else REFUSED
+        name = _named(path)
+        for number, identifier in names_of(path):
+            if (word := refused_in(identifier)) and f'"{word.lower()}"' not in STORED:
+                count += 1
+                print(
+                    f"{name}:{number}: {word}: the name `{identifier}`: say what it holds or does"
+                )
+        refused = OLD if name.startswith(PAST) else REFUSED
         for number, text in texts_of(path):
             if any(value in text for value in STORED):
                 continue
             for match in refused.finditer(text):
                 count += 1
-                print(f"{path.relative_to(ROOT)}:{number}: {match[0]}: {text.strip()[:90]}")
+                print(f"{name}:{number}: {match[0]}: {text.strip()[:90]}")
     if count:
         print(f"{count} words that STYLE.md refuses", file=sys.stderr)
     return 1 if count else 0

@@ -289,11 +289,11 @@ def test_the_vectors_are_the_shared_ones():
 
 
 def test_no_source_file_is_too_long():
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+    findings = {
+        str(path.relative_to(ROOT)): LINT["length_finding"](path.read_text(encoding="utf-8"))
         for path in PACKAGE.rglob("*.py")
     }
-    assert {name: count for name, count in lengths.items() if count > LINT["LINES_MAX"]} == {}
+    assert {name: finding for name, finding in findings.items() if finding} == {}
 
 
 def test_requirement_files_name_no_registry():

@@ -27,6 +27,7 @@ from skillhouse.audit import (
     read_records,
     verify_log,
 )
+from skillhouse.audit.exports import COLUMNS
 from skillhouse.audit.log_files import key_path
 from skillhouse.audit.record import PUBLISHED
 from skillhouse.floor import canonical_json
@@ -419,6 +420,9 @@ ALL_FIELDS = AuditDraft(
     user="u1",
     channel="discord",
     arguments={"to": "0x" + "aB" * 20, "amount": 7},
+    permissions=(
+        DecidedPermission(action="sign", resource="pay", effect="ask", layer="user", rule_index=2),
+    ),
     reason="done",
     status="ok",
     intent="01ARYZ6S410000000000000000",
@@ -428,6 +432,7 @@ ALL_FIELDS = AuditDraft(
     effective_tier="2",
     security_level="sign",
     error="none",
+    client="reviewer 1.4.0",
     device="phone",
     session="s1",
     trace="t1",
@@ -438,6 +443,7 @@ ALL_FIELDS = AuditDraft(
     skill="project:pay",
     skill_version="1.2.0",
     skill_digest="sha256:" + "0" * 64,
+    gate_verdict="approved",
     confirmation=Confirmation(
         channel="inline",
         requested_at="2026-01-01T00:00:00.000Z",
@@ -450,6 +456,15 @@ ALL_FIELDS = AuditDraft(
         tx_hash="0x" + "0f" * 32, chain_id=1, block_number=2, gas_used="21000", gas_price="9" * 30
     ),
 )
+
+
+def test_every_field_of_a_draft_is_tried_here_and_the_words_are_columns_of_the_csv() -> None:
+    plain = AuditDraft(kind="intent", tool="read")
+    names = [field.name for field in dataclasses.fields(AuditDraft)]
+    assert [name for name in names if getattr(ALL_FIELDS, name) == getattr(plain, name)] == []
+    words = [name for name in names if getattr(plain, name) == ""]
+    # The status is part of `result`, the intent is the row itself.
+    assert set(words) - set(COLUMNS) == {"status", "intent"}
 
 
 def test_every_field_of_a_draft_is_read_back(tmp_path: Path) -> None:

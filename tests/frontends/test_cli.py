@@ -45,7 +45,22 @@ def test_list_sorted_by_name_has_one_list_with_scopes(run: Run, place: Path) -> 
     assert [skill["name"] for skill in json.loads(out)["skills"]] == [row[0] for row in rows]
     _, by_scope, _ = run("list")
     assert run("list", "--sort", "scope")[1] == by_scope
-    assert run("list", "--sort", "size")[0] == 2
+    assert run("list", "--sort", "age")[0] == 2
+
+
+def test_list_sorted_by_size_has_the_largest_first_with_sizes(run: Run, place: Path) -> None:
+    write_skill(place / "home/.agents/skills/notes", body="x" * 30_000)
+    write_skill(place / "home/.agents/skills/tiny", "x", body="")
+    code, out, err = run("list", "--sort", "size")
+    rows = [line.split()[:4] for line in out.splitlines() if line.startswith("  ")]
+    assert (code, err) == (0, "")
+    assert rows[0] == ["notes", "user", "30.0", "kB"]
+    assert rows[-1] == ["tiny", "user", "34", "bytes"]
+    _, out, _ = run("list", "--sort", "size", "--json")
+    found = json.loads(out)["skills"]
+    assert [skill["name"] for skill in found] == [row[0] for row in rows]
+    sizes = [Path(skill["location"]).stat().st_size for skill in found]
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path) -> None:

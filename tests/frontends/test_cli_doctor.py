@@ -17,8 +17,8 @@ from tests.runtime.places import write_skill
 Run = Callable[..., tuple[int, str, str]]
 Typing = Run
 
-GOLDEN = Path(__file__).parents[1] / "golden/doctor.txt"
-GUIDE = GOLDEN.parents[2] / "docs/guides/doctor.md"
+FENCED = re.compile(r"```text\n(.*?)```\n", re.DOTALL)
+GUIDE = Path(__file__).parents[2] / "docs/guides/doctor.md"
 MACHINE = re.compile(r"^skillhouse \S+, .*, Python \S+$", re.MULTILINE)
 
 
@@ -65,8 +65,9 @@ def test_the_report_is_the_one_in_the_guide(run: Run, machine: Path) -> None:
     code, out, err = run("doctor")
     assert (code, err) == (1, "")
     report = MACHINE.sub("skillhouse 0.1.0, Linux 6.8.0 x86_64, Python 3.12.1", out)
-    assert report == GOLDEN.read_text(encoding="utf-8")
-    assert f"```text\n{report}```\n" in GUIDE.read_text(encoding="utf-8")
+    page = GUIDE.read_text(encoding="utf-8")
+    [shown] = [text for text in FENCED.findall(page) if text.startswith("skillhouse 0.1.0")]
+    assert report == shown
 
 
 @pytest.mark.slow
@@ -273,12 +274,13 @@ def test_doctor_is_about_what_is_installed(
     value = json.loads(run("doctor", "--json")[1])
     assert [client["name"] for client in value["clients"]] == ["codex", "default"]
     said = " ".join(run("doctor")[1].split())
-    others = "amp, claude-code, cline, copilot-cli, copilot-vscode, gemini-cli, goose, opencode-cli"
-    assert f"not installed here: {others}, roo, zed" in said
+    clients = [name for name in profile_names() if load_profile(name).client]
+    others = ", ".join(name for name in clients if name != "codex")
+    assert f"not installed here: {others}" in said
     named = json.loads(run("doctor", "--client", "goose", "--json")[1])
     assert [client["name"] for client in named["clients"]] == ["goose"]
     everyone = json.loads(run("doctor", "--client", "all", "--json")[1])
-    assert len(everyone["clients"]) == 12
+    assert [client["name"] for client in everyone["clients"]] == [*clients, "default"]
 
 
 @pytest.mark.slow

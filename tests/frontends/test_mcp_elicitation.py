@@ -15,6 +15,7 @@ from mcp_types import (
     ElicitRequestURLParams,
     ElicitResult,
     ErrorData,
+    Implementation,
     InputRequiredResult,
 )
 
@@ -351,6 +352,28 @@ def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
     assert [entry.record.trace] == sent
     assert entry.record.session
     assert entry.record.request
+
+
+@pytest.mark.parametrize(
+    ("info", "logged"),
+    [
+        (Implementation(name="claude-code", version="2.1.330"), "claude-code 2.1.330"),
+        (Implementation(name="x", version=""), "x"),
+        (Implementation(name="", version=""), ""),
+        (Implementation(name="a\nb\u202e", version="1" * 300), f"a?b? {'1' * 123}...[truncated]"),
+    ],
+)
+def test_the_log_has_the_name_and_version_of_a_client_as_it_gives_them(
+    inside: Inside, info: Implementation, logged: str
+) -> None:
+    async def main() -> None:
+        async with inside.client(LEGACY, client_info=info) as client:
+            await client.call_tool("read", {"path": "absent"})
+
+    anyio.run(main)
+    inside.house.call_sync("read", {"path": "absent"})
+    records = [entry.record.client for entry in read_records(inside.house.audit_log.path)]
+    assert records == ["", logged]  # The newest first.
 
 
 def test_two_servers_of_one_house_have_conversations_of_their_own(inside: Inside) -> None:

@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_the_recording_is_what_the_commands_print(programs: Path, newcomer: None) -> None:
     again = drawn(record(programs))
-    # `./x py -m scripts.recording` writes it.
+    # `./x docs` writes it.
     assert PICTURE.read_text(encoding="utf-8") == again
 
 

@@ -49,7 +49,7 @@ HEX = 64
 _PLACE = 1_024
 """Bytes for id, time, place in the chain and hashes."""
 _SHORT = tuple(
-    "tier effective_tier security_level device session trace request amount_usd session_key "
+    "tier effective_tier security_level client device session trace request amount_usd session_key "
     "signer_tier skill skill_version skill_digest gate_verdict".split()
 )
 _short_values = attrgetter(*_SHORT)

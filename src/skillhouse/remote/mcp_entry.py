@@ -252,24 +252,24 @@ def frontmatter_difference(data: bytes, skill: McpSkill) -> str:
     return ""
 
 
-def _is_same(written: Any, told: Any) -> bool:
+def _is_same(written: Any, listed: Any) -> bool:
     if isinstance(written, dict):
         return (
-            isinstance(told, dict)
-            and written.keys() == told.keys()
-            and all(_is_same(value, told[key]) for key, value in written.items())
+            isinstance(listed, dict)
+            and written.keys() == listed.keys()
+            and all(_is_same(value, listed[key]) for key, value in written.items())
         )
     if isinstance(written, list):
         return (
-            isinstance(told, list)
-            and len(written) == len(told)
-            and all(map(_is_same, written, told))
+            isinstance(listed, list)
+            and len(written) == len(listed)
+            and all(map(_is_same, written, listed))
         )
-    if isinstance(told, str):
-        return bool(told == written)
+    if isinstance(listed, str):
+        return bool(listed == written)
     meaning = core_value(written)
-    if isinstance(told, bool):
-        return meaning is told or _OLD_BOOLEANS.get(written.lower()) is told
-    if isinstance(meaning, bool) or isinstance(told, dict | list):
+    if isinstance(listed, bool):
+        return meaning is listed or _OLD_BOOLEANS.get(written.lower()) is listed
+    if isinstance(meaning, bool) or isinstance(listed, dict | list):
         return False
-    return bool(meaning == told)
+    return bool(meaning == listed)

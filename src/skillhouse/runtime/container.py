@@ -66,11 +66,11 @@ class ContainerExecutor:
         When the executor is gone in the middle, the call may have had its effect and is not
         repeated.
         """
-        told = {**_told(spec), "port": await self._asked_back()}
+        payload = {**_executor_payload(spec), "port": await self._asked_back()}
         began = time.monotonic()
         try:
             found = await self._remote.execute(
-                f"{spec.skill}:{tool}", arguments, meta=meta, timeout=timeout, host=host, **told
+                f"{spec.skill}:{tool}", arguments, meta=meta, timeout=timeout, host=host, **payload
             )
         except cells.NoAnswerError as error:
             if not error.is_sent:
@@ -96,7 +96,7 @@ class ContainerExecutor:
             SandboxError: the code does not load.
             RpcError: the executor is not there.
         """
-        params = {"skill": spec.skill, "context": _told(spec)}
+        params = {"skill": spec.skill, "context": _executor_payload(spec)}
         try:
             found = await self._asked("skill.load", params)
         except RpcError as error:
@@ -187,7 +187,7 @@ def _file_text(path: Path, key: str) -> str:
         raise ConfigError(message, path=path, key=key) from error
 
 
-def _told(spec: CellSpec) -> dict[str, Any]:
+def _executor_payload(spec: CellSpec) -> dict[str, Any]:
     """Return the parts of a cell that the executor needs; it has its own copy of the skill."""
     packages = spec.dependencies
     return {

@@ -204,8 +204,8 @@ class Policy:
         )
 
     def _binding(self, skill: Skill) -> str:
-        told = None if self.remote_skills is None else self.remote_skills.binding(skill)
-        return told or _digest(skill)
+        remote = None if self.remote_skills is None else self.remote_skills.binding(skill)
+        return remote or _digest(skill)
 
     def _is_asked_about(self, skill: Skill) -> bool:
         """Whether any agent's rule asks about the skill: an approval is then bound to its bytes."""
@@ -231,9 +231,9 @@ class Policy:
 
     def _skill_default(self, skill: Skill) -> tuple[Effect, str]:
         """Return what happens when no rule matches, and why (decision 4)."""
-        told = self.profile.rules.default_effect
-        effect = Effect(told or self.profile.scope(skill.scope).default_effect)
-        if told and skill.scope != "project":
+        configured = self.profile.rules.default_effect
+        effect = Effect(configured or self.profile.scope(skill.scope).default_effect)
+        if configured and skill.scope != "project":
             return effect, f"no rule matches; skills default to {effect.value}"
         if skill.scope != "project":
             return effect, (

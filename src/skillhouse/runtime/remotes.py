@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.network import Network
     from skillhouse.skill import Profile
 
-_TOLD_MAX = 50
+_LOGGED_MAX = 50
 """Problems of one sync that the log keeps."""
 
 
@@ -167,7 +167,7 @@ def _detail(report: remote.SyncReport | None) -> dict[str, object]:
         "removed": len(report.removed),
         "kept": len(report.kept),
         "repaired": len(report.repaired),
-        "problems": " · ".join(report.problems[:_TOLD_MAX]),
+        "problems": " · ".join(report.problems[:_LOGGED_MAX]),
     }
 
 

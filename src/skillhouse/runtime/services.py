@@ -55,8 +55,9 @@ logger = logging.getLogger(__name__)
 
 
 SANDBOX_STATE = "sandbox"
-SEEN_DIRECTORY = "seen-skills"
 """Directory of the state for markers, placeholders and passed self-tests."""
+SEEN_DIRECTORY = "seen-skills"
+"""Directory of the state for what was last loaded of each skill."""
 
 
 class CallerFields(TypedDict, total=False):
@@ -67,6 +68,7 @@ class CallerFields(TypedDict, total=False):
     channel: str
     client: str
     connection: str
+    client_info: str
     session_id: str
     message_id: str
     call_id: str
@@ -91,6 +93,8 @@ class Caller:
     """Name of the client; the channel when empty."""
     connection: str = ""
     """Which connection of that client; that of the `Skillhouse` itself when empty."""
+    client_info: str = ""
+    """Name and version of the client as it gives them itself, for the audit log."""
     session_id: str = ""
     """Separates conversations."""
     message_id: str = ""
@@ -276,8 +280,8 @@ class Services:
     @property
     def runs_code(self) -> bool:
         """Whether skills' own code is on; asking does not import what runs it."""
-        told = self.config.skill_code.enabled
-        return self.policy.profile.runs_code if told is None else told
+        configured = self.config.skill_code.enabled
+        return self.policy.profile.runs_code if configured is None else configured
 
     @once
     def results(self) -> toolbox.ResultFiles:

@@ -135,6 +135,8 @@ class ToolCall:
     """Name of the client, as it gives it itself."""
     connection: str = ""
     """Which connection of that client; an approval belongs to it."""
+    client_info: str = ""
+    """Name and version of the client for the audit log; empty where it gives none."""
     approval_id: str = ""
     """Id of an answered approval that is about this very call, if the caller has one."""
     session_id: str = ""

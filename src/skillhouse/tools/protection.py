@@ -126,24 +126,24 @@ class Guarded:
         return ""
 
     def reason(self, relative: str) -> str:
-        told = spelled(relative)
+        spelling = spelled(relative)
         # All of it, at any depth, also where it is no directory: git takes its settings, and so
         # programs to run, from `config`, `commondir`, `config.worktree` and a `.git` file's target.
-        if ".git" in told.split("/"):
+        if ".git" in spelling.split("/"):
             return "is protected; use git"
         group = self._paths.group(relative)
         if group is not None and group.path_class is PathClass.NEVER:
             return f"is protected ({group.why}); ask the user to change it"
         if makes_repository(self._root, relative):
             return "is protected: its directory would be a git repository; use `git init`"
-        if self._around and told.rsplit("/", 1)[-1] == SKILL_FILE:
+        if self._around and spelling.rsplit("/", 1)[-1] == SKILL_FILE:
             return "is protected: it would make or change a skill; ask the user to change it"
-        if self._is_in_a_place(told, relative):
+        if self._is_in_a_place(spelling, relative):
             return "is protected: it belongs to a skill or to skillhouse; ask the user to change it"
         return ""
 
-    def _is_in_a_place(self, told: str, relative: str) -> bool:
-        parts = told.split("/")
+    def _is_in_a_place(self, spelling: str, relative: str) -> bool:
+        parts = spelling.split("/")
         if any("/".join(parts[:end]) in self._places for end in range(1, len(parts) + 1)):
             return True
         # By whatever name it is reached: another mount, or a file system that folds names.

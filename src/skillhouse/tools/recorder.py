@@ -97,6 +97,7 @@ def _draft(context: CallContext, **values: Any) -> AuditDraft:
         agent=call.agent,
         user=call.user,
         channel=call.channel,
+        client=call.client_info,
         arguments=dict(call.arguments),
         permissions=_permissions(context) if decided else (),
         session=call.session_id or session_key(call.agent, call.user, call.channel),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -37,6 +38,7 @@ _EXAMPLES = """examples:
   skillhouse list
   skillhouse list pdf                 those with this word in name, description or path
   skillhouse list --sort name         one list by name, not by place
+  skillhouse list --sort size         the largest SKILL.md first, with its size
   skillhouse list --scope user --limit 50 --page 2
   skillhouse list --client codex      those in a folder that Codex reads
   skillhouse list --problem           only what is not used, and why
@@ -55,9 +57,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="TEXT", help="only skills with these words")
     parser.add_argument(
         "--sort",
-        choices=("scope", "name"),
+        choices=("scope", "name", "size"),
         default="scope",
-        help="group by scope, strongest first (default), or sort all by name",
+        help="group by scope, strongest first (default), or sort all by name, or by size with the "
+        "largest SKILL.md first",
     )
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
     parser.add_argument(
@@ -172,7 +175,16 @@ def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill]
 def _sorted(skills: list[Skill], order: str) -> list[Skill]:
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
+    if order == "size":
+        return sorted(skills, key=lambda skill: (-_bytes_of(skill), skill.name, skill.id))
     return skills
+
+
+def _bytes_of(skill: Skill) -> int:
+    try:
+        return os.stat(skill.file).st_size
+    except OSError:  # It went meanwhile.
+        return 0
 
 
 def _print_skills(
@@ -184,6 +196,10 @@ def _print_skills(
 ) -> None:
     if order != "scope":
         labels = [(f"{skill.name}  {skill.scope}", skill) for skill in skills]
+        if order == "size":
+            from skillhouse.frontends.cli.progress import size_text
+
+            labels = [(f"{label}  {size_text(_bytes_of(skill))}", skill) for label, skill in labels]
         _print_rows(labels, absent, terminal)
         return
     urls = _urls(house)

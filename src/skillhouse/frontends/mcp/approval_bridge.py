@@ -124,16 +124,18 @@ class ClientConnections:
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     def caller(self, context: ServerRequestContext[None]) -> dict[str, str]:
-        """Return the name of a request's client, as it gives it, and its connection."""
+        """Return a request's client, by what it says of itself, and its connection."""
         session = _session_header(context)
         if session and session not in self._sessions:
             self._sessions[session] = new_connection()
             if len(self._sessions) > SESSIONS_MAX:
                 self.end_session(next(iter(self._sessions)))
         params = context.session.client_params
-        name = printable(params.client_info.name) if params is not None else ""
+        info = None if params is None else params.client_info
+        name, version = (printable(info.name), printable(info.version)) if info else ("", "")
         return {
             "client": name or UNNAMED,
+            "client_info": f"{name} {version}".strip(),
             "connection": self._sessions[session] if session else self._own,
         }
 

@@ -1,0 +1,78 @@
+"""Runs what a change has to pass, and says for each that failed what to run: `./x check`.
+
+Lint, the generated files with the public contract, and the tests that the change reaches. All of
+them run, whatever the others find. Exit code 1 if one of them failed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ENTRY = ROOT / "x"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A command, and what to do when it fails."""
+
+    name: str
+    command: tuple[str, ...]
+    advice: str
+
+
+def steps() -> list[Step]:
+    """Return what a change has to pass, the quick ones first."""
+    x = str(ENTRY)
+    return [
+        Step(
+            name="lint",
+            command=(x, "lint"),
+            advice=(
+                "`./x lint --fix` mends format and imports, `./x lint --lower-bars` lowers the bars"
+                " of what got better; the rest by hand, as the lines above say"
+            ),
+        ),
+        Step(
+            name="docs",
+            command=(x, "docs", "--check"),
+            advice=(
+                "`./x docs` writes the generated files, which belong to the commit; what is gone or"
+                " changed in the public contract stays, or goes with a decision record"
+            ),
+        ),
+        _tests(x),
+    ]
+
+
+def _tests(x: str) -> Step:
+    # The verb learns what a change reaches in scripts of its own; until then the fast part.
+    knows_changes = '"changed"' in ENTRY.read_text(encoding="utf-8")
+    part = "changed" if knows_changes else "fast"
+    return Step(
+        name="tests",
+        command=(x, "test", part),
+        advice=f"`./x test --last-failed` runs the failed ones again, `./x test {part}` all of it",
+    )
+
+
+def run(found: Sequence[Step]) -> int:
+    """Run some steps, and print what to do about those that failed."""
+    failed = []
+    for step in found:
+        print(f"=== {step.name}: {' '.join(step.command)}", file=sys.stderr, flush=True)
+        if subprocess.run(step.command, cwd=ROOT, check=False).returncode:
+            failed.append(step)
+    for step in failed:
+        print(f"check: {step.name} failed: {step.advice}", file=sys.stderr)
+    if not failed:
+        print("check: all is well; CI runs `./x test all` as well", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(steps()))
