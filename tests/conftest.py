@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,21 @@ def need() -> Callable[[object, str], None]:
         pytest.skip(reason)
 
     return check
+
+
+@pytest.fixture
+def bwrap(need: Callable[[object, str], None]) -> None:
+    need(shutil.which("bwrap"), "no bubblewrap")
+
+
+@pytest.fixture
+def git(need: Callable[[object, str], None]) -> None:
+    need(shutil.which("git"), "no git")
+
+
+@pytest.fixture
+def node(need: Callable[[object, str], None]) -> None:
+    need(shutil.which("node"), "no node here")
 
 
 @pytest.fixture(scope="session")

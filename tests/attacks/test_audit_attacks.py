@@ -24,7 +24,6 @@ from skillhouse.audit import (
     verify_log,
 )
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 

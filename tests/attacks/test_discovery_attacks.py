@@ -29,7 +29,6 @@ from tests.discovery.trees import (
     write_skill,
 )
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 

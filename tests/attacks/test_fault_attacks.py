@@ -33,6 +33,7 @@ from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured
 from skillhouse.runtime.remotes import McpServers
 from tests.machines import OWN_MOUNTS
+from tests.programs import ran
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
 from tests.runtime.places import make_places, write_skill
@@ -202,13 +203,10 @@ def mounted(
     mount = f'mount -t tmpfs -o {options} none "$1" && exec "$2" "$3" "$1"'
     words = (*OWN_MOUNTS, "sh", "-c", mount, "sh")
     root = Path(__file__).parents[2]
-    done = subprocess.run(
+    done = ran(
         (*words, str(place), sys.executable, str(base / "script.py")),
-        capture_output=True,
-        text=True,
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
     )
     need("permitted" not in done.stderr, "no mounts in a namespace of one's own")
     return done

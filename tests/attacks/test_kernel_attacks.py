@@ -25,7 +25,6 @@ from skillhouse.sandbox import Launcher
 from tests.runtime.places import make_places
 from tests.sandbox.places import launcher, own, run, running, sh, still_running, workspace
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["launcher", "workspace"]

@@ -31,7 +31,6 @@ from tests.sandbox.places import (
     workspace,
 )
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["workspace"]

@@ -14,7 +14,6 @@ from skillhouse.sandbox import SandboxStatus
 from tests.attacks.racing import WAYS, Race, other_process
 from tests.runtime.coded import best_sandbox, letting_go
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 Need = Callable[[object, str], None]

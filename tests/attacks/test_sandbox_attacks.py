@@ -38,7 +38,6 @@ from tests.sandbox.places import (
     workspace,
 )
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 __all__ = ["workspace"]

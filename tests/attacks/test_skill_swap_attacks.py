@@ -20,7 +20,6 @@ from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
 from tests.runtime.coded import best_sandbox, coded_house, letting_go, tool, write_code
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 Need = Callable[[object, str], None]

@@ -18,7 +18,6 @@ from skillhouse.sandbox import SandboxError
 from tests.cells.lab import Lab, lab, language, make
 from tests.sandbox.places import own, running, still_running
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["lab", "language"]

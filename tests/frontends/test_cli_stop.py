@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from skillhouse.floor import make_private
 from skillhouse.tiers.emergency_stop import OwnLine
+from tests.programs import ran
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -22,14 +22,7 @@ def resume_at_terminal(typed: bytes) -> tuple[int, str]:
     """Run `resume` with a terminal as stdin; return its code and what it said."""
     ours, theirs = pty.openpty()
     os.write(ours, typed)
-    found = subprocess.run(
-        [sys.executable, "-m", "skillhouse", "resume"],
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    found = ran([sys.executable, "-m", "skillhouse", "resume"], stdin=theirs, timeout=30)
     os.close(theirs)
     os.close(ours)
     return found.returncode, found.stdout + found.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.service_log import AuditNews, service_logging
 from tests.listening import Listener
+from tests.programs import ran
 
 SECRET = "correct-horse-battery"
 PACKAGE = Path(__file__).resolve().parents[2] / "src/skillhouse"
@@ -107,9 +107,7 @@ def test_the_command_line_loads_neither():
         "import sys, skillhouse.frontends.cli.serve, skillhouse; skillhouse.Skillhouse;"
         "print([n for n in sys.modules if n.startswith(('structlog', 'opentelemetry'))])"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
-    )
+    done = ran([sys.executable, "-I", "-c", code], check=True)
     assert done.stdout.strip() == "[]"
 
 

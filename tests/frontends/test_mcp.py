@@ -41,7 +41,6 @@ from tests.frontends.mcp_peer import (
 from tests.runtime.places import write_skill
 from tests.sandbox.places import own
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 

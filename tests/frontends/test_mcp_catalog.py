@@ -19,7 +19,6 @@ from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 BOUND = 2_000

@@ -17,7 +17,6 @@ from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import Peer, Pipe
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 META = "io.modelcontextprotocol/"

@@ -12,7 +12,6 @@ from skillhouse.frontends.mcp.messages import MESSAGE_MAX, RefusedMessage
 from skillhouse.frontends.mcp.stdio import OpeningGate
 from tests.frontends.mcp_peer import Peer, Pipe
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 REFUSED = [

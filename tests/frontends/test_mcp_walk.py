@@ -19,7 +19,6 @@ from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 

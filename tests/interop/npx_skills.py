@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tests.own_environments import own_npm
+from tests.programs import ran
 
 MAKES = "SKILLHOUSE_NPX_SKILLS"
 MISSING = f"no environment for `npx skills`: {MAKES}=1 makes one, with npm and a network"
@@ -25,7 +26,7 @@ def program() -> tuple[str, ...] | None:
 
 def add(command: tuple[str, ...], source: str, *options: str, home: Path, project: Path) -> Path:
     """Install with `skills add` for Claude Code, by copies; return the directory of its skills."""
-    done = subprocess.run(
+    done = ran(
         [*command, "add", source, *options, "--agent", "claude-code", "--yes", "--copy"],
         cwd=project,
         env={
@@ -37,10 +38,7 @@ def add(command: tuple[str, ...], source: str, *options: str, home: Path, projec
             "GIT_TERMINAL_PROMPT": "0",
         },
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=SECONDS,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return project / ".claude/skills"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 
 from tests.interop.agents.__main__ import WORK
 from tests.interop.agents.clients import CLIENTS
+from tests.programs import ran
 
 AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "")
 
@@ -33,14 +33,11 @@ def test_agents_do_real_work_with_a_skill() -> None:
     ]
     assert names, f"expected a client in {AGENTS}"
     given = [word for folder in folders for word in ("--agents", folder)]
-    done = subprocess.run(
+    done = ran(
         [
             *(sys.executable, "-m", "tests.interop.agents", *given),
             *("--only", ",".join(names), "--scenes", "work", "--json"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     assert done.returncode == 0, done.stderr[-4000:]
     seen = json.loads(done.stdout)

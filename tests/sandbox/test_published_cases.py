@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import Launcher
+from tests.programs import ran
 from tests.sandbox.places import (
     launcher,
     listing,
@@ -28,7 +29,6 @@ from tests.sandbox.places import (
     workspace,
 )
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["launcher", "workspace"]
@@ -77,13 +77,7 @@ def test_a_unix_socket_is_not_connected_to(launcher: Launcher, workspace: Path) 
         one.listen()
         other.listen()
         addresses = (str(workspace / "host.sock"), "host.sock", name, "/run/docker.sock")
-        outside = subprocess.run(
-            [sys.executable, "-c", code, *addresses[:3]],
-            cwd=workspace,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        outside = ran([sys.executable, "-c", code, *addresses[:3]], cwd=workspace, check=True)
         assert outside.stdout.split() == ["connected"] * 3
         said = python(launcher, workspace, code, *addresses)
         assert said.splitlines() == ["OSError 97"] * 4, "EAFNOSUPPORT"
