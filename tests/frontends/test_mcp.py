@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -46,11 +45,6 @@ pytestmark = pytest.mark.slow
 
 Work = Callable[[Client], Awaitable[None]]
 TOOLS = ["skill", "search_skills", "read", "list", "write", "edit", "exec", "fetch", "web_search"]
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 def talk(peer: Peer, work: Work, mode: str = LEGACY) -> None:

@@ -31,11 +31,6 @@ ALWAYS = {"anthropic/alwaysLoad": True}
 WHOLE = {**ALWAYS, "anthropic/maxResultSizeChars": 300_000}
 
 
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
-
-
 def write_many(peer: Peer, count: int) -> None:
     """Write skills as long as published ones are, the last of which has the first name."""
     for at in range(count):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -25,11 +24,6 @@ ENVELOPE = {
     f"{META}clientInfo": {"name": "test", "version": "1"},
     f"{META}clientCapabilities": {"elicitation": {"form": {}}},
 }
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 def request(method: str, request_id: int | str = 1, **meta: Any) -> dict[str, Any]:

@@ -71,11 +71,6 @@ def forecast() -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
-
-
 async def scripted_model(client: Client, request: str) -> str:
     """Do what a model does with a request, by rules that use only what it was told."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
