@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.containers import ROOT
-from tests.programs import ran
+from tests.harness import ran
 
 BASE = "skillhouse-test/base"
 SUITE = "trixie"

@@ -14,7 +14,7 @@ import anyio
 
 import skillhouse
 from skillhouse.sandbox.status import PROGRAM, surroundings
-from tests.programs import ran
+from tests.harness import ran
 
 SYSTEM_PYTHON = Path(f"/usr/bin/python3.{sys.version_info.minor}")
 """For another user: ours may be in a home that the user cannot enter."""

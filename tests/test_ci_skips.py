@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import ran
+from tests.harness import ran
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests/ci_skips.toml"

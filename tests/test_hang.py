@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import ran
+from tests.harness import ran
 
 HANGS = """
 import asyncio, subprocess, threading, time

@@ -19,7 +19,7 @@ import pytest
 
 import skillhouse
 from skillhouse.skill import ParsePolicy
-from tests.programs import ran
+from tests.harness import ran
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "skillhouse"

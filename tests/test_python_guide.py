@@ -18,7 +18,7 @@ import pytest
 
 import skillhouse
 from skillhouse import Config, ConfigFields, Skillhouse
-from tests.programs import ran
+from tests.harness import ran
 
 GUIDE = Path(__file__).parents[1] / "docs/guides/python.md"
 LINES_MAX = 25

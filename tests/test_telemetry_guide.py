@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import ran
+from tests.harness import ran
 from tests.runtime.places import write_skill
 
 GUIDE = Path(__file__).parents[1] / "docs/guides/telemetry.md"

@@ -16,7 +16,7 @@ from pathlib import Path
 from skillhouse.floor import digest
 from skillhouse.registry import DirectoryAccess, Repository, read_lock
 from skillhouse.runtime import Installer, Skillhouse, load_config
-from tests.programs import ran
+from tests.harness import ran
 from tests.registry.hosting.servers import Server, package, serving
 from tests.registry.repositories import StaticRepository
 from tests.registry.sources import make_skill

@@ -20,7 +20,7 @@ from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
 from skillhouse.runtime.config.config_files import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
-from tests.programs import ran
+from tests.harness import ran
 from tests.runtime.places import make_places, write_skill
 
 MODULES = (

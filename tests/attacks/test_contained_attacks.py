@@ -19,7 +19,7 @@ from skillhouse.sandbox import scratch
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.shared_filter import alone_program
-from tests.programs import ran
+from tests.harness import ran
 
 pytestmark = pytest.mark.slow
 

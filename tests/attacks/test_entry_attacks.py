@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, environment_of, text_of
-from tests.programs import ran
+from tests.harness import ran
 
 CLOSED = '[write_gate]\nenabled = true\n[[rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
 CALL = {"path": "made.txt", "content": "x"}

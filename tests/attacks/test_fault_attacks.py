@@ -32,8 +32,8 @@ from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured
 from skillhouse.runtime.remotes import McpServers
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
-from tests.programs import ran
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
 from tests.runtime.places import make_places, write_skill

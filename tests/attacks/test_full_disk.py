@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
-from tests.programs import ran
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = {"install": {"", "2"}, "update": {"1", "2"}, "uninstall": {"", "1"}}

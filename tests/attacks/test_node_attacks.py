@@ -16,7 +16,7 @@ import pytest
 from skillhouse.cells import Executor
 from skillhouse.sandbox import Limits, SandboxLevel
 from tests.cells.lab import Lab, make, status_of
-from tests.programs import ran
+from tests.harness import ran
 from tests.sandbox.places import ALL_LEVELS, LEVELS, own, still_running
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

@@ -18,7 +18,7 @@ from skillhouse.floor import PATH_GROUPS, PathClass
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult
-from tests.programs import copy, ran
+from tests.harness import copy, ran
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 

@@ -26,9 +26,9 @@ from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up
 from tests.frontends.test_mcp_elsewhere import Elsewhere, text_of
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
 from tests.net.servers import Server, ok, serving
-from tests.programs import ran
 from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
 from tests.tools.houses import Person
 

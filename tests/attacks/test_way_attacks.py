@@ -19,7 +19,7 @@ from skillhouse.approval import Answer, ApprovalRequest, Unattended
 from skillhouse.floor import is_secret
 from skillhouse.permission import Effect, Layer, Rule, judge_command
 from skillhouse.runtime import Skillhouse, configured
-from tests.programs import copy
+from tests.harness import copy
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 

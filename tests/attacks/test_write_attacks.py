@@ -22,8 +22,8 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tools import WriteGate
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
-from tests.programs import ran
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 

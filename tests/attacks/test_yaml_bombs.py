@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.programs import ran
+from tests.harness import ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

@@ -19,8 +19,8 @@ from skillhouse.audit.log_end import LogHead, head_bytes, head_path, torn_facts
 from skillhouse.audit.log_files import read_keys
 from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
-from tests.programs import ran
 
 pytestmark = pytest.mark.slow
 

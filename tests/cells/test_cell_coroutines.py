@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.cells import cell_coroutines
-from tests.programs import ran
+from tests.harness import ran
 
 HEAD = """
 import json, sys

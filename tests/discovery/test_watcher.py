@@ -16,7 +16,7 @@ import pytest
 import watchfiles
 
 from skillhouse.discovery import Root, watch, watcher
-from tests.programs import ran
+from tests.harness import ran
 
 Changes = queue.Queue[frozenset[Path]]
 

@@ -9,8 +9,8 @@ import pytest
 
 from skillhouse.floor import SkillError, tracing
 from skillhouse.floor.tracing import CALLS, DURATION, SECONDS_BUCKETS
+from tests.harness import ran
 from tests.listening import Listener
-from tests.programs import ran
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"

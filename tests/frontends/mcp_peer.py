@@ -22,7 +22,7 @@ from mcp_types import CallToolResult, TextContent
 from skillhouse.cells import self_test
 from skillhouse.runtime import Locations
 from skillhouse.sandbox import SandboxLevel
-from tests.programs import ran
+from tests.harness import ran
 from tests.runtime.places import make_places
 
 LEGACY, MODERN = "legacy", "2026-07-28"

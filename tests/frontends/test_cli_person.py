@@ -17,7 +17,7 @@ from tests.answers import ANSWERING
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import environment_of
-from tests.programs import ran
+from tests.harness import ran
 from tests.runtime.places import make_places, write_skill
 
 Typing = Callable[..., tuple[int, str, str]]

@@ -13,7 +13,7 @@ import pytest
 
 from skillhouse.floor import make_private
 from skillhouse.tiers.emergency_stop import OwnLine
-from tests.programs import ran
+from tests.harness import ran
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -15,8 +15,8 @@ import pytest
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.service_log import AuditNews, service_logging
+from tests.harness import ran
 from tests.listening import Listener
-from tests.programs import ran
 
 SECRET = "correct-horse-battery"
 PACKAGE = Path(__file__).resolve().parents[2] / "src/skillhouse"

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.harness import ran
 from tests.interop.conformance import PATIENCE_SECONDS, PROJECT, environment, served
 from tests.interop.serve_mcp import FILES
-from tests.programs import ran
 
 SIDE = Path(__file__).with_name("fastmcp_side.py")
 

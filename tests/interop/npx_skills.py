@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.harness import ran
 from tests.own_environments import own_npm
-from tests.programs import ran
 
 MAKES = "SKILLHOUSE_NPX_SKILLS"
 MISSING = f"no environment for `npx skills`: {MAKES}=1 makes one, with npm and a network"

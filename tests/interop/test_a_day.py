@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import ran
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.day import QUESTIONS_MAX
-from tests.programs import ran
 
 AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "").partition(os.pathsep)[0]
 LEAST = 2

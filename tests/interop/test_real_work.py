@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import ran
 from tests.interop.agents.__main__ import WORK
 from tests.interop.agents.clients import CLIENTS
-from tests.programs import ran
 
 AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "")
 

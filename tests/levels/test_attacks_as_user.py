@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import ran
 from tests.machines import as_user, check_user, python_of
-from tests.programs import ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from skillhouse.permission import Effect, Pipeline, SimpleCommand, judge_command
 from skillhouse.sandbox.inner_scripts import RUNNER
+from tests.harness import ran
 from tests.permission import fuzz_lines, twin_runs
-from tests.programs import ran
 
 pytestmark = [
     pytest.mark.slow,

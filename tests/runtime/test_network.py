@@ -17,8 +17,8 @@ from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
 from skillhouse.net import Route
 from skillhouse.runtime import Network, Skillhouse, configured, load_config
+from tests.harness import ran
 from tests.net.servers import fixed, ok, redirect, serving
-from tests.programs import ran
 from tests.runtime.places import make_places
 
 WEBHOOK_SECRET = base64.b64encode(b"k" * 32).decode()

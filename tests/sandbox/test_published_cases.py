@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import Launcher
-from tests.programs import ran
+from tests.harness import ran
 from tests.sandbox.places import (
     launcher,
     listing,

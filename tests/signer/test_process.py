@@ -33,7 +33,7 @@ from skillhouse.signer import (
 )
 from skillhouse.signer.request import FRAME_MAX, LENGTH, Ask, SignerReply, framed, packed, unpacked
 from skillhouse.store import STATE, Store
-from tests.programs import ran
+from tests.harness import ran
 from tests.signer.places import PASSWORD, process
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ from skillhouse.skill.yaml_text import (
     read_mapping,
     repaired,
 )
-from tests.programs import ran
+from tests.harness import ran
 from tests.skill.blocks import FRAGMENTS, REAL, outcome, random_block
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

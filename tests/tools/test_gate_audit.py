@@ -22,8 +22,8 @@ from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import WriteGate
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
-from tests.programs import ran
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_approvals import unattended

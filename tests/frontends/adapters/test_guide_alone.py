@@ -16,8 +16,8 @@ import pytest
 from tests.frontends.adapters.guide import CALLS, LAST, SKILL, example, install_line
 from tests.frontends.adapters.loopback import Call, Loopback, listening
 from tests.frontends.adapters.test_alone import MAKES
+from tests.harness import ran
 from tests.own_environments import BIN, ROOT, SUFFIX, UV
-from tests.programs import ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.http_api.test_events import started
+from tests.harness import ran
 from tests.own_environments import own_python
-from tests.programs import ran
 from tests.runtime.places import write_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

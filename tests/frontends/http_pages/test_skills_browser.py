@@ -14,8 +14,8 @@ import pytest
 from tests.frontends import test_http_browser
 from tests.frontends.test_cli_repositories import configure
 from tests.frontends.test_http_serve import started
+from tests.harness import ran
 from tests.loopback_http import served
-from tests.programs import ran
 from tests.registry.repositories import StaticRepository, static_server
 from tests.runtime.places import make_places, write_skill
 

@@ -1,4 +1,4 @@
-"""Programs that tests run, and what they wait for."""
+"""What tests do again and again: run a program, wait for something, copy a template."""
 
 from __future__ import annotations
 
