@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import Launcher
-from tests.harness import ran
+from tests.harness import ran, until
 from tests.sandbox.places import (
     launcher,
     listing,
@@ -150,9 +149,7 @@ anyio.run(main)
 def test_sigterm_to_the_core_ends_its_runs(launcher: Launcher, workspace: Path) -> None:
     mark = f"606.{secrets.randbelow(10**9):09}"
     with subprocess.Popen((sys.executable, "-c", CORE, launcher.level, workspace, mark)) as core:
-        deadline = time.monotonic() + 20
-        while not (workspace / "begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until((workspace / "begun").exists, 20)
         assert started(mark)
         core.send_signal(signal.SIGTERM)
         core.wait(10)
