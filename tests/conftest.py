@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from skillhouse.sandbox import SandboxStatus
     from tests.listening import Listener
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -47,6 +48,14 @@ def git(need: Callable[[object, str], None]) -> None:
 @pytest.fixture
 def node(need: Callable[[object, str], None]) -> None:
     need(shutil.which("node"), "no node here")
+
+
+@pytest.fixture(scope="session")
+def status(need: Callable[[object, str], None]) -> SandboxStatus:
+    """What runs code here; the self-test takes seconds, and its result is the same for all."""
+    from tests.runtime.coded import best_sandbox  # noqa: PLC0415 - most tests run no code.
+
+    return best_sandbox(need)
 
 
 @pytest.fixture(scope="session")
