@@ -1,15 +1,10 @@
 """Measures how well and how fast search finds skills, on the development set.
 
-`./x bench retrieval [--folder FOLDER] [--fit] [--semantic]`. FOLDER holds corpus.jsonl,
-queries.jsonl and qrels.jsonl; without it the measurement is skipped. What does not depend on our
-sources is cached.
-`--fit` fits the weights of the features, of translations and of the confidence without the fold
-that they are scored on (ten minutes).
+`./x bench retrieval [--folder FOLDER] [--semantic]`. FOLDER holds corpus.jsonl, queries.jsonl and
+qrels.jsonl; without it the measurement is skipped. What does not depend on our sources is cached.
 `--semantic` adds search by meaning as it is shipped, in the environment that
 `SKILLHOUSE_ENCODERS=1 ./x test tests/retrieval/semantic` makes; the first run takes minutes more.
-With `--fit` an adapter, weights and trees are fitted without the scored folds (an hour), and with
-`--write` those that are shipped are written; both need the extra, torch, and lightgbm, where the
-benchmark runs.
+What was fitted on other folds is `./x bench research/fit`.
 """
 
 from __future__ import annotations
@@ -24,7 +19,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from _confidence_fit import refitted
 from _languages import languages
 from _measure import ROOT, markdown_table
 from _relevance import (
@@ -41,15 +35,10 @@ from _relevance import (
     load,
     quality_rows,
 )
-from _relevance_fit import Candidates, cross_validated
 from _robustness import coverage, misspelt, nothing_fits
 from _shipped import CACHE, encoders_python
 from skillhouse.retrieval import SearchIndex
-from skillhouse.retrieval.evidence import FEATURE_WEIGHTS, FEATURES
-from skillhouse.retrieval.query import MIX, Mix
 
-MIXES = [Mix(0.9, 0.1), Mix(0.9, 0.15), Mix(1.0, 0.15), Mix(1.0, 0.25)]
-"""What `--fit` chooses from."""
 HEADER = ("requests", "number", *MEASURES)
 
 
@@ -57,9 +46,7 @@ def main() -> int:
     """Print the report, or why there is none."""
     parser = argparse.ArgumentParser(description="retrieval quality and speed")
     parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--fit", action="store_true", help="cross-validate the weights")
     parser.add_argument("--semantic", action="store_true", help="with the encoders too")
-    parser.add_argument("--write", action="store_true", help="write the trees that are shipped")
     options = parser.parse_args()
     if not (options.folder / "corpus.jsonl").is_file():
         print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
@@ -85,16 +72,9 @@ def main() -> int:
         languages(),
     ):
         print(f"\n{part}")
-    if options.fit:
-        print("\n" + fitted(index, collection.queries))
     if options.semantic:
         sys.stdout.flush()
         shipped(options.folder)
-        if options.fit or options.write:
-            # It needs numpy, which search by words does not.
-            from _meaning import by_meaning  # noqa: PLC0415
-
-            print("\n" + by_meaning(collection, judged, options.folder, CACHE, write=options.write))
     return 0
 
 
@@ -143,39 +123,6 @@ def others(collection: Collection, folder: Path) -> dict[str, list[Judged]]:
         CACHE.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found[name]), "utf-8")
     return found
-
-
-def fitted(index: SearchIndex, queries: Sequence[Query]) -> str:
-    """Return the quality under weights and a mix that were fitted on other folds."""
-    english = {q.qid: _candidates(index, q, MIX) for q in queries if q.lang == "en"}
-    candidates = {
-        mix: [english.get(query.qid) or _candidates(index, query, mix) for query in queries]
-        for mix in MIXES
-    }
-    found = cross_validated(queries, candidates, FEATURE_WEIGHTS)
-    rows = [
-        (name, *(f"{of_fold[at]:.2f}" for of_fold in found.weights), f"{FEATURE_WEIGHTS[at]:.2f}")
-        for at, name in enumerate(FEATURES)
-    ]
-    rows += [
-        (name, *(f"{mix[at]:.2f}" for mix in found.mixes), f"{MIX[at]:.2f}")
-        for at, name in enumerate(Mix._fields)
-    ]
-    folds = range(len(found.weights) - 1)
-    header = ("feature", *(f"without fold {fold}" for fold in folds), "on all", "shipped")
-    return "\n\n".join(
-        (
-            "weights and mix fitted without the scored fold",
-            markdown_table(HEADER, quality_rows(queries, found.judged)),
-            markdown_table(header, rows),
-            refitted(index, queries),
-        )
-    )
-
-
-def _candidates(index: SearchIndex, query: Query, mix: Mix) -> Candidates:
-    judged = index.judged(query.text, mix)
-    return Candidates([found for found, _ in judged], [each.features for _, each in judged])
 
 
 if __name__ == "__main__":

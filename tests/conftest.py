@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from skillhouse.sandbox import SandboxStatus
     from tests.listening import Listener
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -31,6 +33,29 @@ def need() -> Callable[[object, str], None]:
         pytest.skip(reason)
 
     return check
+
+
+@pytest.fixture
+def bwrap(need: Callable[[object, str], None]) -> None:
+    need(shutil.which("bwrap"), "no bubblewrap")
+
+
+@pytest.fixture
+def git(need: Callable[[object, str], None]) -> None:
+    need(shutil.which("git"), "no git")
+
+
+@pytest.fixture
+def node(need: Callable[[object, str], None]) -> None:
+    need(shutil.which("node"), "no node here")
+
+
+@pytest.fixture(scope="session")
+def status(need: Callable[[object, str], None]) -> SandboxStatus:
+    """What runs code here; the self-test takes seconds, and its result is the same for all."""
+    from tests.runtime.coded import best_sandbox  # noqa: PLC0415 - most tests run no code.
+
+    return best_sandbox(need)
 
 
 @pytest.fixture(scope="session")

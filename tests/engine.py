@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.containers import ROOT
+from tests.harness import ran
 
 BASE = "skillhouse-test/base"
 SUITE = "trixie"
@@ -48,7 +49,7 @@ def composers() -> dict[str, list[str]]:
     for command in (["docker", "compose"], ["docker-compose"]):
         with_version = [*command, "version", "--short"]
         if shutil.which(command[0]) is not None:
-            done = subprocess.run(with_version, capture_output=True, text=True, check=False)
+            done = ran(with_version)
             if done.returncode == 0:
                 found[done.stdout.strip()] = command
     return found
@@ -123,15 +124,7 @@ class Engine:
     def run(
         self, *argv: str, check: bool = True, timeout: float = 600, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            argv,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            **more,
-        )
+        done = ran(argv, env=self.environment, timeout=timeout, **more)
         assert done.returncode == 0 or not check, f"{argv}\n{(done.stdout + done.stderr)[-3000:]}"
         return done
 
@@ -166,7 +159,7 @@ def _index() -> str:
     argv = ["pip", "config", "get", "global.index-url"]
     if shutil.which("pip") is None:
         return ""
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+    return ran(argv).stdout.strip()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ The process keeps its number, because each program of a prefix replaces itself b
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import anyio
 
 import skillhouse
 from skillhouse.sandbox.status import PROGRAM, surroundings
+from tests.harness import ran
 
 SYSTEM_PYTHON = Path(f"/usr/bin/python3.{sys.version_info.minor}")
 """For another user: ours may be in a home that the user cannot enter."""
@@ -67,7 +67,7 @@ def check_machine(need: Callable[[object, str], None], *prefixes: Sequence[str])
     """Skip the test where commands cannot be run in that way."""
     for prefix in prefixes:
         if prefix:
-            done = subprocess.run((*prefix, "true"), capture_output=True, text=True, check=False)
+            done = ran((*prefix, "true"))
             need(done.returncode == 0, f"{prefix[0]} cannot do it: {done.stderr.strip()}")
 
 
@@ -79,7 +79,5 @@ def check_user(need: Callable[[object, str], None], user: int) -> None:
     check_machine(need, as_user(user))
     code = "import anyio, skillhouse.frontends.cli"
     argv = (*as_user(user), python_of(user), "-c", code)
-    done = subprocess.run(
-        argv, env={"PYTHONPATH": PACKAGES}, cwd="/", capture_output=True, text=True, check=False
-    )
+    done = ran(argv, env={"PYTHONPATH": PACKAGES}, cwd="/")
     need(done.returncode == 0, f"another user cannot run skillhouse: {done.stderr[-200:]}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.harness import ran
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests/ci_skips.toml"
@@ -41,13 +42,10 @@ ALLOWED = '[[skip]]\ntests = "test_*.py*"\nreason = "allowed: *"\nwhy = "for thi
 
 def outcome(place: Path, *options: str, ci: str) -> tuple[int, str]:
     """Return pytest's exit code and its last line in a project with our conftest.py."""
-    done = subprocess.run(
+    done = ran(
         (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(place)),
         cwd=place,
         env={**os.environ, "CI": ci},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     return done.returncode, done.stdout.strip().splitlines()[-1].rpartition(" in ")[0]
 

@@ -18,7 +18,6 @@ import pytest
 
 from skillhouse.skill import find_manifests, parse, read_manifest, validate
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

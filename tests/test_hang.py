@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.harness import ran
 
 HANGS = """
 import asyncio, subprocess, threading, time
@@ -46,8 +47,6 @@ def test_a_hanging_test_fails_alone(tmp_path):
     (tmp_path / "conftest.py").write_text(text.replace("= 240", "= 1"), encoding="utf-8")
     (tmp_path / "test_hangs.py").write_text(HANGS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran(command, cwd=tmp_path, timeout=60)
     assert "5 failed, 1 passed, 1 error" in done.stdout
     assert done.stdout.count("Captured stderr") == 6

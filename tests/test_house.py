@@ -19,6 +19,7 @@ import pytest
 
 import skillhouse
 from skillhouse.skill import ParsePolicy
+from tests.harness import ran
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "skillhouse"
@@ -72,9 +73,7 @@ def fresh_modules(statement: str) -> set[str]:
         f"{statement}\n"
         "import json; print(json.dumps(sorted(set(sys.modules) - before - {'json'})))"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
-    )
+    done = ran([sys.executable, "-I", "-c", code], check=True)
     return set(json.loads(done.stdout))
 
 
@@ -121,7 +120,7 @@ def typed_face() -> dict[str, str]:
 @pytest.mark.slow
 def test_imports_point_one_way():
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran(command, cwd=ROOT)
     assert done.returncode == 0, done.stdout
 
 
@@ -239,13 +238,8 @@ def test_a_call_loads_its_own_tool_only(tmp_path, monkeypatch):
     others = "command skills web memory sign asset_tools remote_skills skill_code".split()
     assert not read & {f"skillhouse.tools.{name}" for name in others}
     machinery = (
-        "cells.",
-        "runtime.code_service",
-        "signer.keystore",
-        "net.",
-        "retrieval.index",
-        "permission.judge",
-    )
+        "cells. runtime.code_service signer.keystore net. retrieval.index permission.judge"
+    ).split()
     assert not [n for n in read if n.startswith(tuple(f"skillhouse.{m}" for m in machinery))]
     listed = fresh_modules(call_statement("list", {}))
     assert "skillhouse.tools.read_tool" not in listed

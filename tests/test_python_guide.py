@@ -8,7 +8,6 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import pytest
 
 import skillhouse
 from skillhouse import Config, ConfigFields, Skillhouse
+from tests.harness import ran
 
 GUIDE = Path(__file__).parents[1] / "docs/guides/python.md"
 LINES_MAX = 25
@@ -32,13 +32,10 @@ def example() -> str:
 @pytest.mark.slow
 def test_the_program_of_the_guide_asks_is_denied_and_finds_all_in_the_log(tmp_path: Path):
     assert sum(bool(line.strip()) for line in example().splitlines()) <= LINES_MAX
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-c", example()],
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     asked, denied, refused, *logged = done.stdout.splitlines()
@@ -64,12 +61,8 @@ def test_the_program_of_the_guide_asks_is_denied_and_finds_all_in_the_log(tmp_pa
 def test_mypy_finds_no_fault_in_the_program_and_every_slip(tmp_path: Path, change, fault):
     program = tmp_path / "program.py"
     program.write_text(example().replace(*change), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = ran(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)], cwd=tmp_path
     )
     assert done.returncode == (1 if fault else 0), done.stdout
     assert fault in done.stdout

@@ -13,7 +13,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from skillhouse.registry import TrustAnchors, write_bundle
 from skillhouse.registry.certificates import SIGNING_USE
-from tests.attacks.signed_case import Case, attack, by, with_chain, with_other_key
+from tests.attacks.signed_case import (
+    Case,
+    attack,
+    attacks,
+    by,
+    by_traits,
+    with_chain,
+    with_other_key,
+)
 from tests.registry.pki import INTERMEDIATE, NOW, Party, Traits, forged, issued, make_root
 from tests.registry.publisher_skill import REGISTRY
 
@@ -85,16 +93,6 @@ def _expired_root(case: Case) -> None:
 
 
 @attack("purpose", naively=True)
-def _web_server_certificate(case: Case) -> None:
-    by(case, Traits(uses=(ExtendedKeyUsageOID.SERVER_AUTH,)))
-
-
-@attack("purpose", naively=True)
-def _code_signing_alone(case: Case) -> None:
-    by(case, Traits(uses=(ExtendedKeyUsageOID.CODE_SIGNING,)))
-
-
-@attack("purpose", naively=True)
 def _any_usage(case: Case) -> None:
     uses = (
         ExtendedKeyUsageOID.CODE_SIGNING,
@@ -102,36 +100,6 @@ def _any_usage(case: Case) -> None:
         ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
     )
     by(case, Traits(uses=uses))
-
-
-@attack("purpose", naively=True)
-def _no_extended_usage(case: Case) -> None:
-    by(case, Traits(uses=()))
-
-
-@attack("purpose", naively=True)
-def _key_usage_without_signatures(case: Case) -> None:
-    by(case, Traits(usage=("key_agreement",)))
-
-
-@attack("purpose", naively=True)
-def _no_key_usage(case: Case) -> None:
-    by(case, Traits(without=(x509.KeyUsage,)))
-
-
-@attack("purpose", naively=True)
-def _no_basic_constraints(case: Case) -> None:
-    by(case, Traits(without=(x509.BasicConstraints,)))
-
-
-@attack("purpose", naively=True)
-def _constraints_that_are_not_critical(case: Case) -> None:
-    by(case, Traits(is_critical=False))
-
-
-@attack("purpose", naively=True)
-def _issuer_that_signs_skills(case: Case) -> None:
-    by(case, Traits(is_ca=True, usage=("digital_signature", "key_cert_sign")))
 
 
 @attack("purpose", naively=True)
@@ -181,21 +149,6 @@ def _two_publishers_in_one(case: Case) -> None:
     by(case, Traits(uris=names))
 
 
-@attack("purpose", naively=True)
-def _no_publisher(case: Case) -> None:
-    by(case, Traits(uris=()))
-
-
-@attack("purpose", naively=True)
-def _publisher_with_an_odd_name(case: Case) -> None:
-    by(case, Traits(uris=(f"skill://{REGISTRY}/publisher/Acme--1",)))
-
-
-@attack("purpose", naively=True)
-def _certificate_for_years(case: Case) -> None:
-    by(case, Traits(days=1_000))
-
-
 # Algorithms.
 
 
@@ -203,16 +156,6 @@ def _certificate_for_years(case: Case) -> None:
 def _rsa_key(case: Case) -> None:
     key = rsa.generate_private_key(65_537, 2_048)
     with_other_key(case, key)
-
-
-@attack("algorithm", naively=False)
-def _ed25519_key(case: Case) -> None:
-    with_other_key(case, ed25519.Ed25519PrivateKey.generate())
-
-
-@attack("algorithm", naively=False)
-def _small_curve(case: Case) -> None:
-    with_other_key(case, ec.generate_private_key(ec.SECP224R1()))
 
 
 @attack("algorithm", naively=True)
@@ -246,11 +189,32 @@ def _trailing_bytes_in_the_certificate(case: Case) -> None:
     with_chain(case, [der + b"\0"])
 
 
-@attack("certificate", naively=False)
-def _no_certificates(case: Case) -> None:
-    with_chain(case, [])
-
-
-@attack("certificate", naively=False)
-def _a_hundred_certificates(case: Case) -> None:
-    with_chain(case, [case.world.developer.certificate.public_bytes(Encoding.DER)] * 100)
+by_traits(
+    "purpose",
+    naively=True,
+    web_server_certificate=Traits(uses=(ExtendedKeyUsageOID.SERVER_AUTH,)),
+    code_signing_alone=Traits(uses=(ExtendedKeyUsageOID.CODE_SIGNING,)),
+    no_extended_usage=Traits(uses=()),
+    key_usage_without_signatures=Traits(usage=("key_agreement",)),
+    no_key_usage=Traits(without=(x509.KeyUsage,)),
+    no_basic_constraints=Traits(without=(x509.BasicConstraints,)),
+    constraints_that_are_not_critical=Traits(is_critical=False),
+    issuer_that_signs_skills=Traits(is_ca=True, usage=("digital_signature", "key_cert_sign")),
+    no_publisher=Traits(uris=()),
+    publisher_with_an_odd_name=Traits(uris=(f"skill://{REGISTRY}/publisher/Acme--1",)),
+    certificate_for_years=Traits(days=1_000),
+)
+attacks(
+    "algorithm",
+    naively=False,
+    ed25519_key=lambda case: with_other_key(case, ed25519.Ed25519PrivateKey.generate()),
+    small_curve=lambda case: with_other_key(case, ec.generate_private_key(ec.SECP224R1())),
+)
+attacks(
+    "certificate",
+    naively=False,
+    no_certificates=lambda case: with_chain(case, []),
+    a_hundred_certificates=lambda case: with_chain(
+        case, [case.world.developer.certificate.public_bytes(Encoding.DER)] * 100
+    ),
+)

@@ -16,6 +16,7 @@ from pathlib import Path
 from skillhouse.floor import digest
 from skillhouse.registry import DirectoryAccess, Repository, read_lock
 from skillhouse.runtime import Installer, Skillhouse, load_config
+from tests.harness import ran
 from tests.registry.hosting.servers import Server, package, serving
 from tests.registry.repositories import StaticRepository
 from tests.registry.sources import make_skill
@@ -47,7 +48,7 @@ def fill(place: Path, *, pages_left: int) -> Path:
 
 
 def run(home: Path, start: Path, *words: str) -> tuple[int, str]:
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "skillhouse", *words],
         cwd=start,
         env={
@@ -56,9 +57,6 @@ def run(home: Path, start: Path, *words: str) -> tuple[int, str]:
             "PYTHONPATH": os.pathsep.join(sys.path),
         },
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     return done.returncode, done.stderr
 

@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from skillhouse.registry.trust import SIGNATURE_MAX
-from tests.attacks.signed_case import Case, attack, edited, with_other_key
+from tests.attacks.signed_case import Case, attack, by_edited, edited, with_other_key
 
 # The signature and its file.
 
@@ -35,16 +35,6 @@ def _empty_signature(case: Case) -> None:
 
 
 @attack("bundle", naively=True)
-def _two_signatures(case: Case) -> None:
-    edited(case, lambda v: v["dsseEnvelope"]["signatures"].append({"sig": "", "keyid": ""}))
-
-
-@attack("bundle", naively=False)
-def _no_signatures(case: Case) -> None:
-    edited(case, lambda value: value["dsseEnvelope"]["signatures"].clear())
-
-
-@attack("bundle", naively=True)
 def _duplicate_keys(case: Case) -> None:
     case.signature = case.signature.replace(b'{"mediaType"', b'{"mediaType":"x","mediaType"', 1)
 
@@ -54,37 +44,12 @@ def _trailing_data(case: Case) -> None:
     case.signature += b'{"mediaType":1}'
 
 
-@attack("bundle", naively=True)
-def _unknown_key(case: Case) -> None:
-    edited(case, lambda value: value.update(more=1))
-
-
-@attack("bundle", naively=True)
-def _algorithm_in_the_envelope(case: Case) -> None:
-    edited(case, lambda value: value["dsseEnvelope"]["signatures"][0].update(alg="none"))
-
-
-@attack("bundle", naively=True)
-def _log_entry_that_cannot_be_checked(case: Case) -> None:
-    edited(case, lambda v: v["verificationMaterial"].update(tlogEntries=[{"logIndex": "1"}]))
-
-
 @attack("bundle", naively=False)
 def _public_key_instead_of_a_certificate(case: Case) -> None:
     def change(value: dict[str, Any]) -> None:
         value["verificationMaterial"] = {"publicKey": {"hint": ""}}
 
     edited(case, change)
-
-
-@attack("bundle", naively=False)
-def _another_payload_type(case: Case) -> None:
-    edited(case, lambda value: value["dsseEnvelope"].update(payloadType="text/plain"))
-
-
-@attack("bundle", naively=True)
-def _another_media_type(case: Case) -> None:
-    edited(case, lambda value: value.update(mediaType="application/json"))
 
 
 @attack("bundle", naively=True)
@@ -118,3 +83,24 @@ def _deep_nesting(case: Case) -> None:
         value["verificationMaterial"]["x509CertificateChain"] = deep
 
     edited(case, change)
+
+
+by_edited(
+    "bundle",
+    naively=True,
+    two_signatures=lambda v: v["dsseEnvelope"]["signatures"].append({"sig": "", "keyid": ""}),
+    unknown_key=lambda value: value.update(more=1),
+    algorithm_in_the_envelope=lambda value: value["dsseEnvelope"]["signatures"][0].update(
+        alg="none"
+    ),
+    log_entry_that_cannot_be_checked=lambda v: v["verificationMaterial"].update(
+        tlogEntries=[{"logIndex": "1"}]
+    ),
+    another_media_type=lambda value: value.update(mediaType="application/json"),
+)
+by_edited(
+    "bundle",
+    naively=False,
+    no_signatures=lambda value: value["dsseEnvelope"]["signatures"].clear(),
+    another_payload_type=lambda value: value["dsseEnvelope"].update(payloadType="text/plain"),
+)

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def naive(case: Case) -> bool:
         return False
 
 
-Attack = Callable[[Case], None]
+Attack = Callable[[Case], object]
 ATTACKS: dict[str, tuple[str, bool, Attack]] = {}
 """Name → the step that refuses, whether the naive verifier accepts, what the attacker does."""
 
@@ -77,6 +78,26 @@ def attack(step: str, *, naively: bool = False) -> Callable[[Attack], Attack]:
         return function
 
     return add
+
+
+def attacks(step: str, *, naively: bool, **rows: Attack) -> None:
+    """Add attacks of one statement each, by their names."""
+    ATTACKS.update({name: (step, naively, change) for name, change in rows.items()})
+
+
+def by_traits(step: str, *, naively: bool, **rows: Traits) -> None:
+    """Add attacks with a certificate of other traits, by their names."""
+    attacks(step, naively=naively, **{n: partial(by, traits=t) for n, t in rows.items()})
+
+
+def by_edited(step: str, *, naively: bool, **rows: Callable[[dict[str, Any]], object]) -> None:
+    """Add attacks that change the file of the signature, by their names."""
+    attacks(step, naively=naively, **{n: partial(edited, change=c) for n, c in rows.items()})
+
+
+def by_restated(step: str, *, naively: bool, **rows: Callable[[dict[str, Any]], object]) -> None:
+    """Add attacks that sign another statement, by their names."""
+    attacks(step, naively=naively, **{n: partial(restated, change=c) for n, c in rows.items()})
 
 
 def by(case: Case, traits: Traits, issuer: Party | None = None, key: Any = None) -> None:

@@ -7,52 +7,17 @@ from datetime import timedelta
 from typing import Any
 
 from skillhouse.registry import write_bundle
-from tests.attacks.signed_case import Case, attack, restated
+from tests.attacks.signed_case import Case, attack, attacks, by_restated, restated
 from tests.registry.pki import IDENTITY, NOW, signed, with_payload
 from tests.registry.publisher_skill import make_skill
 
 # The files.
 
 
-@attack("files", naively=False)
-def _changed_file(case: Case) -> None:
-    (case.directory / "SKILL.md").write_text("other")
-
-
-@attack("files", naively=True)
-def _added_file(case: Case) -> None:
-    (case.directory / "scripts" / "more.py").write_text("import os")
-
-
 @attack("files", naively=True)
 def _added_file_in_a_git_directory(case: Case) -> None:
     (case.directory / ".git").mkdir()
     (case.directory / ".git" / "config").write_text("[core]")
-
-
-@attack("files", naively=False)
-def _removed_file(case: Case) -> None:
-    (case.directory / "scripts" / "run.py").unlink()
-
-
-@attack("files", naively=False)
-def _renamed_file(case: Case) -> None:
-    (case.directory / "scripts" / "run.py").rename(case.directory / "scripts" / "walk.py")
-
-
-@attack("files", naively=True)
-def _executable_flag_set(case: Case) -> None:
-    (case.directory / "SKILL.md").chmod(0o755)
-
-
-@attack("files", naively=True)
-def _executable_flag_cleared(case: Case) -> None:
-    (case.directory / "scripts" / "run.py").chmod(0o644)
-
-
-@attack("files", naively=True)
-def _a_second_signature_file_deeper(case: Case) -> None:
-    (case.directory / "scripts" / "skill.sig").write_text("{}")
 
 
 # Which skill.
@@ -106,45 +71,45 @@ def _more_paths_left_out(case: Case) -> None:
 
 
 @attack("statement", naively=True)
-def _file_without_mode(case: Case) -> None:
-    restated(case, lambda value: value["predicate"]["skill"]["modes"].popitem())
-
-
-@attack("statement", naively=True)
-def _without_identity(case: Case) -> None:
-    restated(case, lambda value: value["predicate"].pop("skill"))
-
-
-@attack("statement", naively=True)
-def _subject_of_another_name(case: Case) -> None:
-    restated(case, lambda value: value["subject"][0].update(name="csv"))
-
-
-@attack("statement", naively=True)
-def _digest_that_is_not_of_the_files(case: Case) -> None:
-    restated(case, lambda v: v["predicate"]["skill"].update(tree_digest="skilltree1:" + "0" * 64))
-
-
-@attack("statement", naively=True)
-def _file_listed_twice(case: Case) -> None:
-    restated(
-        case,
-        lambda value: value["predicate"]["resources"].append(value["predicate"]["resources"][0]),
-    )
-
-
-@attack("statement", naively=True)
 def _duplicate_keys_in_the_statement(case: Case) -> None:
     bundle = case.world.bundle()
     payload = bundle.payload.replace(b'"subject":', b'"subject":[],"subject":', 1)
     case.signature = write_bundle(with_payload(bundle, payload, case.world.developer.key))
 
 
-@attack("statement", naively=True)
-def _another_kind_of_statement(case: Case) -> None:
-    restated(case, lambda value: value.update(predicateType="https://slsa.dev/provenance/v1"))
-
-
-@attack("statement", naively=True)
-def _weaker_hash_of_files(case: Case) -> None:
-    restated(case, lambda v: v["predicate"]["serialization"].update(hash_type="sha1"))
+attacks(
+    "files",
+    naively=False,
+    changed_file=lambda case: (case.directory / "SKILL.md").write_text("other"),
+    removed_file=lambda case: (case.directory / "scripts" / "run.py").unlink(),
+    renamed_file=lambda case: (case.directory / "scripts" / "run.py").rename(
+        case.directory / "scripts" / "walk.py"
+    ),
+)
+attacks(
+    "files",
+    naively=True,
+    added_file=lambda case: (case.directory / "scripts" / "more.py").write_text("import os"),
+    executable_flag_set=lambda case: (case.directory / "SKILL.md").chmod(0o755),
+    executable_flag_cleared=lambda case: (case.directory / "scripts" / "run.py").chmod(0o644),
+    a_second_signature_file_deeper=lambda case: (
+        case.directory / "scripts" / "skill.sig"
+    ).write_text("{}"),
+)
+by_restated(
+    "statement",
+    naively=True,
+    file_without_mode=lambda value: value["predicate"]["skill"]["modes"].popitem(),
+    without_identity=lambda value: value["predicate"].pop("skill"),
+    subject_of_another_name=lambda value: value["subject"][0].update(name="csv"),
+    digest_that_is_not_of_the_files=lambda v: v["predicate"]["skill"].update(
+        tree_digest="skilltree1:" + "0" * 64
+    ),
+    file_listed_twice=lambda value: value["predicate"]["resources"].append(
+        value["predicate"]["resources"][0]
+    ),
+    another_kind_of_statement=lambda value: value.update(
+        predicateType="https://slsa.dev/provenance/v1"
+    ),
+    weaker_hash_of_files=lambda v: v["predicate"]["serialization"].update(hash_type="sha1"),
+)

@@ -35,7 +35,6 @@ from tests.approval.questions import Clock, broker_at, question, said
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 

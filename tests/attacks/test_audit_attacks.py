@@ -24,7 +24,6 @@ from skillhouse.audit import (
     verify_log,
 )
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 
@@ -62,53 +61,29 @@ def ours(tmp_path: Path) -> AuditLog:
     return log
 
 
-def edit_the_command(data: bytes) -> bytes:
-    return data.replace(b"rm -rf data", b"ls -la data")
-
-
-def remove_the_command(data: bytes) -> bytes:
-    return b"".join(line for line in data.splitlines(keepends=True) if b"rm -rf" not in line)
-
-
-def cut_the_end(data: bytes) -> bytes:
-    return b"".join(data.splitlines(keepends=True)[:-1])
-
-
-def move_the_command(data: bytes) -> bytes:
+def moved(data: bytes) -> bytes:
     one, two, three, four = data.splitlines(keepends=True)
     return one + three + two + four
 
 
-def add_an_alibi(data: bytes) -> bytes:
-    return data + b'{"tool": "read", "arguments": {"what": "harmless"}}\n'
+REWRITES: dict[str, Callable[[bytes], bytes]] = {
+    "edit_the_command": lambda data: data.replace(b"rm -rf data", b"ls -la data"),
+    "remove_the_command": lambda data: b"".join(
+        line for line in data.splitlines(keepends=True) if b"rm -rf" not in line
+    ),
+    "cut_the_end": lambda data: b"".join(data.splitlines(keepends=True)[:-1]),
+    "move_the_command": moved,
+    "add_an_alibi": lambda data: data + b'{"tool": "read", "arguments": {"what": "harmless"}}\n',
+    "replay_a_record": lambda data: data + data.splitlines(keepends=True)[0],
+    "empty_the_log": lambda _: b"",
+}
 
 
-def replay_a_record(data: bytes) -> bytes:
-    return data + data.splitlines(keepends=True)[0]
-
-
-def empty_the_log(data: bytes) -> bytes:
-    return b""
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        edit_the_command,
-        remove_the_command,
-        cut_the_end,
-        move_the_command,
-        add_an_alibi,
-        replay_a_record,
-        empty_the_log,
-    ],
-)
-def test_a_rewritten_history_shows(
-    naive: NaiveLog, ours: AuditLog, attack: Callable[[bytes], bytes]
-) -> None:
-    naive.path.write_bytes(attack(naive.path.read_bytes()))
+@pytest.mark.parametrize("attack", REWRITES)
+def test_a_rewritten_history_shows(naive: NaiveLog, ours: AuditLog, attack: str) -> None:
+    for log in (naive, ours):
+        log.path.write_bytes(REWRITES[attack](log.path.read_bytes()))
     assert naive.is_believed()
-    ours.path.write_bytes(attack(ours.path.read_bytes()))
     assert verify_log(ours.path).problems != ()
 
 
@@ -326,10 +301,10 @@ def test_padding_does_not_push_a_command_out_of_the_log(tmp_path: Path, ours: Au
 def test_a_log_cut_before_the_next_call_is_not_quietly_continued(
     naive: NaiveLog, ours: AuditLog
 ) -> None:
-    naive.path.write_bytes(cut_the_end(naive.path.read_bytes()))
+    naive.path.write_bytes(REWRITES["cut_the_end"](naive.path.read_bytes()))
     naive.append("read", {"what": "harmless"})
     assert naive.is_believed()
-    ours.path.write_bytes(cut_the_end(ours.path.read_bytes()))
+    ours.path.write_bytes(REWRITES["cut_the_end"](ours.path.read_bytes()))
     with pytest.raises(AuditError) as caught:
         ours.append(AuditDraft(kind="intent", tool="read"), durable=True)
     assert caught.value.code == "log-truncated"

@@ -7,8 +7,7 @@ the question was asked, or after the approval was consumed and before the progra
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
@@ -92,13 +91,12 @@ def put(base: Path, files: Mapping[str, str]) -> None:
 )
 def test_what_is_swapped_between_question_and_use_is_asked_about_again(
     tmp_path: Path,
-    need: Callable[..., None],
+    bwrap: None,
     line: str,
     before: Mapping[str, str],
     after: Mapping[str, str],
 ) -> None:
     """G2: the words stay the same, the bytes that run do not."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     with house_of(tmp_path) as house:
         put(tmp_path, before)
         asked = house.call_sync("exec", {"command": line})
@@ -116,8 +114,7 @@ def test_what_is_swapped_between_question_and_use_is_asked_about_again(
         assert not (tmp_path / "project/copy.sh").exists()
 
 
-def test_what_did_not_change_runs_once(tmp_path: Path, need: Callable[..., None]) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
+def test_what_did_not_change_runs_once(tmp_path: Path, bwrap: None) -> None:
     with house_of(tmp_path) as house:
         put(tmp_path, {"run.py": "import lib\n", "lib.py": GOOD, "notes.md": "one"})
         call = ("exec", {"command": "python3 run.py"})
@@ -168,11 +165,8 @@ def test_a_question_says_what_an_unknown_program_cannot_write(
 
 
 @pytest.mark.parametrize("seconds", [6, pytest.param(20, marks=pytest.mark.heavy)])
-def test_two_agents_in_one_workspace_both_finish(
-    tmp_path: Path, need: Callable[..., None], seconds: int
-) -> None:
+def test_two_agents_in_one_workspace_both_finish(tmp_path: Path, bwrap: None, seconds: int) -> None:
     """One runs approved tests for longer than an edit waits; the other's edits come through."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     writes = Rule(effect=Effect.ALLOW, action="write", pattern="*")
     with house_of(tmp_path, writes) as tester, house_of(tmp_path, writes) as editor:
         put(tmp_path, {"run.py": f"import time; time.sleep({seconds}); print('passed')\n"})

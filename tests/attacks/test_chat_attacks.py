@@ -41,7 +41,6 @@ from tests.frontends.chat.providers import Request, provider
 from tests.frontends.chat.test_conversation import WRITE, Script, parts_of, run, talk
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 KEY = "sk-0123456789-falcon"

@@ -41,7 +41,6 @@ from tests.frontends.chat.test_conversation import LOAD, Script, run
 from tests.frontends.conftest import Run, place
 from tests.frontends.conftest import run as command
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 SECRET = "correct-horse-battery"

@@ -20,21 +20,11 @@ from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
 from skillhouse.runtime.config.config_files import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
+from tests.harness import ran
 from tests.runtime.places import make_places, write_skill
 
 MODULES = (
-    *(
-        "msgspec",
-        "anyio",
-        "yaml",
-        "h11",
-        "mcp",
-        "mcp_types",
-        "httpx2",
-        "json",
-        "typing",
-        "argparse",
-    ),
+    *"msgspec anyio yaml h11 mcp mcp_types httpx2 json typing argparse".split(),
     *("sitecustomize", "usercustomize", "skillhouse/__init__", "encodings/__init__"),
 )
 """What Python would import from here, if it looked here."""
@@ -212,13 +202,10 @@ def test_the_module_named_by_hand_imports_nothing_from_here_but_what_python_itse
                 file.unlink()
             elif file.is_dir():
                 file.rename(trap.folder / f"not-{early}")
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "skillhouse", "list", "--json"],
         cwd=trap.folder,
         env={"HOME": str(places.home), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert (done.returncode, trap.sprung()) == (0, [])
 
@@ -420,12 +407,9 @@ def test_a_server_whose_skills_are_used_is_not_started_in_the_project(
     file.parent.mkdir(parents=True)
     command = json.dumps([sys.executable, "-m", "server"])
     file.write_text(f'[[mcp_servers]]\nlabel = "docs"\ncommand = {command}\n')
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-P", "-m", "skillhouse", "mcp", "servers", "refresh"],
         cwd=places.start,
         env={"HOME": str(places.home), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert (done.returncode, mark.exists()) == (1, False), done.stderr

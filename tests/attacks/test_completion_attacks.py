@@ -12,7 +12,6 @@ from tests.frontends.conftest import Run, place, run
 from tests.frontends.shells import REAL, SHELLS, put_program, started
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts shells.
 pytestmark = pytest.mark.slow
 
 __all__ = ["place", "run"]

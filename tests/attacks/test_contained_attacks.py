@@ -19,8 +19,8 @@ from skillhouse.sandbox import scratch
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.shared_filter import alone_program
+from tests.harness import ran
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 MACHINE = platform.machine()
@@ -72,12 +72,7 @@ def tried(tmp_path: Path, data: bytes) -> tuple[list[str], int]:
     victim = subprocess.Popen(["sleep", "60"])
     try:
         argv = ["-W", "ignore", "-c", ATTEMPT, str(INSIDE), str(victim.pid), data.hex()]
-        done = subprocess.run(
-            [sys.executable, *argv, str(tmp_path / "file")],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = ran([sys.executable, *argv, str(tmp_path / "file")], check=True)
         try:
             return done.stdout.split(), victim.wait(0.2)
         except subprocess.TimeoutExpired:

@@ -236,8 +236,7 @@ def test_what_a_call_tries_works_in_a_plain_process_and_not_in_the_call(place: P
     assert TOKEN not in json.dumps(found)
 
 
-def test_code_in_node_is_held_as_well(place: Place, need: Any):
-    need(shutil.which("node"), "no node here")
+def test_code_in_node_is_held_as_well(place: Place, node: None):
     found = place.call("hostile-node:tries", port=int(place.composition.ports["8700"]))
     assert found["data"]["data"] == {
         "token": "EACCES",

@@ -28,7 +28,6 @@ from tests.runtime.places import write_skill
 from tests.tools.houses import Person
 from tests.tools.test_remote_skills import FILES, house_with
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 SECRET = "The launch codes.\n"

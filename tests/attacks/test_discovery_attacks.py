@@ -29,7 +29,6 @@ from tests.discovery.trees import (
     write_skill,
 )
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 
@@ -66,14 +65,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def pipe(place: Path) -> None:
-    os.mkfifo(place)
-
-
-def directory(place: Path) -> None:
-    place.mkdir()
-
-
 def unix_socket(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         here = os.open(place.parent, os.O_RDONLY)
@@ -84,18 +75,6 @@ def unix_socket(place: Path) -> None:
             os.close(here)
 
 
-def null_device(place: Path) -> None:
-    make_device(place, 1, 3)
-
-
-def endless_device(place: Path) -> None:
-    make_device(place, 1, 5)
-
-
-def terminal(place: Path) -> None:
-    make_device(place, 5, 0)
-
-
 def make_device(place: Path, major: int, minor: int) -> None:
     try:
         os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(major, minor))
@@ -103,16 +82,22 @@ def make_device(place: Path, major: int, minor: int) -> None:
         pytest.skip("making a device needs the rights of root")
 
 
+KINDS: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "directory": Path.mkdir,
+    "unix_socket": unix_socket,
+    "null_device": lambda place: make_device(place, 1, 3),
+    "endless_device": lambda place: make_device(place, 1, 5),
+    "terminal": lambda place: make_device(place, 5, 0),
+}
+
+
 @pytest.mark.req("S003-23")
-@pytest.mark.parametrize(
-    "make", [pipe, directory, unix_socket, null_device, endless_device, terminal]
-)
-def test_something_else_than_a_file_named_skill_md(
-    root: Path, make: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_something_else_than_a_file_named_skill_md(root: Path, kind: str) -> None:
     for place in ("bad", "linked"):
         (root / place).mkdir()
-    make(root / "bad" / "SKILL.md")
+    KINDS[kind](root / "bad" / "SKILL.md")
     (root / "linked" / "SKILL.md").symlink_to("../bad/SKILL.md")
     write_skill(root / "bad" / "below")
     report = discovered(root)
@@ -123,11 +108,9 @@ def test_something_else_than_a_file_named_skill_md(
     ]
 
 
-@pytest.mark.parametrize("make", [pipe, unix_socket, null_device, endless_device])
-def test_a_root_that_is_something_else_than_a_directory(
-    root: Path, make: Callable[[Path], None]
-) -> None:
-    make(root.parent / "odd")
+@pytest.mark.parametrize("kind", ["pipe", "unix_socket", "null_device", "endless_device"])
+def test_a_root_that_is_something_else_than_a_directory(root: Path, kind: str) -> None:
+    KINDS[kind](root.parent / "odd")
     write_skill(root / "good")
     report = probe(root.parent / "odd", root, timeout_seconds=SECONDS)
     assert report.skills == ["good"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import anyio
 import pytest
 
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, environment_of, text_of
+from tests.harness import ran
 
 CLOSED = '[write_gate]\nenabled = true\n[[rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
 CALL = {"path": "made.txt", "content": "x"}
@@ -45,14 +45,7 @@ def test_a_client_of_mcp_meets_the_write_gate(peer: Peer, mode: str) -> None:
 @pytest.mark.req("S000-60")
 def test_the_command_line_meets_the_write_gate(peer: Peer) -> None:
     words = (sys.executable, "-m", "skillhouse", "call", "write", "--args", json.dumps(CALL))
-    done = subprocess.run(
-        words,
-        cwd=peer.project,
-        env=environment_of(peer.home),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(words, cwd=peer.project, env=environment_of(peer.home))
     assert done.returncode == 1
     assert "not_in_allowlist" in done.stdout + done.stderr
     assert not (peer.project / "made.txt").exists()

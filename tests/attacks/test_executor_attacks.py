@@ -46,7 +46,6 @@ from tests.attacks.test_kernel_attacks import SYSCALLS, TYPE
 from tests.cells.lab import Core, Lab, make, status_of, until
 from tests.sandbox.places import ALL_LEVELS, LEVELS, own, running, started
 
-# Left out of the fast part: it starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 NAMESPACED = frozenset(

@@ -36,7 +36,6 @@ from skillhouse.runtime import Skillhouse, configured, export_source
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 SECRET = "token-owl42"

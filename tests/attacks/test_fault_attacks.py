@@ -32,6 +32,7 @@ from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured
 from skillhouse.runtime.remotes import McpServers
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
@@ -200,13 +201,10 @@ def mounted(
     mount = f'mount -t tmpfs -o {options} none "$1" && exec "$2" "$3" "$1"'
     words = (*OWN_MOUNTS, "sh", "-c", mount, "sh")
     root = Path(__file__).parents[2]
-    done = subprocess.run(
+    done = ran(
         (*words, str(place), sys.executable, str(base / "script.py")),
-        capture_output=True,
-        text=True,
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
     )
     need("permitted" not in done.stderr, "no mounts in a namespace of one's own")
     return done

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
 
 ROOT = Path(__file__).parents[2]
@@ -26,12 +26,8 @@ def tries(what: str, place: Path, need: Need) -> list[dict[str, Any]]:
     """Return what came of commands on a small disk, with more and more room."""
     need(shutil.which("unshare"), "no unshare")
     (place / "project").mkdir()
-    done = subprocess.run(
-        (*OWN_MOUNTS, sys.executable, "-m", "tests.attacks.full_disk", what, str(place)),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
+    done = ran(
+        (*OWN_MOUNTS, sys.executable, "-m", "tests.attacks.full_disk", what, str(place)), cwd=ROOT
     )
     need("permitted" not in done.stderr, "no mounts in a namespace of one's own")
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-3_000:]

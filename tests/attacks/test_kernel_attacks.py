@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,10 @@ from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import Launcher
+from tests.harness import until
 from tests.runtime.places import make_places
 from tests.sandbox.places import launcher, own, run, running, sh, still_running, workspace
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["launcher", "workspace"]
@@ -264,13 +263,8 @@ def test_57_kill_9_of_the_house_is_told_at_the_next_start(tmp_path: Path) -> Non
         cwd=Path(__file__).parents[2],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     ) as core:
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "project/begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until((tmp_path / "project/begun").exists, 30)
         core.kill()
-    deadline = time.monotonic() + 5
-    while running(own(606)) and time.monotonic() < deadline:
-        time.sleep(0.01)
     assert still_running(own(606)) == []
     with house_of(tmp_path) as house:
         assert len(verify_log(house.audit_log.path).unknown) == 1

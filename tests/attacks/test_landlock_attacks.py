@@ -20,6 +20,7 @@ import pytest
 from skillhouse.sandbox import Completed, Launcher, SandboxLevel
 from skillhouse.sandbox.landlock import LandlockLauncher
 from skillhouse.sandbox.status import surroundings
+from tests.harness import until
 from tests.sandbox.places import (
     launcher_at,
     own,
@@ -31,7 +32,6 @@ from tests.sandbox.places import (
     workspace,
 )
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["workspace"]
@@ -194,10 +194,8 @@ def test_killing_what_holds_a_run_leaves_nothing_of_it(
     mark = own(611 + which)
     script = f"(setsid sleep {mark} &); setsid sh -c 'sleep {mark} & sleep {mark}' & sleep {mark}"
     thread = background(launcher, workspace, script)
-    until = time.monotonic() + 10
     # The supervisor, the watcher, two shells and their four programs.
-    while len(running(mark)) < TREE and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: len(running(mark)) >= TREE)
     victims = holders(os.getpid())
     assert len(victims) == 2
     os.kill(victims[which], signal.SIGKILL)
@@ -222,18 +220,12 @@ def test_killing_the_core_leaves_nothing_of_a_run(launcher: Launcher, workspace:
     temporary.mkdir()
     paths = {"PYTHONPATH": f"{HERE}:{HERE}/src", "TMPDIR": str(temporary)}
     with subprocess.Popen(argv, cwd=workspace.parent, env=paths) as core:
-        until = time.monotonic() + 20
         # The core, the supervisor, the watcher, a shell and its two programs.
-        while len(running(mark)) < 6 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert len(running(mark)) >= 6
+        assert until(lambda: len(running(mark)) >= 6, 20)
         assert len(list(temporary.iterdir())) == 1
         core.kill()
     assert still_running(mark) == []
-    until = time.monotonic() + 10
-    while list(temporary.iterdir()) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert list(temporary.iterdir()) == []
+    assert until(lambda: not list(temporary.iterdir()))
 
 
 def test_killing_the_group_of_what_holds_a_run_leaves_nothing_of_it(

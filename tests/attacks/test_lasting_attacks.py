@@ -11,7 +11,6 @@ from skillhouse.approval import Answer, Reply
 from skillhouse.permission import Effect, Rule, matches
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 

@@ -26,7 +26,6 @@ from tests.discovery.trees import findings, names, place_for_all, probe, probe_a
 from tests.discovery.trees import write_skill as write_file
 from tests.tools.houses import house_at
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 HEAD = "---\nname: x\ndescription: d\n"

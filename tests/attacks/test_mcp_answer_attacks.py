@@ -19,7 +19,6 @@ from pydantic import TypeAdapter
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteError, connected, mcp_http
 from tests.remote.mcp_liar import EXTENSION, Liar, serving_app
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 CHUNK = b" " * 65_536

@@ -37,7 +37,6 @@ from tests.frontends.mcp_inside import YES, Inside, Person, asked, retried
 from tests.frontends.mcp_peer import text_of
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 LEGACY_VERSION = "2025-11-25"

@@ -27,7 +27,6 @@ from skillhouse.skill import SKILL_FILE, Skill, parse
 from tests.remote.mcp_liar import Liar, entry_of, host_of, listed, serving, skill_file
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 PDF = "skill://pdf/SKILL.md"

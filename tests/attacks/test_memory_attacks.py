@@ -26,7 +26,6 @@ from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 from tests.tools.test_memory import ALLOW, house_in, note, places, search, write
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 SECRET = "falcon launch codes\n"

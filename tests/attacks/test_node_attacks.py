@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 from typing import Any
 
 import pytest
@@ -17,9 +16,9 @@ import pytest
 from skillhouse.cells import Executor
 from skillhouse.sandbox import Limits, SandboxLevel
 from tests.cells.lab import Lab, make, status_of
+from tests.harness import ran
 from tests.sandbox.places import ALL_LEVELS, LEVELS, own, still_running
 
-# Left out of the fast part: it starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 MIB = 1 << 20
@@ -74,13 +73,8 @@ def skill(lab: Lab, body: str, **options: Any) -> Any:
 
 def naive(lab: Lab, body: str) -> Any:
     """Return the result of a tool that plain Node runs."""
-    done = subprocess.run(
-        ["node", "-e", HEAD.replace("BODY", body) + NAIVE],
-        cwd=lab.place,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+    done = ran(
+        ["node", "-e", HEAD.replace("BODY", body) + NAIVE], cwd=lab.place, check=True, timeout=60
     )
     return json.loads(done.stdout.splitlines()[-1])
 

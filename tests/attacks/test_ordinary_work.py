@@ -17,7 +17,6 @@ from skillhouse.tools import ToolResult
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 Need = Callable[[object, str], None]

@@ -13,7 +13,6 @@ import pytest
 from skillhouse.floor import PathError, TreeError, confine, open_beneath, read_beneath, tree_digest
 from skillhouse.skill import list_resources
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 INSIDE, OUTSIDE = b"inside", b"outside"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,12 @@ from skillhouse.floor import PATH_GROUPS, PathClass
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult
+from tests.harness import copy, ran
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 ALL = Rule(effect=Effect.ALLOW, action="*", pattern="*")
 NEVER, ASKED = (
     sorted(
@@ -77,16 +76,6 @@ class Workspace:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
-
-
-@pytest.fixture
-def bwrap(need: Need) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
-
-
-@pytest.fixture
-def git(need: Need) -> None:
-    need(shutil.which("git"), "no git")
 
 
 def test_what_cannot_be_mounted_read_only_is_asked_about_first(tmp_path: Path, bwrap: None) -> None:
@@ -359,25 +348,33 @@ NAMES = [
 ]
 
 
+def git_in(root: Path, *arguments: str) -> str:
+    return ran(["git", "-C", root, *arguments], check=True).stdout
+
+
+def two_branches(root: Path, names: Sequence[str]) -> None:
+    for words in ("init -q -b main", "config user.name me", "config user.email me@example.org"):
+        git_in(root, *words.split())
+    for branch in ("main", "other"):
+        if branch == "other":
+            git_in(root, "checkout", "-q", "-b", "other")
+        for name in (*names, "src/a.py"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(f"# {branch}\n")
+        git_in(root, "add", "-A")
+        git_in(root, "commit", "-q", "-m", branch)
+    git_in(root, "checkout", "-q", "main")
+
+
 class Repository(Workspace):
     """A workspace that is a repository with a second branch."""
 
     def git(self, *arguments: str) -> str:
-        command = ["git", "-C", str(self.root), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return git_in(self.root, *arguments)
 
     def branches(self, names: Sequence[str]) -> None:
-        self.git("init", "-q", "-b", "main")
-        self.git("config", "user.name", "me")
-        self.git("config", "user.email", "me@example.org")
-        for branch in ("main", "other"):
-            if branch == "other":
-                self.git("checkout", "-q", "-b", "other")
-            for name in (*names, "src/a.py"):
-                self.put(name, f"# {branch}\n")
-            self.git("add", "-A")
-            self.git("commit", "-q", "-m", branch)
-        self.git("checkout", "-q", "main")
+        template = self.base.parent / f"branches-{len(names)}"
+        copy(template, lambda root: two_branches(root, names), self.root)
 
 
 WORDS = [

@@ -12,9 +12,8 @@ import pytest
 
 from skillhouse.sandbox import SandboxStatus
 from tests.attacks.racing import WAYS, Race, other_process
-from tests.runtime.coded import best_sandbox, letting_go
+from tests.runtime.coded import letting_go
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 Need = Callable[[object, str], None]
@@ -22,11 +21,6 @@ Need = Callable[[object, str], None]
 TIMES = 30
 """Races of one test; with the heavy part 300 of a way."""
 PARTS = [0, *(pytest.param(part, marks=pytest.mark.heavy) for part in range(1, 10))]
-
-
-@pytest.fixture(scope="module")
-def status(need: Need) -> SandboxStatus:
-    return best_sandbox(need)
 
 
 @pytest.mark.parametrize("way", WAYS)

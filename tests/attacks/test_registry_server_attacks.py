@@ -143,17 +143,10 @@ def test_the_archive_of_another_skill_or_version_is_refused(
 
 
 ROUTES = (
-    "/skills/{}/1.0.0",
-    "/skills/{}",
-    "/skills/pdf/{}",
-    "/{}/.well-known/agent-skills/index.json",
-    "/blobs/sha256/ab/{}",
-    "/blobs/sha256/{}/ab",
-    "/index/aa/bb/default/{}",
-    "/index/aa/bb/{}/pdf.json",
-    "/skills/pdf/channels/{}",
-    "/skills/{}/channels/beta",
-)
+    "/skills/{}/1.0.0 /skills/{} /skills/pdf/{} /{}/.well-known/agent-skills/index.json "
+    "/blobs/sha256/ab/{} /blobs/sha256/{}/ab /index/aa/bb/default/{} "
+    "/index/aa/bb/{}/pdf.json /skills/pdf/channels/{} /skills/{}/channels/beta"
+).split()
 TRICKS = (
     *("..", ".", "../../registry.sqlite3", "%2e%2e%2fregistry.sqlite3", "%252e%252e", "\\..\\x"),
     *("pdf\0", "pdf%00", "pdf%2f..", "pdf\r\nX-Evil:1", "1.0.0/../../x", "latest/.."),

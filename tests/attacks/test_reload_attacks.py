@@ -16,7 +16,6 @@ import pytest
 from skillhouse.runtime import Skillhouse, configured
 from tests.runtime.places import make_places
 
-# Left out of the fast part: it takes seconds.
 pytestmark = pytest.mark.slow
 
 DENY = '[[rules]]\neffect = "deny"\naction = "write"\npattern = "*"\n'

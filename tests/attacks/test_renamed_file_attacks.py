@@ -17,12 +17,11 @@ from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_NS
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.protected_mounts import MountCover, shield
-from tests.attacks.test_persistence_attacks import Workspace, bwrap, git, workspace
+from tests.attacks.test_persistence_attacks import Workspace, workspace
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
-__all__ = ["bwrap", "git", "workspace"]
+__all__ = ["workspace"]
 
 PRELUDE = """
 import os

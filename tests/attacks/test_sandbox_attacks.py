@@ -24,6 +24,7 @@ import pytest
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.crash_cleanup import SANDBOX_NAME
 from skillhouse.sandbox import Launcher, SandboxLevel
+from tests.harness import until
 from tests.sandbox.places import (
     ALL_LEVELS,
     has_namespaces,
@@ -34,11 +35,11 @@ from tests.sandbox.places import (
     running,
     sh,
     skip_unlimited,
+    started,
     still_running,
     workspace,
 )
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 __all__ = ["workspace"]
@@ -168,10 +169,7 @@ def test_the_network_is_reached_from_inside(
         port = bound[1] if isinstance(bound, tuple) else 0
         code = f"import socket;{CALL[way].format(port=port, name=name)}"
         subprocess.run((PYTHON, "-I", "-c", code), cwd=workspace, check=True)
-        deadline = time.monotonic() + 5
-        while not arrived and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert arrived
+        assert until(lambda: arrived)
         arrived.clear()
         is_both = way in ("path", "abstract") and has_namespaces(launcher)
         for granted in (False, True) if is_both else (False,):
@@ -330,9 +328,7 @@ def test_a_double_fork_outlives_its_run(launcher: Launcher, workspace: Path):
     mark = f"602.{secrets.randbelow(10**9):09}"
     script = f"(setsid sleep {mark} </dev/null >/dev/null 2>&1 &); echo done"
     assert naive(script, workspace).stdout == b"done\n"
-    deadline = time.monotonic() + 5
-    while not (left := running(mark)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    left = started(mark)
     for process in left:
         os.kill(process, signal.SIGKILL)
     assert left
@@ -358,15 +354,10 @@ anyio.run(main)
 def test_kill_9_of_the_core_leaves_its_run_behind(launcher: Launcher, workspace: Path):
     mark = f"603.{secrets.randbelow(10**9):09}"
     with subprocess.Popen((sys.executable, "-c", CORE, launcher.level, workspace, mark)) as core:
-        deadline = time.monotonic() + 20
-        while not (workspace / "begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until((workspace / "begun").exists, 20)
         assert len(running(mark)) >= 2
         core.kill()
         core.wait()
-    deadline = time.monotonic() + 2
-    while running(mark) and time.monotonic() < deadline:
-        time.sleep(0.01)
     assert still_running(mark) == []
 
 

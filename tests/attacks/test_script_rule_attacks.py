@@ -16,7 +16,6 @@ from skillhouse.tools import ToolResult
 from tests.runtime.places import write_skill
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 GOOD = "print('good')\n"

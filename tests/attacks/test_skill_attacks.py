@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,64 +31,33 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-def absolute(project: Path) -> str:
-    return str(project / ".agents/skills/secret/SKILL.md")
-
-
-def relative(_: Path) -> str:
-    return ".agents/skills/secret/SKILL.md"
-
-
-def winding(_: Path) -> str:
-    return "./.agents//skills/./secret/SKILL.md"
-
-
-def doubled_slash(project: Path) -> str:
-    return f"/{project}/.agents/skills/secret/SKILL.md"
-
-
-def another_file(_: Path) -> str:
-    return ".agents/skills/secret/references/more.md"
-
-
-def link_to_the_file(project: Path) -> str:
-    (project / "notes.md").symlink_to(".agents/skills/secret/SKILL.md")
-    return "notes.md"
-
-
-def link_to_the_directory(project: Path) -> str:
-    (project / "notes").symlink_to(".agents/skills/secret")
-    return "notes/references/more.md"
-
-
-def link_from_an_open_skill(project: Path) -> str:
-    (project / ".agents/skills/open/more.md").symlink_to("../secret/SKILL.md")
-    return ".agents/skills/open/more.md"
-
-
-def hard_link(project: Path) -> str:
-    os.link(project / ".agents/skills/secret/SKILL.md", project / "hard.md")
-    return "hard.md"
-
-
-WAYS = (
-    absolute,
-    relative,
-    winding,
-    doubled_slash,
-    another_file,
-    link_to_the_file,
-    link_to_the_directory,
-    link_from_an_open_skill,
-)
+SECRET_FILE = ".agents/skills/secret/SKILL.md"
+WAYS = {
+    "absolute": f"{{project}}/{SECRET_FILE}",
+    "relative": SECRET_FILE,
+    "winding": "./.agents//skills/./secret/SKILL.md",
+    "doubled_slash": f"/{{project}}/{SECRET_FILE}",
+    "another_file": ".agents/skills/secret/references/more.md",
+    "link_to_the_file": "notes.md",
+    "link_to_the_directory": "notes/references/more.md",
+    "link_from_an_open_skill": ".agents/skills/open/more.md",
+}
+LINKS = {
+    "link_to_the_file": ("notes.md", SECRET_FILE),
+    "link_to_the_directory": ("notes", ".agents/skills/secret"),
+    "link_from_an_open_skill": (".agents/skills/open/more.md", "../secret/SKILL.md"),
+}
+"""What some of them make first: a link, and where it leads."""
 
 
 @pytest.mark.req("S001-43", "S001-72")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_denied_skill_of_the_project_is_not_read_as_a_file_of_the_workspace(
-    tmp_path: Path, project: Path, way: Callable[[Path], str]
+    tmp_path: Path, project: Path, way: str
 ) -> None:
-    path = way(project)
+    path = WAYS[way].format(project=project)
+    if way in LINKS:
+        (project / LINKS[way][0]).symlink_to(LINKS[way][1])
     # What a check that the path lies in the workspace gives away:
     naive = project / path
     assert naive.resolve().is_relative_to(project)
@@ -108,10 +76,10 @@ def test_a_denied_skill_of_the_project_is_not_read_as_a_file_of_the_workspace(
 
 
 def test_another_name_of_a_denied_skills_file_is_asked_about(tmp_path: Path, project: Path) -> None:
-    path = hard_link(project)
+    os.link(project / SECRET_FILE, project / "hard.md")
     with house_at(tmp_path, rule("deny", "secret")) as house:
         house.project_trust.trust()
-        result = house.call_sync("read", {"path": path})
+        result = house.call_sync("read", {"path": "hard.md"})
         assert (result.status, SECRET in result.content) == ("denied", False)
 
 
@@ -139,9 +107,9 @@ def test_a_skill_that_is_switched_off_is_kept_too(tmp_path: Path, project: Path)
     with house_at(tmp_path) as house:
         house.project_trust.trust()
         house.management.set_enabled("project:secret", enabled=False)
-        assert house.call_sync("read", {"path": relative(project)}).status == "denied"
+        assert house.call_sync("read", {"path": SECRET_FILE}).status == "denied"
         house.management.set_enabled("project:secret", enabled=True)
-        assert house.call_sync("read", {"path": relative(project)}).status == "ok"
+        assert house.call_sync("read", {"path": SECRET_FILE}).status == "ok"
 
 
 def test_a_skill_inside_a_denied_one_can_be_seen(tmp_path: Path, project: Path) -> None:
@@ -157,7 +125,7 @@ def test_a_skill_inside_a_denied_one_can_be_seen(tmp_path: Path, project: Path) 
 def test_where_nothing_is_denied_nothing_is_kept(tmp_path: Path, project: Path) -> None:
     with house_at(tmp_path) as house:
         house.project_trust.trust()
-        assert house.call_sync("read", {"path": relative(project)}).status == "ok"
+        assert house.call_sync("read", {"path": SECRET_FILE}).status == "ok"
 
 
 @pytest.fixture

@@ -18,9 +18,8 @@ from skillhouse.approval import Answer, ApprovalSettings
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
-from tests.runtime.coded import best_sandbox, coded_house, letting_go, tool, write_code
+from tests.runtime.coded import coded_house, letting_go, tool, write_code
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 Need = Callable[[object, str], None]
@@ -160,11 +159,6 @@ class Loading:
         assert ran.status == "pending" or any(text in ran.content for text in changed), ran
         if ran.status == "pending":
             self.answer(ran, Answer.NO)
-
-
-@pytest.fixture(scope="module")
-def status(need: Need) -> SandboxStatus:
-    return best_sandbox(need)
 
 
 @pytest.fixture(params=["python", "javascript"])

@@ -26,12 +26,12 @@ from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up
 from tests.frontends.test_mcp_elsewhere import Elsewhere, text_of
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
 from tests.net.servers import Server, ok, serving
 from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
 from tests.tools.houses import Person
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 RULES = """
@@ -154,8 +154,7 @@ def received(pipe: Pipe) -> ToolResult:
 
 
 @pytest.mark.req("S000-108")
-def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any) -> None:
-    need(shutil.which("node"), "no node here")
+def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any, node: None) -> None:
     need(shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"), "no Python for commands")
     stubborn = f"stubborn-{os.getpid()}.py"
     (peer.project / stubborn).write_text(STUBBORN)
@@ -330,14 +329,8 @@ def test_a_stop_is_given_on_a_full_disk(peer: Peer, need: Any, inodes: int) -> N
         house stop --status
         house call read --args '{{"path": "a.txt"}}'
     """
-    done = subprocess.run(
-        [*OWN_MOUNTS, "bash", "-c", script],
-        env=peer.environment,
-        cwd=peer.project,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    done = ran(
+        [*OWN_MOUNTS, "bash", "-c", script], env=peer.environment, cwd=peer.project, timeout=60
     )
     read, said, status, refused, _ = done.stdout.split("code ")
     assert read == "x\n", done.stderr

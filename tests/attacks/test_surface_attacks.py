@@ -19,7 +19,6 @@ from skillhouse.sandbox import Launcher
 from tests.cells.lab import Lab, make, status_of
 from tests.sandbox.places import ALL_LEVELS, has_namespaces, launcher_at, run, workspace
 
-# Left out of the fast part: it starts processes.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(

@@ -22,7 +22,6 @@ from skillhouse.tools import RefusedError, Session, ToolResult
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 SECRET = "the secret outside"
@@ -332,28 +331,13 @@ def test_a_racing_directory_never_takes_a_write_outside(
     assert os.listdir(outside) == ["secret.txt"]
 
 
-PROTECTED_PATHS = [
-    ".git/hooks/pre-commit",
-    ".GIT/hooks/pre-commit",
-    ".git/Hooks/pre-commit",
-    ".git/./hooks//pre-commit",
-    ".git/config",
-    ".git/commondir",
-    ".git/modules/m/config",
-    "vendored/.git/config",
-    ".gitmodules",
-    ".bashrc",
-    ".vscode/tasks.json",
-    ".claude/settings.json",
-    ".mcp.json",
-    ".MCP.json",
-    "skillhouse.toml",
-    ".env",
-    ".env.local",
-    ".ssh/authorized_keys",
-    "id_ed25519",
-    "server.PEM",
-]
+PROTECTED_PATHS = (
+    ".git/hooks/pre-commit .GIT/hooks/pre-commit .git/Hooks/pre-commit "
+    ".git/./hooks//pre-commit .git/config .git/commondir .git/modules/m/config "
+    "vendored/.git/config .gitmodules .bashrc .vscode/tasks.json .claude/settings.json "
+    ".mcp.json .MCP.json skillhouse.toml .env .env.local .ssh/authorized_keys id_ed25519 "
+    "server.PEM"
+).split()
 
 
 @pytest.mark.parametrize("path", PROTECTED_PATHS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,6 +19,7 @@ from skillhouse.approval import Answer, ApprovalRequest, Unattended
 from skillhouse.floor import is_secret
 from skillhouse.permission import Effect, Layer, Rule, judge_command
 from skillhouse.runtime import Skillhouse, configured
+from tests.harness import copy
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
@@ -121,8 +122,7 @@ def git(project: Path, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=project, check=True, capture_output=True)
 
 
-def project_of(base: Path, files: Mapping[str, str]) -> Path:
-    project = base / "project"
+def fill(project: Path, files: Mapping[str, str]) -> None:
     texts = {
         "a": "an ordinary file\n",
         "private/x": CONTENT,
@@ -137,15 +137,12 @@ def project_of(base: Path, files: Mapping[str, str]) -> Path:
         (project / name).write_text(text)
     packing = ["tar", "cf", "t.tar", "--transform=s/a/locked\\/y/", "a"]
     subprocess.run(packing, cwd=project, check=True)
-    if not (project / ".git/HEAD").exists():
-        shutil.rmtree(project / ".git", ignore_errors=True)
-        git(project, "init", "-q")
-    git(project, "add", "-A")
-    git(project, "commit", "-qm", "all")
+    shutil.rmtree(project / ".git", ignore_errors=True)
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all")):
+        git(project, *words)
     (project / "link").symlink_to("private/x")
     (project / "sub/up").symlink_to("../private/x")
     os.link(project / "private/x", project / "hard")
-    return project
 
 
 def house_of(
@@ -155,7 +152,10 @@ def house_of(
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> Skillhouse:
     places = make_places(base)
-    project_of(base, files)
+    if files or os.listdir(places.start) != [".git"]:
+        fill(places.start, files)
+    else:
+        copy(base.parent / "way", lambda place: fill(place, {}), places.start)
     return Skillhouse(
         configured(places),
         layers=(Layer(name="user", rules=tuple(rules)),),
@@ -167,10 +167,9 @@ def house_of(
 @pytest.mark.parametrize("approves", [False, True], ids=["unasked", "approved"])
 @pytest.mark.parametrize("line", READS)
 def test_what_a_rule_denies_to_read_no_command_gives(
-    tmp_path: Path, need: Callable[..., None], line: str, approves: bool
+    tmp_path: Path, bwrap: None, line: str, approves: bool
 ) -> None:
     """G3: the rule holds for each way, also after a person has approved the command."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     with house_of(tmp_path, RULES, Yes() if approves else None) as house:
         told = house.call_sync("exec", {"command": line})
         assert CONTENT not in told.content, told.content
@@ -185,10 +184,9 @@ def test_what_a_rule_denies_to_read_no_command_gives(
 @pytest.mark.parametrize("approves", [False, True], ids=["unasked", "approved"])
 @pytest.mark.parametrize("line", WRITES)
 def test_what_a_rule_denies_to_write_no_command_changes(
-    tmp_path: Path, need: Callable[..., None], line: str, approves: bool
+    tmp_path: Path, bwrap: None, line: str, approves: bool
 ) -> None:
     """G3: the same for writing."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     with house_of(tmp_path, RULES, Yes() if approves else None) as house:
         house.call_sync("exec", {"command": line})
     locked = tmp_path / "project/locked"
@@ -197,10 +195,7 @@ def test_what_a_rule_denies_to_write_no_command_changes(
     assert (locked / "x").stat().st_mode & 0o777 == 0o644
 
 
-def test_the_rule_is_named_where_a_command_names_the_path(
-    tmp_path: Path, need: Callable[..., None]
-) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
+def test_the_rule_is_named_where_a_command_names_the_path(tmp_path: Path, bwrap: None) -> None:
     with house_of(tmp_path, RULES) as house:
         for line in ("cat private/x", "grep -r . private", "git show HEAD:private/x"):
             told = house.call_sync("exec", {"command": line})
@@ -211,10 +206,7 @@ def test_the_rule_is_named_where_a_command_names_the_path(
         assert (told.status, told.content) == ("denied", f"denied: {rule}")
 
 
-def test_what_no_rule_is_about_goes_on_without_a_question(
-    tmp_path: Path, need: Callable[..., None]
-) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
+def test_what_no_rule_is_about_goes_on_without_a_question(tmp_path: Path, bwrap: None) -> None:
     person = Person()
     allowed = ("cat *", "cp *", "grep *", "tee *", "ls *", "git *", "find *")
     rules = [Rule(effect=Effect.ALLOW, action="exec", pattern=pattern) for pattern in allowed]
@@ -234,10 +226,7 @@ def test_what_no_rule_is_about_goes_on_without_a_question(
     assert person.asked == []
 
 
-def test_a_rule_that_asks_is_answered_once_and_opens_the_path(
-    tmp_path: Path, need: Callable[..., None]
-) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
+def test_a_rule_that_asks_is_answered_once_and_opens_the_path(tmp_path: Path, bwrap: None) -> None:
     ask = Rule(effect=Effect.ASK, action="read", pattern="*/private/*")
     person = Yes()
     with house_of(tmp_path, [RULES[0], ask], person) as house:
@@ -262,13 +251,12 @@ def test_a_rule_that_asks_is_answered_once_and_opens_the_path(
 )
 def test_a_directory_above_cannot_be_renamed_to_leave_the_rule(
     tmp_path: Path,
-    need: Callable[..., None],
+    bwrap: None,
     rules: Sequence[tuple[str, str]],
     files: Mapping[str, str],
     was: str,
     now: str,
 ) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
     write_skill(tmp_path / "project/.agents/skills/s", body=f"{CONTENT}\n")
     denied = [Rule(effect=Effect.DENY, action=action, pattern=p) for action, p in rules]
     with house_of(tmp_path, [RULES[0], *denied], files={"private/x": "", **files}) as house:
@@ -281,10 +269,7 @@ def test_a_directory_above_cannot_be_renamed_to_leave_the_rule(
     assert not (tmp_path / "project" / now).exists()
 
 
-def test_an_approved_write_is_made_and_no_other_one(
-    tmp_path: Path, need: Callable[..., None]
-) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
+def test_an_approved_write_is_made_and_no_other_one(tmp_path: Path, bwrap: None) -> None:
     ask = Rule(effect=Effect.ASK, action="write", pattern="*/locked/*")
     person = Yes()
     with house_of(tmp_path, [RULES[0], ask], person) as house:
@@ -299,10 +284,7 @@ def test_an_approved_write_is_made_and_no_other_one(
     assert (locked / "x").read_text() == "text"
 
 
-def test_an_approval_of_one_file_does_not_open_its_directory(
-    tmp_path: Path, need: Callable[..., None]
-) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
+def test_an_approval_of_one_file_does_not_open_its_directory(tmp_path: Path, bwrap: None) -> None:
     files = {".ssh/config": "host", ".ssh/deep/er/key": CONTENT}
     with house_of(tmp_path, RULES[:1], Yes(), files) as house:
         told = house.call_sync("exec", {"command": "python3 read.py .ssh/config"})
@@ -329,10 +311,9 @@ SKILL_READS = [
 @pytest.mark.parametrize("effect", [Effect.DENY, Effect.ASK])
 @pytest.mark.parametrize("line", SKILL_READS)
 def test_a_withheld_skill_is_given_by_no_command(
-    tmp_path: Path, need: Callable[..., None], line: str, effect: Effect
+    tmp_path: Path, bwrap: None, line: str, effect: Effect
 ) -> None:
     """G3: `deny skill s`, and a skill that must be asked about."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     skill = write_skill(tmp_path / "project/.agents/skills/s", body=f"{CONTENT}\n")
     (skill / "more.md").write_text(CONTENT)
     rules = (RULES[0], Rule(effect=effect, action="skill", pattern="s"))
@@ -340,37 +321,15 @@ def test_a_withheld_skill_is_given_by_no_command(
         assert CONTENT not in house.call_sync("exec", {"command": line}).content
 
 
-SECRETS = [
-    ".env",
-    "prod.env",
-    ".envrc",
-    ".aws/credentials",
-    ".kube/config",
-    ".docker/config.json",
-    ".git-credentials",
-    ".pypirc",
-    ".pgpass",
-    ".vault-token",
-    ".config/gh/hosts.yml",
-    "store.p12",
-    "secrets.json",
-    "sub/service-account-1.json",
-    "sub/Credentials.json",
-]
-ORDINARY = [
-    ".env.example",
-    ".env.sample",
-    "example.env",
-    ".docker/Dockerfile",
-    ".kube/readme.md",
-    "id_rsa.pub",
-    "id_map.py",
-    "package.json",
-    "config.json",
-    "secrets.py",
-    "environment.yml",
-    "key.ts",
-]
+SECRETS = (
+    ".env prod.env .envrc .aws/credentials .kube/config .docker/config.json "
+    ".git-credentials .pypirc .pgpass .vault-token .config/gh/hosts.yml store.p12 "
+    "secrets.json sub/service-account-1.json sub/Credentials.json"
+).split()
+ORDINARY = (
+    ".env.example .env.sample example.env .docker/Dockerfile .kube/readme.md id_rsa.pub "
+    "id_map.py package.json config.json secrets.py environment.yml key.ts"
+).split()
 
 
 def test_names_of_secrets() -> None:
@@ -380,11 +339,8 @@ def test_names_of_secrets() -> None:
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_is_read_by_no_way_unasked(
-    tmp_path: Path, need: Callable[..., None], name: str
-) -> None:
+def test_a_secret_is_read_by_no_way_unasked(tmp_path: Path, bwrap: None, name: str) -> None:
     """G13: by the tool, by a program with a table, by history, by any other program."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     allow = [
         Rule(effect=Effect.ALLOW, action="exec", pattern=pattern)
         for pattern in ("cat *", "git *", "python3 read.py *", "grep *", "rg *", "cp *", "make t")
@@ -444,9 +400,8 @@ def test_a_secret_in_the_history_is_a_secret(line: str) -> None:
     ],
 )
 def test_a_rule_that_names_a_secret_opens_it(
-    tmp_path: Path, need: Callable[..., None], rule: tuple[str, str], line: str
+    tmp_path: Path, bwrap: None, rule: tuple[str, str], line: str
 ) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
     opening = Rule(effect=Effect.ALLOW, action=rule[0], pattern=rule[1])
     rules = [] if rule[0] == "exec" else [RULES[0]]
     with house_of(tmp_path, [*rules, opening], files={".env": CONTENT}) as house:
@@ -456,9 +411,8 @@ def test_a_rule_that_names_a_secret_opens_it(
 
 @pytest.mark.parametrize("line", ["cat .env", "python3 read.py .env", "git show HEAD:.env"])
 def test_an_approval_that_names_a_secret_opens_it_for_that_run(
-    tmp_path: Path, need: Callable[..., None], line: str
+    tmp_path: Path, bwrap: None, line: str
 ) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
     with house_of(tmp_path, (), Yes(), {".env": CONTENT}) as house:
         told = house.call_sync("exec", {"command": line})
         assert (told.status, told.content.strip()) == ("ok", CONTENT)
@@ -466,11 +420,8 @@ def test_an_approval_that_names_a_secret_opens_it_for_that_run(
         assert CONTENT not in again.content
 
 
-def test_what_cannot_be_covered_is_asked_about_first(
-    tmp_path: Path, need: Callable[..., None]
-) -> None:
+def test_what_cannot_be_covered_is_asked_about_first(tmp_path: Path, bwrap: None) -> None:
     """Beyond 48 paths and 500 directories secrets were there to be read, without a word."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     many = {f"d{n:03}/.npmrc": CONTENT for n in range(240)}
     person = Person()
     with house_of(tmp_path, RULES, person, many) as house:
@@ -483,8 +434,7 @@ def test_what_cannot_be_covered_is_asked_about_first(
         assert CONTENT not in house.call_sync("exec", {"command": "grep -r . ."}).content
 
 
-def test_many_directories_are_covered(tmp_path: Path, need: Callable[..., None]) -> None:
-    need(shutil.which("bwrap"), "no bubblewrap")
+def test_many_directories_are_covered(tmp_path: Path, bwrap: None) -> None:
     many = {f"d{n:03}/a": "" for n in range(600)}
     with house_of(tmp_path, RULES, files={**many, "d599/e/.env": CONTENT}) as house:
         line = "cat d599/e/.env || python3 -c 'print(open(\"d599/e/.env\").read())'"
@@ -492,9 +442,8 @@ def test_many_directories_are_covered(tmp_path: Path, need: Callable[..., None])
         assert CONTENT not in told.content
 
 
-def test_masked_files_are_not_deleted_for_git(tmp_path: Path, need: Callable[..., None]) -> None:
+def test_masked_files_are_not_deleted_for_git(tmp_path: Path, bwrap: None) -> None:
     """A directory that looked empty would be committed as removed."""
-    need(shutil.which("bwrap"), "no bubblewrap")
     with house_of(tmp_path, RULES) as house:
         house.call_sync("exec", {"command": "git add -u"})
     staged = subprocess.run(

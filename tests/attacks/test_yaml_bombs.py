@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-# Left out of the fast part: it starts processes or tries every byte.
+from tests.harness import ran
+
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 
@@ -75,14 +76,7 @@ BOMBS = {
 
 
 def run(program: str, bomb: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PREAMBLE + program],
-        input=bomb,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return ran([sys.executable, "-c", PREAMBLE + program], input=bomb, timeout=60)
 
 
 def findings(bomb: str) -> list[Any]:

@@ -19,9 +19,9 @@ from skillhouse.audit.log_end import LogHead, head_bytes, head_path, torn_facts
 from skillhouse.audit.log_files import read_keys
 from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 
@@ -129,9 +129,7 @@ def test_a_full_disk_refuses_effects_lets_reads_go_on_and_loses_nothing(
     need(tried and tried.returncode == 0, "unshare with a tmpfs of its own")
     script = f"{mount} && exec {sys.executable} - {tmp_path}"
     source = f"import sys\nsys.path[:0] = {sys.path!r}\n" + SMALL_DISK
-    done = subprocess.run(
-        [*command, script], input=source, capture_output=True, text=True, check=False
-    )
+    done = ran([*command, script], input=source)
     assert (done.stderr, done.returncode) == ("", 0)
     # 51 that waited, a record of the four effects that were refused, and the one after.
     found = json.loads(done.stdout)

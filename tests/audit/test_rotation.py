@@ -30,7 +30,6 @@ from skillhouse.audit.log_files import LogKeys, open_file, open_lines, read_keys
 from skillhouse.audit.retention import tidy
 from tests.audit.logs import START, finished, in_process, intent, outcome, refusal
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 DAY = 86_400
@@ -132,14 +131,7 @@ def test_a_day_has_files_of_its_own(tmp_path: Path, clock: Days) -> None:
     assert [e.record.tool for e in read_records(path, until="2026-01-01") if e.outcome] == ["exec"]
 
 
-STOPS = [
-    "closed",
-    "renamed",
-    "opened-empty",
-    "opened-torn",
-    "packing",
-    "packed-twice",
-]
+STOPS = "closed renamed opened-empty opened-torn packing packed-twice".split()
 
 
 @pytest.mark.parametrize("stop", STOPS)

@@ -15,7 +15,6 @@ from skillhouse.audit.log_end import head_path
 from skillhouse.audit.log_files import key_path
 from tests.audit.logs import Change, intent, log_at, outcome, refusal, small_log
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 

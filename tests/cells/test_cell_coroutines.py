@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.cells import cell_coroutines
+from tests.harness import ran
 
 HEAD = """
 import json, sys
@@ -225,10 +225,8 @@ def test_an_async_tool_sees_what_a_loop_would_show_it(tmp_path: Path, name: str,
     (tmp_path / "sniffio.py").write_text("")
     program = tmp_path / "program.py"
     program.write_text(HEAD + textwrap.dedent(source) + TAIL)
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-W", "ignore", program, str(cell_coroutines.__file__), state],
-        capture_output=True,
-        text=True,
         check=True,
         timeout=60,
     )

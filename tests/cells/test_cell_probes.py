@@ -29,45 +29,22 @@ from skillhouse.sandbox.status import OLDEST, Surroundings, surroundings
 from tests.cells.lab import Lab, make
 from tests.sandbox.places import LEVELS, launcher_at, skip_unlimited
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 
 CELL_PROBES = (
-    "existence_hidden",
-    "network_refused",
-    "nothing_left",
-    "outside_unreadable",
-    "outside_unwritable",
-    "programs_startable",
-    "starts",
-)
+    "existence_hidden network_refused nothing_left outside_unreadable outside_unwritable "
+    "programs_startable starts"
+).split()
 ROOM = importlib.import_module("skillhouse.sandbox.level_probes")
 PROBES = {
-    "calls_refused",
-    "descriptors_closed",
-    "environment_clean",
-    "existence_hidden",
-    "limits_unchanged",
-    "loopback_usable",
-    "memory_limited",
-    "modes_settable",
-    "namespaces_refused",
-    "outside_unchanged",
-    "outside_unreadable",
-    "outside_unwritable",
-    "processes_hidden",
-    "processes_limited",
-    "protected_unwritable",
-    "shared_memory_refused",
-    "signals_refused",
-    "tcp_refused",
-    "tmp_writable",
-    "tree_killed",
-    "udp_refused",
-    "unix_refused",
-    "workspace_top_writable",
-    "workspace_writable",
+    *(
+        "calls_refused descriptors_closed environment_clean existence_hidden limits_unchanged "
+        "loopback_usable memory_limited modes_settable namespaces_refused outside_unchanged "
+        "outside_unreadable outside_unwritable processes_hidden processes_limited "
+        "protected_unwritable shared_memory_refused signals_refused tcp_refused tmp_writable "
+        "tree_killed udp_refused unix_refused workspace_top_writable workspace_writable"
+    ).split()
 }
 
 

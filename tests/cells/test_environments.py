@@ -28,7 +28,6 @@ from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
 from tests.cells.packages import npm_lock, npm_package, npm_registry, source_package, wheel
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 UV = next(

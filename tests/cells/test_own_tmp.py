@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -147,8 +146,7 @@ def test_python_has_a_tmp_of_each_call(tmp_path: Path, landlock: SandboxStatus) 
     assert elsewhere == [["PermissionError", True]] * 3
 
 
-def test_node_has_a_tmp_of_each_call(tmp_path: Path, landlock: SandboxStatus, need: Any) -> None:
-    need(shutil.which("node"), "no node here")
+def test_node_has_a_tmp_of_each_call(tmp_path: Path, landlock: SandboxStatus, node: None) -> None:
     works, again, elsewhere = answers(tmp_path, landlock, NODE, "javascript")
     assert works == [
         [], [], "x", "ENOENT", "12", 2, True, False, ["copied", "one"], "x", "ENOENT",

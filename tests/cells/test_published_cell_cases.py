@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ import pytest
 from skillhouse.cells import CellSpec, Executor
 from skillhouse.sandbox import SandboxError
 from tests.cells.lab import Lab, lab, language, make
-from tests.sandbox.places import own, running, still_running
+from tests.sandbox.places import own, started, still_running
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["lab", "language"]
@@ -238,10 +236,7 @@ def test_sigterm_to_the_core_ends_its_cells(lab: Lab, language: str) -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as core:
         assert core.stdout is not None
         assert core.stdout.readline() == b"began\n"
-        deadline = time.monotonic() + 5
-        while not running(mark) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert running(mark)
+        assert started(mark)
         core.send_signal(signal.SIGTERM)
         core.wait(10)
     assert still_running(mark) == []

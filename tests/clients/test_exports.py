@@ -30,7 +30,6 @@ from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
 from skillhouse.runtime import Locations, Skillhouse, configured, export_source
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 FOUR = ("claude-code", "codex", "gemini-cli", "opencode")

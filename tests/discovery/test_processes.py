@@ -13,7 +13,6 @@ import pytest
 from skillhouse.discovery.scan_snapshots import CACHE_FILE
 from tests.discovery.trees import Report, probe, probe_command, write_skill
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 

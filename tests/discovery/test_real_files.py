@@ -17,7 +17,6 @@ from skillhouse.skill import SKILL_FILE_MAX, Profile, SkillIndex, parse
 from skillhouse.skill.model import LOADING_POLICY
 from tests.discovery.trees import everything, probe
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 CHECKED = Path(__file__).resolve().parents[1] / "data" / "anthropics_skills_findings.jsonl"

@@ -21,7 +21,6 @@ from skillhouse.floor import digest, encode
 from skillhouse.skill import ParsePolicy, Profile, SkillIndex, read_metadata
 from tests.discovery.trees import everything, names, probe, write_refused, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "frontmatter.jsonl"

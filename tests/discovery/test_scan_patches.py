@@ -16,7 +16,6 @@ from skillhouse.discovery.scan_snapshots import CACHE_FILE, PART_FILES, PATCH_MA
 from skillhouse.skill import DEFAULT_POLICY, DEFAULT_PROFILE, Profile, SkillIndex
 from tests.discovery.trees import everything, names, probe, write_refused, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 COUNT = PART_FILES + 44

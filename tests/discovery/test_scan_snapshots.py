@@ -28,7 +28,6 @@ from tests.discovery.trees import (
     write_skill,
 )
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 
@@ -59,79 +58,43 @@ def change(cache: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def garbage(cache: Path) -> None:
-    (cache / CACHE_FILE).write_bytes(b"garbage " * 4_000)
+BYTES: dict[str, Callable[[bytes], bytes]] = {
+    "garbage": lambda _: b"garbage " * 4_000,
+    "garbage_behind_the_header": lambda data: data[:100] + b"\xff" * (len(data) - 100),
+    "garbage_behind_the_first_pages": lambda data: data[:8_192] + b"\xff" * (len(data) - 8_192),
+    "half": lambda data: data[: len(data) // 2],
+    "nothing": lambda _: b"",
+    "one_letter_changed": lambda data: data.replace(b"Does thing 7.", b"Does thing 8."),
+}
+"""What becomes of the file of the index."""
+CUT = "UPDATE snapshot SET entries = substr(entries, 1, 1000) WHERE length(entries) > 0"
+STATEMENTS = {
+    "newer": ("PRAGMA user_version = 99",),
+    "foreign": ("CREATE TABLE snapshot (theirs TEXT)", "PRAGMA user_version = 1"),
+    "without_its_table": ("DROP TABLE snapshot",),
+    "of_another_type": ("UPDATE snapshot SET observed = 'text', entries = 7",),
+    "entries_cut": (CUT,),
+}
+"""What is done to its tables, by name; a `foreign` file had none of ours."""
 
 
-def garbage_behind_the_header(cache: Path) -> None:
-    data = (cache / CACHE_FILE).read_bytes()
-    (cache / CACHE_FILE).write_bytes(data[:100] + b"\xff" * (len(data) - 100))
+def spoil(cache: Path, name: str) -> None:
+    file = cache / CACHE_FILE
+    if name in BYTES:
+        before = file.read_bytes()
+        file.write_bytes(BYTES[name](before))
+        assert file.read_bytes() != before
+        return
+    if name == "foreign":
+        file.unlink()
+    change(cache, *STATEMENTS[name])
 
 
-def garbage_behind_the_first_pages(cache: Path) -> None:
-    data = (cache / CACHE_FILE).read_bytes()
-    (cache / CACHE_FILE).write_bytes(data[:8_192] + b"\xff" * (len(data) - 8_192))
-
-
-def half(cache: Path) -> None:
-    data = (cache / CACHE_FILE).read_bytes()
-    (cache / CACHE_FILE).write_bytes(data[: len(data) // 2])
-
-
-def nothing(cache: Path) -> None:
-    (cache / CACHE_FILE).write_bytes(b"")
-
-
-def newer(cache: Path) -> None:
-    change(cache, "PRAGMA user_version = 99")
-
-
-def foreign(cache: Path) -> None:
-    (cache / CACHE_FILE).unlink()
-    change(cache, "CREATE TABLE snapshot (theirs TEXT)", "PRAGMA user_version = 1")
-
-
-def without_its_table(cache: Path) -> None:
-    change(cache, "DROP TABLE snapshot")
-
-
-def of_another_type(cache: Path) -> None:
-    change(cache, "UPDATE snapshot SET observed = 'text', entries = 7")
-
-
-def entries_cut(cache: Path) -> None:
-    cut = "UPDATE snapshot SET entries = substr(entries, 1, 1000)"
-    change(cache, f"{cut} WHERE length(entries) > 0")
-
-
-def one_letter_changed(cache: Path) -> None:
-    data = (cache / CACHE_FILE).read_bytes()
-    assert b"Does thing 7." in data
-    (cache / CACHE_FILE).write_bytes(data.replace(b"Does thing 7.", b"Does thing 8."))
-
-
-SPOILERS = [
-    garbage,
-    garbage_behind_the_header,
-    garbage_behind_the_first_pages,
-    half,
-    nothing,
-    newer,
-    foreign,
-    without_its_table,
-    of_another_type,
-    entries_cut,
-    one_letter_changed,
-]
-
-
-@pytest.mark.parametrize("spoil", SPOILERS)
-def test_an_index_that_cannot_be_believed_is_made_anew(
-    tmp_path: Path, spoil: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("name", [*BYTES, *STATEMENTS])
+def test_an_index_that_cannot_be_believed_is_made_anew(tmp_path: Path, name: str) -> None:
     root, cache = make_tree(tmp_path / "root"), tmp_path / "cache"
     expected = everything(indexed(root, cache))
-    spoil(cache)
+    spoil(cache, name)
     assert everything(indexed(root, cache)) == expected
     assert read_in_vain(root, cache) == []
 
@@ -288,7 +251,7 @@ def test_a_patch_replaces_what_is_small_and_leaves_the_entries(tmp_path: Path) -
 
 def test_a_patch_to_a_table_that_is_gone_is_a_fault_that_ends_the_use(tmp_path: Path) -> None:
     snapshots = ScanSnapshots(tmp_path)
-    without_its_table(tmp_path)
+    spoil(tmp_path, "without_its_table")
     snapshots.patch("root", Snapshot(b"observed", b"entries", b"patch"))
     assert snapshots.fault is not None
     assert snapshots.get("root") is None

@@ -14,7 +14,6 @@ from skillhouse.floor import SkillError
 from skillhouse.skill import HEAD_BYTES, load
 from tests.discovery.trees import names, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 LONG = "x" * HEAD_BYTES

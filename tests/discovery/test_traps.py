@@ -21,7 +21,6 @@ from skillhouse.skill import (
 )
 from tests.discovery.trees import everything, findings, names, probe, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 DESIGNS = ("default", "owliabot", "opencode", "owliabot-js", "openseed", "claude-desktop")

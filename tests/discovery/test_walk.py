@@ -21,7 +21,6 @@ from tests.discovery.trees import (
     write_skill,
 )
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 

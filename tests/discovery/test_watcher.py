@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import queue
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import pytest
 import watchfiles
 
 from skillhouse.discovery import Root, watch, watcher
+from tests.harness import ran
 
 Changes = queue.Queue[frozenset[Path]]
 
@@ -226,11 +226,8 @@ def test_no_change_is_lost_where_the_system_has_no_more_watches(tmp_path: Path, 
     script = tmp_path / "forty.py"
     script.write_text(FORTY)
     command = f'echo {number} > /proc/sys/user/{name} || exit 77; exec "$@"'
-    done = subprocess.run(
+    done = ran(
         ["unshare", "-Ur", "sh", "-c", command, "sh", sys.executable, script, tmp_path / "root"],
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=60,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )

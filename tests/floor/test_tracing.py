@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from itertools import pairwise
 
@@ -10,6 +9,7 @@ import pytest
 
 from skillhouse.floor import SkillError, tracing
 from skillhouse.floor.tracing import CALLS, DURATION, SECONDS_BUCKETS
+from tests.harness import ran
 from tests.listening import Listener
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -18,9 +18,7 @@ TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 
 def said(statement: str) -> str:
     """Return what a new Python prints; the tests' own has an SDK."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", statement], capture_output=True, text=True, check=True
-    )
+    done = ran([sys.executable, "-I", "-c", statement], check=True)
     return done.stdout.strip()
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from skillhouse.frontends.cli import main
 from skillhouse.frontends.cli.person import CODING_AGENTS
 from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY, make_skill
 from tests.runtime.places import make_places
+
+if TYPE_CHECKING:
+    from tests.frontends.mcp_peer import Peer
 
 Run = Callable[..., tuple[int, str, str]]
 _QUESTIONS = (
@@ -46,6 +50,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(places.start)
     return tmp_path
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Peer:
+    from tests.frontends.mcp_peer import Peer  # noqa: PLC0415 - most tests need no SDK.
+
+    return Peer(tmp_path)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from mcp_types import CallToolResult, TextContent
 from skillhouse.cells import self_test
 from skillhouse.runtime import Locations
 from skillhouse.sandbox import SandboxLevel
+from tests.harness import ran
 from tests.runtime.places import make_places
 
 LEGACY, MODERN = "legacy", "2026-07-28"
@@ -64,12 +65,10 @@ class Peer:
 
     def skillhouse(self, *arguments: str) -> str:
         """Run a command in the project, at another terminal, and return its output."""
-        done = subprocess.run(
+        done = ran(
             [sys.executable, "-m", "skillhouse", *arguments],
             env=self.environment,
             cwd=self.project,
-            capture_output=True,
-            text=True,
             check=True,
             timeout=PATIENCE_SECONDS,
         )

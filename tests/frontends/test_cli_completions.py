@@ -15,7 +15,6 @@ from skillhouse.frontends.cli.verbs import VERBS
 from tests.frontends.shells import REAL, SHELLS, Shell, put_program, started
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts shells.
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., tuple[int, str, str]]

@@ -16,7 +16,6 @@ import pytest
 from tests.frontends.mcp_peer import environment_of
 from tests.runtime.coded import tool, write_code
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 TOKEN = "e" * 64

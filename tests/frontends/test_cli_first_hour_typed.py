@@ -9,7 +9,6 @@ import pytest
 from tests.frontends.shells import typed
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 

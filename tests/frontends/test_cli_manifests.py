@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,9 +119,8 @@ def test_a_manifest_that_cannot_be_used_costs_its_own_tools_and_says_why(
 @pytest.mark.slow
 @pytest.mark.req("S002-118")
 def test_the_dex_swap_example_runs_with_its_own_module(
-    run: Run, enabled: Path, need: Callable[[object, str], None]
+    run: Run, enabled: Path, need: Callable[[object, str], None], node: None
 ) -> None:
-    need(shutil.which("node"), "no node here")
     best_sandbox(need)
     root = ROOTS["javascript"]
     found = code_of(run, root)["dex-swap"]

@@ -16,7 +16,6 @@ from skillhouse.skill import SKILL_FILE
 from tests.frontends.conftest import Run
 from tests.remote.mcp_liar import Liar, entry_of, serving, skill_file
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 PDF, CSV = "skill://pdf/SKILL.md", "skill://csv/SKILL.md"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.answers import ANSWERING
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import environment_of
+from tests.harness import ran
 from tests.runtime.places import make_places, write_skill
 
 Typing = Callable[..., tuple[int, str, str]]
@@ -92,15 +92,12 @@ def test_an_agent_s_shell_cannot_shake_off_its_environment(
 ) -> None:
     found = asked(run)
     command = f"{sys.executable} -m skillhouse approvals approve {found}"
-    done = subprocess.run(
+    done = ran(
         ["sh", "-c", line.format(command=command)],
         env={**environment_of(place / "home"), "CLAUDECODE": "1"},
         cwd=place / "project",
         input="approve\n",
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert "Claude Code runs this" in done.stdout + done.stderr
     assert state_of(run, found) == "open"
@@ -119,9 +116,7 @@ def test_an_agent_is_known_by_its_program_where_its_shell_is_gone(tmp_path: Path
             f"subprocess.run(['env', '-i', 'PYTHONPATH={paths}', sys.executable, '-c', {code!r}])\n"
         )
         environment = {"PATH": os.environ["PATH"]}
-        done = subprocess.run(
-            [sys.executable, program], env=environment, capture_output=True, text=True, check=True
-        )
+        done = ran([sys.executable, program], env=environment, check=True)
         if not coding_agent({}):
             assert bool(done.stdout.strip()) is (name in names), done
 

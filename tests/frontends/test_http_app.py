@@ -19,7 +19,6 @@ from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SkillIndex
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 PORT = 8600

@@ -18,15 +18,10 @@ from tests.runtime.places import make_places, write_skill
 pytestmark = pytest.mark.slow
 
 CHROMIUM = "/usr/bin/chromium"
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+).split()
 PAGES = ("/", "/?q=pdf", "/skills/user:long", "/skills/nothing", "/?q=zzzz")
 
 

@@ -15,7 +15,6 @@ from tests.frontends.test_http_app import BEARER, COOKIE, PORT, SESSION, TOKEN
 from tests.runtime.desktop import make_desktop
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it loads the web server.
 pytestmark = pytest.mark.slow
 
 PATH = "/api/operations"

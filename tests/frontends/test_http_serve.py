@@ -28,7 +28,6 @@ from skillhouse.frontends.http import http_app, serve, tcp_server
 from skillhouse.runtime import Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.service_log import AuditNews, service_logging
+from tests.harness import ran
 from tests.listening import Listener
 
 SECRET = "correct-horse-battery"
@@ -107,9 +107,7 @@ def test_the_command_line_loads_neither():
         "import sys, skillhouse.frontends.cli.serve, skillhouse; skillhouse.Skillhouse;"
         "print([n for n in sys.modules if n.startswith(('structlog', 'opentelemetry'))])"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
-    )
+    done = ran([sys.executable, "-I", "-c", code], check=True)
     assert done.stdout.strip() == "[]"
 
 

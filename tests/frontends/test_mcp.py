@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -41,17 +40,11 @@ from tests.frontends.mcp_peer import (
 from tests.runtime.places import write_skill
 from tests.sandbox.places import own
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 
 Work = Callable[[Client], Awaitable[None]]
 TOOLS = ["skill", "search_skills", "read", "list", "write", "edit", "exec", "fetch", "web_search"]
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 def talk(peer: Peer, work: Work, mode: str = LEGACY) -> None:

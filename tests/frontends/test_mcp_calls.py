@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -32,11 +31,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 TRANSPORTS = ["stdio", "http"]
 ALLOWED = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "sleep *"\n'
 CODE = "[skill_code]\nenabled = true\n"
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -19,7 +19,6 @@ from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 BOUND = 2_000
@@ -30,11 +29,6 @@ SENTENCE = (
 )
 ALWAYS = {"anthropic/alwaysLoad": True}
 WHOLE = {**ALWAYS, "anthropic/maxResultSizeChars": 300_000}
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 def write_many(peer: Peer, count: int) -> None:

@@ -17,7 +17,6 @@ from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, Pipe, has_sandbox, 
 from tests.runtime.places import write_skill
 from tests.sandbox.places import own
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 BOUND_SECONDS = 10

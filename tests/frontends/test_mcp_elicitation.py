@@ -39,7 +39,6 @@ from tests.frontends.mcp_inside import (
 from tests.frontends.mcp_peer import LEGACY, text_of
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 WRITE: dict[str, Any] = {"path": "a.txt", "content": "first\nsecond\n"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,7 +16,6 @@ from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import Peer, Pipe
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 META = "io.modelcontextprotocol/"
@@ -26,11 +24,6 @@ ENVELOPE = {
     f"{META}clientInfo": {"name": "test", "version": "1"},
     f"{META}clientCapabilities": {"elicitation": {"form": {}}},
 }
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 def request(method: str, request_id: int | str = 1, **meta: Any) -> dict[str, Any]:

@@ -43,11 +43,6 @@ SECONDS = f"600.{os.getpid()}"
 AGREED = ("--yes", "--allow-unsigned")
 
 
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
-
-
 def person(peer: Peer, *arguments: str) -> None:
     """Run a command as another process, at another terminal."""
     done = subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from skillhouse.frontends.mcp.messages import MESSAGE_MAX, RefusedMessage
 from skillhouse.frontends.mcp.stdio import OpeningGate
 from tests.frontends.mcp_peer import Peer, Pipe
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 REFUSED = [
@@ -24,11 +22,6 @@ REFUSED = [
     (b'{"method": "x", "params": {"a": "' + b"a" * MESSAGE_MAX + b'"}, "id": 7}', 7, -32600),
     (b'{"id": "8", "method": "x", "params": ' + b"[" * 99, "8", -32700),
 ]
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 @pytest.mark.parametrize("phase", ["start", "served"])

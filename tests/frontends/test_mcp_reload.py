@@ -6,7 +6,6 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -30,11 +29,6 @@ ALLOW = '[[rules]]\neffect = "allow"\naction = "write"\npattern = "*"\n'
 DENY = '[[rules]]\neffect = "deny"\naction = "write"\npattern = "*"\nreason = "closed"\n'
 NO_WEATHER = '[[rules]]\neffect = "deny"\naction = "skill"\npattern = "weather"\n'
 WRITE: dict[str, Any] = {"name": "write", "arguments": {"path": "a.txt", "content": "x"}}
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 def answer(pipe: Pipe, number: int, method: str, **params: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -42,11 +41,6 @@ ENVELOPE = {
     CLIENT_INFO_META_KEY: {"name": "test", "version": "1"},
     CLIENT_CAPABILITIES_META_KEY: {"elicitation": {"form": {}}},
 }
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 def ran_once(peer: Peer) -> None:

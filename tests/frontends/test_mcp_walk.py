@@ -19,7 +19,6 @@ from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 
@@ -70,11 +69,6 @@ def forecast() -> Iterator[tuple[str, list[str]]]:
         yield f"http://127.0.0.2:{server.server_port}", asked
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
 
 
 async def scripted_model(client: Client, request: str) -> str:

@@ -73,11 +73,6 @@ def force(monkeypatch: pytest.MonkeyPatch, need: Any) -> Force:
     return at
 
 
-@pytest.fixture
-def peer(tmp_path: Path) -> Peer:
-    return Peer(tmp_path)
-
-
 @pytest.fixture(params=["javascript", "python"])
 def root(request: pytest.FixtureRequest, need: Any) -> str:
     need(request.param == "python" or shutil.which("node"), "no node here")

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.harness import ran
 from tests.interop.conformance import PATIENCE_SECONDS, PROJECT, environment, served
 from tests.interop.serve_mcp import FILES
 
@@ -26,13 +27,7 @@ SIDE = Path(__file__).with_name("fastmcp_side.py")
 def read_by_fastmcp(python: str) -> list[str]:
     """Return what is wrong when FastMCP's client reads our server."""
     with served() as url:
-        done = subprocess.run(
-            [python, str(SIDE), "client", url],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
+        done = ran([python, str(SIDE), "client", url], timeout=PATIENCE_SECONDS)
     if done.returncode:
         return [f"FastMCP's client failed: {done.stderr.strip()[-400:]}"]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -51,14 +46,11 @@ def read_by_us(python: str) -> list[str]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
         with _fastmcp_serving(python, directory) as url:
-            done = subprocess.run(
+            done = ran(
                 [sys.executable, "-m", "tests.interop.use_mcp", url],
                 cwd=PROJECT,
                 env=environment(),
-                capture_output=True,
-                text=True,
                 timeout=PATIENCE_SECONDS,
-                check=False,
             )
     lines: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     sizes = {

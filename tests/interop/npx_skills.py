@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.harness import ran
 from tests.own_environments import own_npm
 
 MAKES = "SKILLHOUSE_NPX_SKILLS"
@@ -25,7 +26,7 @@ def program() -> tuple[str, ...] | None:
 
 def add(command: tuple[str, ...], source: str, *options: str, home: Path, project: Path) -> Path:
     """Install with `skills add` for Claude Code, by copies; return the directory of its skills."""
-    done = subprocess.run(
+    done = ran(
         [*command, "add", source, *options, "--agent", "claude-code", "--yes", "--copy"],
         cwd=project,
         env={
@@ -37,10 +38,7 @@ def add(command: tuple[str, ...], source: str, *options: str, home: Path, projec
             "GIT_TERMINAL_PROMPT": "0",
         },
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=SECONDS,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return project / ".claude/skills"

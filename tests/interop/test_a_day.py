@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.harness import ran
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.day import QUESTIONS_MAX
 
@@ -29,12 +29,7 @@ LEAST = 2
 def test_agents_do_a_days_work_with_few_questions() -> None:
     found = [client for client in CLIENTS if Path(AGENTS, client.words[0]).exists()]
     assert len(found) >= LEAST, f"expected two clients in {AGENTS}"
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.interop.agents.day", "--agents", AGENTS],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-m", "tests.interop.agents.day", "--agents", AGENTS])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.count("\nquestion: ") <= QUESTIONS_MAX * len(found)
     assert done.stdout.endswith(f"clients: {len(found)}, faults: 0\n")

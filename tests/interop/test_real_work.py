@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.harness import ran
 from tests.interop.agents.__main__ import WORK
 from tests.interop.agents.clients import CLIENTS
 
@@ -33,14 +33,11 @@ def test_agents_do_real_work_with_a_skill() -> None:
     ]
     assert names, f"expected a client in {AGENTS}"
     given = [word for folder in folders for word in ("--agents", folder)]
-    done = subprocess.run(
+    done = ran(
         [
             *(sys.executable, "-m", "tests.interop.agents", *given),
             *("--only", ",".join(names), "--scenes", "work", "--json"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     assert done.returncode == 0, done.stderr[-4000:]
     seen = json.loads(done.stdout)

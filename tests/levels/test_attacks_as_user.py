@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import ran
 from tests.machines import as_user, check_user, python_of
 
-# Left out of the fast part: it starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def python(need: Callable[[object, str], None]) -> Iterator[tuple[int, Path, Pat
 def test_attacks_by_a_user_without_rights(python: tuple[int, Path, Path], part: str):
     user, program, home = python
     options = ("-q", "-rs", "-p", "no:cacheprovider", f"--basetemp={home}/made")
-    done = subprocess.run(
+    done = ran(
         (*as_user(user), str(program), "-B", "-m", "pytest", *options, *PARTS[part]),
         cwd=ROOT,
         env={
@@ -86,9 +86,6 @@ def test_attacks_by_a_user_without_rights(python: tuple[int, Path, Path], part: 
             "TMPDIR": str(home),
         },
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     skips = re.findall(r"^SKIPPED \[\d+\] \S+ (.*)", done.stdout, re.MULTILINE)

@@ -21,6 +21,7 @@ from skillhouse.sandbox.guard import find_place
 from skillhouse.sandbox.status import surroundings
 from tests.frontends.mcp_peer import Peer, Pipe
 from tests.frontends.test_published_skills import CONFIGURATION
+from tests.harness import ran
 from tests.loopback_http import served
 from tests.machines import (
     PACKAGES,
@@ -32,7 +33,6 @@ from tests.machines import (
 )
 from tests.runtime.coded import ROOTS, write_code
 
-# Left out of the fast part: it starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 Need = Callable[[object, str], None]
@@ -54,7 +54,7 @@ class Machine:
         return (*hidden, *as_user(self.user))
 
     def skillhouse(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return ran(
             (*self.prefix, python_of(self.user), "-m", "skillhouse", *arguments),
             cwd=self.base / "project",
             env={
@@ -65,10 +65,7 @@ class Machine:
                 **environment,
             },
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             timeout=120,
-            check=False,
         )
 
     def write(self, relative: str, text: str) -> None:

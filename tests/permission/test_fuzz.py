@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from skillhouse.permission import Effect, Pipeline, SimpleCommand, judge_command
 from skillhouse.sandbox.inner_scripts import RUNNER
+from tests.harness import ran
 from tests.permission import fuzz_lines, twin_runs
 
 pytestmark = [
@@ -99,9 +99,7 @@ def run_both(cases: list[Case], place: Path) -> Iterator[tuple[Case, Any, Any]]:
             "environment": {**fuzz_lines.VARIABLES, "PWD": str(place)},
             "cases": [{"line": case.line, "plan": case.plan} for case in batch],
         }
-        done = subprocess.run(
-            command, input=json.dumps(given), capture_output=True, text=True, check=False
-        )
+        done = ran(command, input=json.dumps(given))
         assert done.returncode == 0, done.stderr[-2000:]
         for case, text in zip(batch, done.stdout.splitlines(), strict=True):
             yield case, *json.loads(text)

@@ -26,26 +26,13 @@ LEVELS = {
     "below": f"{START}/package",
 }
 PLACES = (
-    ".agents/skills",
-    ".claude/skills",
-    ".codex/skills",
-    ".gemini/skills",
-    ".opencode/skills",
-    ".opencode/skill",
-    ".github/skills",
-    ".cursor/skills",
-    "skills",
-)
+    ".agents/skills .claude/skills .codex/skills .gemini/skills .opencode/skills "
+    ".opencode/skill .github/skills .cursor/skills skills"
+).split()
 HOME_PLACES = (
-    ".agents/skills",
-    ".claude/skills",
-    ".codex/skills",
-    ".gemini/skills",
-    ".config/opencode/skills",
-    ".config/opencode/skill",
-    ".opencode/skills",
-    ".copilot/skills",
-)
+    ".agents/skills .claude/skills .codex/skills .gemini/skills .config/opencode/skills "
+    ".config/opencode/skill .opencode/skills .copilot/skills"
+).split()
 _MARK = re.compile(r"MARK<([^>]+)>")
 
 

@@ -278,14 +278,10 @@ def test_each_tool_answers_as_the_manager_does(
     (skill / "references/b/c").mkdir(parents=True)
     for name in ("references/b/c/deep.md", "references/Z.md", "assets/a.txt", "notes.md"):
         (skill / name).write_text(name)
-    listed = [
-        "assets/a.txt",
-        "assets/template.md",
-        "references/SPEC.md",
-        "references/Z.md",
-        "references/b/c/deep.md",
-        "scripts/compare.py",
-    ]
+    listed = (
+        "assets/a.txt assets/template.md references/SPEC.md references/Z.md "
+        "references/b/c/deep.md scripts/compare.py"
+    ).split()
     monkeypatch.setenv("DOCUMENT_ROOT", str(tmp_path / "documents"))
     published, tools = SkillsManager(), ToolManager()
     calls: list[tuple[str, str, tuple[Any, ...]]] = [
@@ -357,8 +353,7 @@ print([n for n, pair in enumerate(zip(first, second), 1) if pair[0] != pair[1]])
 
 @pytest.mark.slow
 @pytest.mark.req("S003-68", "S003-69", "S003-87")
-def test_an_agent_gets_from_the_listing_to_a_script_that_runs(tmp_path: Path, need: Any) -> None:
-    need(Path("/usr/bin/bwrap").exists(), "bubblewrap is not installed")
+def test_an_agent_gets_from_the_listing_to_a_script_that_runs(tmp_path: Path, bwrap: None) -> None:
     documents = tmp_path / "my 文档"
     scripts = write_skill(documents / "skills/file-diff") / "scripts"
     scripts.mkdir()

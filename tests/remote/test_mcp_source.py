@@ -19,7 +19,6 @@ from skillhouse.remote.mcp_entry import frontmatter_difference, read_entry, show
 from skillhouse.skill import SKILL_FILE, load, typed_fields
 from tests.remote.mcp_liar import Liar, entry_of, host_of, listed, skill_file
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 FILES = {

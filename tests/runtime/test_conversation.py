@@ -20,7 +20,6 @@ from tests.profiles.houses import house_under, rule
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 HELD = (

@@ -14,6 +14,7 @@ import pytest
 
 from skillhouse.floor import UnknownSkillError
 from skillhouse.runtime import Difference, Skillhouse, configured
+from tests.harness import until
 from tests.runtime.places import make_places, write_skill
 
 
@@ -155,9 +156,7 @@ def test_a_snapshot_is_gone_with_the_next_one_without_a_collector(tmp_path: Path
                 assert house.refresh()
                 use_everything(house)
             # The search of a model may be reading in the background.
-            deadline = time.monotonic() + 10
-            while any(one() is not None for one in kept) and time.monotonic() < deadline:
-                time.sleep(0.001)
+            until(lambda: all(one() is None for one in kept))
             assert [one() for one in kept] == [None] * len(kept)
         finally:
             if was_enabled:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
 from skillhouse.net import Route
 from skillhouse.runtime import Network, Skillhouse, configured, load_config
+from tests.harness import ran
 from tests.net.servers import fixed, ok, redirect, serving
 from tests.runtime.places import make_places
 
@@ -261,12 +261,10 @@ def test_a_house_that_reaches_nothing_loads_no_network(tmp_path: Path) -> None:
         "print([m for m in ('ssrfguard', 'h11', 'skillhouse.net.policy',"
         " 'skillhouse.remote.cache_sync') if m in sys.modules])"
     )
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-c", script],
         cwd=tmp_path,
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stdout == "[]\n"

@@ -18,7 +18,6 @@ from skillhouse.runtime.reloads import RELOADS_FILE, Lacking, Reloads
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 from tests.runtime.coded import (
-    best_sandbox,
     code_names,
     coded_house,
     letting_go,
@@ -34,11 +33,6 @@ SOURCES = {
     "python": GIVES % "x",
     "javascript": "export const tools = { tool: async () => ({}), hidden: async () => 1 };\n",
 }
-
-
-@pytest.fixture(scope="module")
-def status(need: Any) -> SandboxStatus:
-    return best_sandbox(need)
 
 
 def test_every_process_hears_of_a_reload_once(tmp_path: Path) -> None:

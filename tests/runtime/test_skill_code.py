@@ -20,7 +20,6 @@ from tests.cells.packages import wheel
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
     ROOTS,
-    best_sandbox,
     called,
     code_names,
     coded_house,
@@ -39,11 +38,6 @@ PRICES = json.dumps({"bitcoin": {"usd": 65000.5, "eur": 60000}}).encode()
 BALANCE = int("123456789" * 35) * 10**18 + 1
 ADDRESS = "0x" + "ab" * 20
 UV_DIRECTORY = Path(__file__).parents[2] / ".x/uv/bin"
-
-
-@pytest.fixture(scope="module")
-def status(need: Any) -> SandboxStatus:
-    return best_sandbox(need)
 
 
 @pytest.fixture(params=["javascript", "python"])

@@ -24,7 +24,6 @@ from tests.sandbox.places import launcher, workspace
 
 __all__ = ["launcher", "workspace"]
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 CURL = ("curl", "-sS", "--max-time", "8")

@@ -16,7 +16,6 @@ from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.protected_mounts import MountCover
 from tests.sandbox.places import launcher_at, listing, run, sh, workspace
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["workspace"]

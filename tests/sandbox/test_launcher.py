@@ -26,7 +26,6 @@ from skillhouse.sandbox import (
 )
 from tests.sandbox.places import children, launcher, listing, own, run, sh, still_running, workspace
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 

@@ -20,7 +20,6 @@ from skillhouse.sandbox.protected_mounts import MountCover, shield
 from tests.owners import gone_owner
 from tests.sandbox.places import launcher, listing, run, sh, workspace
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 __all__ = ["launcher", "workspace"]

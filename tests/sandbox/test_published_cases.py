@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import Launcher
+from tests.harness import ran, until
 from tests.sandbox.places import (
     launcher,
     listing,
@@ -28,7 +28,6 @@ from tests.sandbox.places import (
     workspace,
 )
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["launcher", "workspace"]
@@ -77,13 +76,7 @@ def test_a_unix_socket_is_not_connected_to(launcher: Launcher, workspace: Path) 
         one.listen()
         other.listen()
         addresses = (str(workspace / "host.sock"), "host.sock", name, "/run/docker.sock")
-        outside = subprocess.run(
-            [sys.executable, "-c", code, *addresses[:3]],
-            cwd=workspace,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        outside = ran([sys.executable, "-c", code, *addresses[:3]], cwd=workspace, check=True)
         assert outside.stdout.split() == ["connected"] * 3
         said = python(launcher, workspace, code, *addresses)
         assert said.splitlines() == ["OSError 97"] * 4, "EAFNOSUPPORT"
@@ -156,9 +149,7 @@ anyio.run(main)
 def test_sigterm_to_the_core_ends_its_runs(launcher: Launcher, workspace: Path) -> None:
     mark = f"606.{secrets.randbelow(10**9):09}"
     with subprocess.Popen((sys.executable, "-c", CORE, launcher.level, workspace, mark)) as core:
-        deadline = time.monotonic() + 20
-        while not (workspace / "begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until((workspace / "begun").exists, 20)
         assert started(mark)
         core.send_signal(signal.SIGTERM)
         core.wait(10)

@@ -16,7 +16,6 @@ from skillhouse.sandbox import Launcher, SandboxError, SandboxProfile
 from tests.sandbox.places import launcher, workspace
 from tests.sandbox.test_bridge_inside import outside, run
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["launcher", "workspace"]

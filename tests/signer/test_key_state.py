@@ -25,7 +25,6 @@ from skillhouse.signer.key_state import (
 from skillhouse.store import STATE, Store
 from tests.signer.places import DAY_MS, NOW_MS, FakeClock
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 HOUR_MS = 3_600_000

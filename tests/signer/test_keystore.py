@@ -14,7 +14,6 @@ from skillhouse.signer import KeyInfo, KeyKind, SignerError, read_vault, terms_f
 from skillhouse.signer.keystore import new_keystore, open_keystore, reopen, save
 from tests.signer.places import COST
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 SECRET = bytes(range(32))

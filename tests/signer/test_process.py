@@ -33,9 +33,9 @@ from skillhouse.signer import (
 )
 from skillhouse.signer.request import FRAME_MAX, LENGTH, Ask, SignerReply, framed, packed, unpacked
 from skillhouse.store import STATE, Store
+from tests.harness import ran
 from tests.signer.places import PASSWORD, process
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 WAIT_SECONDS = 10.0
@@ -160,15 +160,12 @@ def test_without_a_terminal_nobody_is_asked(tmp_path: Path) -> None:
         "try: anyio.run(signer.new_key, 'main', KeyKind.ED25519)\n"
         "except SignerError as error: print(error.code)\n"
     )
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=60,
         start_new_session=True,
-        check=False,
     )
     assert (done.stdout, done.stderr) == ("no-terminal\n", "")
 

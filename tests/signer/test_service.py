@@ -39,7 +39,6 @@ from tests.signer.places import (
     token_call,
 )
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import subprocess
 import sys
 from pathlib import Path
 from random import Random
@@ -26,9 +25,9 @@ from skillhouse.skill.yaml_text import (
     read_mapping,
     repaired,
 )
+from tests.harness import ran
 from tests.skill.blocks import FRAGMENTS, REAL, outcome, random_block
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,13 +148,8 @@ def test_whatever_is_plain_of_fragments_the_events_read_alike(parts: list[str]) 
 
 def fuzz(seed: int, count: int) -> int:
     """Return how many of `count` random blocks were plain, read by a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.skill.blocks", str(seed), str(count)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    done = ran(
+        [sys.executable, "-m", "tests.skill.blocks", str(seed), str(count)], cwd=ROOT, timeout=600
     )
     assert done.returncode == 0, f"ended with {done.returncode}: {done.stderr[-2_000:]}"
     return int(done.stdout)

@@ -22,7 +22,6 @@ from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import launcher_at
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 ALLOW_EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")

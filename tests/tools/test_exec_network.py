@@ -23,7 +23,6 @@ from tests.frontends.mcp_peer import has_sandbox
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 ALLOW_EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")

@@ -20,7 +20,6 @@ from tests.runtime.places import make_places
 from tests.sandbox.places import launcher
 from tests.tools.houses import Person, house_at
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 __all__ = ["launcher"]

@@ -78,20 +78,11 @@ def test_a_write_makes_directories_and_replaces_in_one_step(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "path",
-    [
-        ".git/hooks/pre-commit",
-        ".GIT/hooks/pre-commit",
-        ".git/config",
-        ".env",
-        ".ssh/authorized_keys",
-        ".bashrc",
-        ".claude/settings.json",
-        ".agents/skills/x/SKILL.md",
-        ".mcp.json",
-        "skillhouse.toml",
-        "server.pem",
-        "./.git/./config",
-    ],
+    (
+        ".git/hooks/pre-commit .GIT/hooks/pre-commit .git/config .env .ssh/authorized_keys "
+        ".bashrc .claude/settings.json .agents/skills/x/SKILL.md .mcp.json skillhouse.toml "
+        "server.pem ./.git/./config"
+    ).split(),
 )
 def test_a_protected_path_is_denied_whatever_the_rules_say(tmp_path: Path, path: str) -> None:
     everything = Rule(effect=Effect.ALLOW, action="*", pattern="*")

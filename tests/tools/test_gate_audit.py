@@ -22,6 +22,7 @@ from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import WriteGate
+from tests.harness import ran
 from tests.machines import OWN_MOUNTS
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
@@ -295,9 +296,7 @@ def test_a_full_disk_under_the_house_refuses_effects_and_loses_nothing(
     need(tried and tried.returncode == 0, "unshare with a tmpfs of its own")
     script = f"{mount} && exec {sys.executable} - {tmp_path} {state}"
     source = f"import sys\nsys.path[:0] = {[*sys.path, str(Path.cwd())]!r}\n" + SMALL_DISK
-    done = subprocess.run(
-        [*command, script], input=source, capture_output=True, text=True, check=False
-    )
+    done = ran([*command, script], input=source)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "told": "nothing was done",

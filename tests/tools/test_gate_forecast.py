@@ -228,18 +228,10 @@ def test_a_rehearsal_meets_tiers_and_the_write_gate(tmp_path: Path) -> None:
 
 
 DECIDES = {
-    "decide",
-    "explain",
-    "explain_skill",
-    "judge_line",
-    "judge_argv",
-    "judged",
-    "judge",
-    "strictest",
-    "LayerRules",
-    "WriteGate",
-    "TierGate",
-    "Judged",
+    *(
+        "decide explain explain_skill judge_line judge_argv judged judge strictest LayerRules "
+        "WriteGate TierGate Judged"
+    ).split()
 }
 """Names of what decides; frontends use none of them, but for `EXPLAINING`."""
 EXPLAINING = {

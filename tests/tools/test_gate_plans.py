@@ -29,7 +29,6 @@ from skillhouse.tools import (
     Workspace,
 )
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 FILES = ("one", "two", "run.sh")

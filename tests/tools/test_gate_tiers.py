@@ -16,7 +16,6 @@ from skillhouse.runtime import Skillhouse
 from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_approvals import answer, unattended
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 ALLOW = Rule(effect=Effect.ALLOW, action="write", pattern="*")

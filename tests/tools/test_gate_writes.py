@@ -17,7 +17,6 @@ from skillhouse.tools import EvaluatedPermission, PermissionRequest, WriteGate
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 WRITE = ("write", {"path": "a.txt", "content": "new"})

@@ -17,7 +17,6 @@ from skillhouse.tools.path_rules import PathRules
 from tests.runtime.places import write_skill
 from tests.tools.houses import house_at
 
-# Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
 ALLOW_EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")

@@ -19,17 +19,10 @@ from tests.tools.houses import house_at
 
 @pytest.mark.parametrize(
     "relative",
-    [
-        "src/id_map.py",
-        "git/hooks/x",
-        ".gitignore",
-        ".github/workflows/ci.yml",
-        "environment.yml",
-        "docs/profile.md",
-        "key.txt",
-        "skill.md.txt",
-        "lent-private/x",
-    ],
+    (
+        "src/id_map.py git/hooks/x .gitignore .github/workflows/ci.yml environment.yml "
+        "docs/profile.md key.txt skill.md.txt lent-private/x"
+    ).split(),
 )
 def test_ordinary_files_are_not_protected(tmp_path: Path, relative: str) -> None:
     assert Guarded(tmp_path, [tmp_path / "lent"]).reason(relative) == ""

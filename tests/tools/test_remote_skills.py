@@ -14,7 +14,6 @@ from skillhouse.skill import SKILL_FILE
 from tests.remote.mcp_liar import Liar, serving, skill_file
 from tests.runtime.places import make_places, write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 FILES = {

@@ -51,7 +51,6 @@ from skillhouse.tools.standing import standing_patterns
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
 from tests.tools.houses import Person
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 NOBODY = Session(

@@ -21,7 +21,6 @@ from skillhouse.tools import Progress, SkillCodeTool
 from tests.cells.lab import until
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
-    best_sandbox,
     called,
     coded_house,
     letting_go,
@@ -80,11 +79,6 @@ DECLARED = [
     *(tool(name) for name in ("passed", "wrapped", "text", "nothing", "fails", "dies")),
     tool("hangs", timeout=1_000),
 ]
-
-
-@pytest.fixture(scope="module")
-def status(need: Any) -> SandboxStatus:
-    return best_sandbox(need)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from anyio.abc import SocketStream
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.sandbox import SandboxStatus
 from tests.net.servers import ok, serving
-from tests.runtime.coded import best_sandbox, coded_house, letting_go, recorded, write_code
+from tests.runtime.coded import coded_house, letting_go, recorded, write_code
 
 pytestmark = pytest.mark.slow
 
@@ -69,11 +69,6 @@ TOOLS: tuple[Mapping[str, Any], ...] = tuple(
     }
     for name in ("tool", "cancels")
 )
-
-
-@pytest.fixture
-def status(need: Any) -> SandboxStatus:
-    return best_sandbox(need)
 
 
 @pytest.mark.parametrize("language", SOURCES)

@@ -38,7 +38,6 @@ from skillhouse.tools.web import NO_PROVIDER
 from tests.net.servers import LOOPBACK, fixed, ok, redirect, serving
 from tests.tools.houses import Person
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 BUILTIN = Path(__file__).resolve().parents[2] / "src/skillhouse/builtin/web-search"

@@ -15,7 +15,7 @@ no better one; most of those are cut out of a skill's text, and of requests that
 more (docs/benchmarks.md, "Search")."""
 WEIGHTS = (2.36, 0.89, -1.26, 2.19, 0.94, 2.16, 0.42, 0.23, 1.96, 0.53, -1.74)
 """Of `clues`, by logistic regression on the development set against everyday requests
-(bench/data/everyday.tsv, `./x bench retrieval --fit`; decision record 0306)."""
+(bench/data/everyday.tsv, `./x bench research/fit`; decision record 0306)."""
 BIAS = -3.39
 """With the weight of CJK signs, moves the threshold of that regression to one half in English and
 in Chinese."""

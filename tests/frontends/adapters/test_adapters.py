@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -40,7 +40,6 @@ from skillhouse.frontends.adapters.agent_framework import skillhouse_provider
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 

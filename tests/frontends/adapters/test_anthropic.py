@@ -30,7 +30,6 @@ from skillhouse.frontends.adapters.anthropic import (
 )
 from skillhouse.runtime import Skillhouse
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 

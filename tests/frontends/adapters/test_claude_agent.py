@@ -44,7 +44,6 @@ from skillhouse.frontends.adapters.claude_agent import skillhouse_options
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 OURS = "mcp__skillhouse__"

@@ -190,10 +190,8 @@ def test_nobody_is_asked_where_the_framework_is_not_to(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_forecast_about_git_does_not_hold_up_other_calls(tmp_path: Path, need: Any):
+def test_a_forecast_about_git_does_not_hold_up_other_calls(tmp_path: Path, bwrap: None, git: None):
     """It asks git in several sandboxes what the command would write."""
-    need(shutil.which("bwrap"), "no bubblewrap")
-    need(shutil.which("git"), "no git")
     rule = Rule(effect=Effect.ALLOW, action="exec", pattern="git *")
     with open_house(tmp_path, rule) as house:
         shutil.rmtree(tmp_path / "project/.git", ignore_errors=True)

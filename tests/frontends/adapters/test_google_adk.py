@@ -42,7 +42,6 @@ from tests.frontends.adapters.parallel import (
 from skillhouse.frontends.adapters.google_adk import skillhouse_toolset
 from skillhouse.runtime import Skillhouse
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 SCRIPT = ("exec", {"command": "sh", "params": ["run.sh"]})

@@ -16,6 +16,7 @@ import pytest
 from tests.frontends.adapters.guide import CALLS, LAST, SKILL, example, install_line
 from tests.frontends.adapters.loopback import Call, Loopback, listening
 from tests.frontends.adapters.test_alone import MAKES
+from tests.harness import ran
 from tests.own_environments import BIN, ROOT, SUFFIX, UV
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -113,13 +114,4 @@ def _install(python: Path, line: str, wheel: Path) -> None:
 def _run(
     command: list[str], cwd: Path, env: Mapping[str, str] | None = None, typed: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env=env,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return ran(command, cwd=cwd, env=env, input=typed, timeout=SECONDS)

@@ -35,7 +35,6 @@ from tests.frontends.adapters.parallel import (
 from skillhouse.frontends.adapters.langchain import skillhouse_middleware, skillhouse_tools
 from skillhouse.runtime import Skillhouse
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}

@@ -31,7 +31,6 @@ from skillhouse.frontends.adapters.openai import (
 )
 from skillhouse.runtime import Skillhouse
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 

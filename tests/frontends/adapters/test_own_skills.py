@@ -10,7 +10,6 @@ import pytest
 from tests.frontends.adapters.guide import GUIDE
 from tests.runtime.places import write_skill
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 OWN = {

@@ -17,7 +17,6 @@ from urllib.request import urlopen
 import pytest
 from tests.frontends.conftest import Run
 
-# Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 FAKE = Path(__file__).resolve().parents[4] / "shared/interop/fakellm.py"

@@ -12,21 +12,11 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.call_keys import CallKeyError, CallKeys
-from tests.frontends.http_api.place import API, COOKIE, client_of, make_house, token_of
+from tests.frontends.http_api.place import API, COOKIE, client_of, token_of
 
 pytestmark = pytest.mark.slow
 
 WRITE = {"tool": "write", "arguments": {"path": "a.txt", "content": "one"}}
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Skillhouse:
-    return make_house(tmp_path)
-
-
-@pytest.fixture
-def client(house: Skillhouse) -> TestClient:
-    return client_of(house)
 
 
 def called(client: TestClient, body: dict[str, Any], key: str = "") -> dict[str, Any]:

@@ -18,16 +18,6 @@ pytestmark = pytest.mark.slow
 GOOD = "---\nname: notes\ndescription: Better notes.\n---\nWrite.\n"
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> Skillhouse:
-    return make_house(tmp_path)
-
-
-@pytest.fixture
-def client(house: Skillhouse) -> TestClient:
-    return client_of(house)
-
-
 def names(client: TestClient) -> list[str]:
     return [skill["id"] for skill in client.get(f"{API}/skills").json()["skills"]]
 

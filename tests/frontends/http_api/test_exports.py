@@ -29,11 +29,6 @@ def house(tmp_path: Path, source: Path) -> Skillhouse:
     return Skillhouse(configured(make_places(tmp_path)), cache_directory=None)
 
 
-@pytest.fixture
-def client(house: Skillhouse) -> TestClient:
-    return client_of(house)
-
-
 def test_an_export_is_shown_made_as_it_was_shown_and_taken_back(
     client: TestClient, tmp_path: Path
 ) -> None:

@@ -14,16 +14,6 @@ from tests.runtime.places import write_skill
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> Skillhouse:
-    return make_house(tmp_path)
-
-
-@pytest.fixture
-def client(house: Skillhouse) -> TestClient:
-    return client_of(house)
-
-
 def states(client: TestClient, /, **query: str) -> dict[str, str]:
     found = client.get(f"{API}/library", params={"limit": 200, **query}).json()
     named = [one for one in found["skills"] if one["name"] and one["scope"] != "builtin"]

@@ -46,11 +46,6 @@ def house(tmp_path: Path, official: StaticRepository) -> Skillhouse:
     return make_house(tmp_path)
 
 
-@pytest.fixture
-def client(house: Skillhouse) -> TestClient:
-    return client_of(house)
-
-
 def ended(client: TestClient, answer: Any) -> dict[str, Any]:
     """Return a job once it has ended."""
     assert answer.status_code == 202, answer.text

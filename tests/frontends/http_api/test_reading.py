@@ -9,20 +9,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.runtime import Skillhouse
-from tests.frontends.http_api.place import API, COOKIE, client_of, make_house, token_of
+from tests.frontends.http_api.place import API, COOKIE, client_of, token_of
 from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Skillhouse:
-    return make_house(tmp_path)
-
-
-@pytest.fixture
-def client(house: Skillhouse) -> TestClient:
-    return client_of(house)
 
 
 def test_the_values_are_those_of_the_command_line(house: Skillhouse, client: TestClient) -> None:

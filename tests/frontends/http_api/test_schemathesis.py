@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.frontends.http_api.test_events import started
+from tests.harness import ran
 from tests.own_environments import own_python
 from tests.runtime.places import write_skill
 
@@ -39,15 +39,7 @@ def test_the_service_answers_as_its_document_says(program: Path, tmp_path: Path)
         # A stream has no end to wait for.
         command += ["--exclude-path", "/api/v1/events", "--checks", CHECKS]
         command += ["--max-examples", EXAMPLES, "--seed", "20261123", "--workers", "1"]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-            cwd=tmp_path,
-            env=environment,
-        )
+        done = ran(command, timeout=SECONDS, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
 
 

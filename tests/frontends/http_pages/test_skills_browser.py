@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from tests.frontends import test_http_browser
 from tests.frontends.test_cli_repositories import configure
 from tests.frontends.test_http_serve import started
+from tests.harness import ran
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
 from tests.runtime.places import make_places, write_skill
@@ -43,13 +43,8 @@ class Visit:
         """Return what `skillhouse list` says there."""
         command = [sys.executable, "-m", "skillhouse", "list"]
         places = make_places(self.base)
-        done = subprocess.run(
-            command,
-            cwd=places.start,
-            env={"HOME": str(places.home), "PATH": ""},
-            capture_output=True,
-            text=True,
-            check=True,
+        done = ran(
+            command, cwd=places.start, env={"HOME": str(places.home), "PATH": ""}, check=True
         )
         return done.stdout
 

@@ -6,7 +6,7 @@ float32 scale for 64 numbers, or float32.
 
 What adapts them is ours (`granite-adapter.npz`): a matrix of low rank for each matrix of the
 layers, which is added to it (LoRA, arXiv 2106.09685), fitted to requests and the skills that they
-are about (`./x bench retrieval --semantic --write`; decision record 0340).
+are about (`./x bench research/fit --semantic --write`; decision record 0340).
 """
 
 from __future__ import annotations

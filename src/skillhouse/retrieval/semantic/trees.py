@@ -1,6 +1,6 @@
 """Orders candidates by boosted trees, which were fitted on English requests (`ranking.json`).
 
-`./x bench retrieval --semantic --write` fits them; decision record 0320 says how good they are.
+`./x bench research/fit --semantic --write` fits them; decision record 0320 says how good they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of scripts/conformance.py on made-up checkouts, and on real ones where there are some."""
+"""Tests of conformance.py on made-up checkouts, and on real ones where there are some."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripts import conformance
-from scripts.conformance import (
+
+from research import conformance
+from research.conformance import (
     DECIDED,
     SUITES,
     CheckoutError,
@@ -20,7 +21,7 @@ from scripts.conformance import (
     titles_digest,
     translated,
 )
-from scripts.conformance_ground import (
+from research.conformance_ground import (
     Ground,
     Judge,
     Suite,
@@ -29,9 +30,9 @@ from scripts.conformance_ground import (
     differ,
     skill_text,
 )
-from scripts.conformance_pi import FIXTURES
+from research.conformance_pi import FIXTURES
 
-PAGE = Path(__file__).parents[1] / "docs/conformance.md"
+PAGE = Path(__file__).parents[2] / "docs/conformance.md"
 MADE_UP = """
 from skills_ref.errors import SkillError
 from skills_ref.parser import ParseError, parse_frontmatter, read_properties

@@ -1,4 +1,4 @@
-"""Pytest plugin: puts skillhouse behind the names of skills-ref, for scripts/conformance.py.
+"""Pytest plugin: puts skillhouse behind the names of skills-ref, for bench/research/conformance.py.
 
 The tests of skills-ref import `skills_ref`; what they get are the modules made here, which ask
 skillhouse and say its findings in the words that those tests look for. Nothing is judged here.

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from operator import mul
 from pathlib import Path
 
-from _adapter_fit import GROUPS, fit_adapter, granite
 from _measure import markdown_table
 from _relevance import (
     FOLDS,
@@ -23,9 +22,10 @@ from _relevance import (
     judge,
     quality_rows,
 )
-from _relevance_fit import Candidates, fit
 from _shipped import HOUR, with_encoders
-from _trees import Found, trees_without_the_fold
+from research.adapter_fit import GROUPS, fit_adapter, granite
+from research.relevance_fit import Candidates, fit
+from research.tree_fit import Found, trees_without_the_fold
 from skillhouse.retrieval import Encoders, SearchIndex
 from skillhouse.retrieval.evidence import Evidence
 from skillhouse.retrieval.semantic.granite import ADAPTER

@@ -1,4 +1,4 @@
-"""What a case of scripts/conformance.py is, and the ground on which it is played."""
+"""What a case of bench/research/conformance.py is, and the ground on which it is played."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Finds requests in skills: phrases that a skill says it is for, without that phrase in its text.
 
-They are what the adapter of `granite` is fitted to (`_adapter_fit.py`). A skill's own text is the
+They are what the adapter of `granite` is fitted to (`adapter_fit.py`). A skill's own text is the
 only source of its requests, so whoever leaves out an owner's skills leaves out their requests.
 """
 

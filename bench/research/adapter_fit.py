@@ -1,6 +1,6 @@
 """Fits the adapter of `granite` to requests and skills, where torch is installed.
 
-`./x bench retrieval --semantic --fit` uses it; we do not require torch.
+`./x bench research/fit --semantic` uses it; we do not require torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from _relevance import load
-from _requests import Request, kinds, requests
+from research.skill_requests import Request, kinds, requests
 from skillhouse.retrieval.semantic.granite import ADAPTED, WEIGHTS, Granite, packed_adapter
 from skillhouse.retrieval.semantic.weights import checked_bytes, directory_of
 from skillhouse.retrieval.votes import encoded

@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from scripts.conformance_ground import Ground, Judge, Suite, agree, differ, skill_text
-
+from research.conformance_ground import Ground, Judge, Suite, agree, differ, skill_text
 from skillhouse import Skill, discover, render_catalog
 from skillhouse.discovery import Root
 from skillhouse.floor import encode

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts.conformance_ground import Ground, Judge, Suite, Yes, agree, apart, differ, skill_text
-
+from research.conformance_ground import Ground, Judge, Suite, Yes, agree, apart, differ, skill_text
 from skillhouse import discover, load
 from skillhouse.discovery import Root
 from skillhouse.permission import Effect, Rule

@@ -1,0 +1,8 @@
+"""Its tests are no part of the suite: `./x test bench/research`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
