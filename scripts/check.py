@@ -45,19 +45,12 @@ def steps() -> list[Step]:
                 " changed in the public contract stays, or goes with a decision record"
             ),
         ),
-        _tests(x),
+        Step(
+            name="tests",
+            command=(x, "test", "changed"),
+            advice="`./x test failed` runs the failed ones again, alone and in one process",
+        ),
     ]
-
-
-def _tests(x: str) -> Step:
-    # The verb learns what a change reaches in scripts of its own; until then the fast part.
-    knows_changes = '"changed"' in ENTRY.read_text(encoding="utf-8")
-    part = "changed" if knows_changes else "fast"
-    return Step(
-        name="tests",
-        command=(x, "test", part),
-        advice=f"`./x test --last-failed` runs the failed ones again, `./x test {part}` all of it",
-    )
 
 
 def run(found: Sequence[Step]) -> int:

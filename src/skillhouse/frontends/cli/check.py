@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.discovery import discover, skills_below
 from skillhouse.floor import Diagnostic, Severity, fault_finding, is_utf8, isolated
-from skillhouse.frontends.cli.fixing import fix
+from skillhouse.frontends.cli.fixing import Fix, fix
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -95,20 +95,31 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
         more |= {"fixed": mends} if options.fix else {}
         terminal.json_list("diagnostics", diagnostic_values(findings), more)
     else:
-        for one in fixed:
-            terminal.note(f"mended {shown(str(one.file))}: {', '.join(one.codes)}")
-        lines = folded_lines(
-            findings, lambda found: finding_line(found, terminal), everything=options.all
-        )
-        for line in lines:
-            terminal.line(line)
-        for tool in tools:
-            terminal.note(f"tool {shown(tool['full_name'])} ({tool['level']}), {tool['language']}")
+        _print_text(fixed, findings, tools, terminal, everything=options.all)
         if directories or findings:
             terminal.note(f"{counted(len(directories), 'skill')}: {counts(findings)}")
         else:
             terminal.note(_nothing_in(options.paths))
     return 1 if any(found.severity is Severity.ERROR for found in findings) else 0
+
+
+def _print_text(
+    fixed: Sequence[Fix],
+    findings: Sequence[Diagnostic],
+    tools: Sequence[Mapping[str, Any]],
+    terminal: Terminal,
+    *,
+    everything: bool,
+) -> None:
+    for one in fixed:
+        terminal.note(f"mended {shown(str(one.file))}: {', '.join(one.codes)}")
+    lines = folded_lines(
+        findings, lambda found: finding_line(found, terminal), everything=everything
+    )
+    for line in lines:
+        terminal.line(line)
+    for tool in tools:
+        terminal.note(f"tool {shown(tool['full_name'])} ({tool['level']}), {tool['language']}")
 
 
 def _found(place: Path, manifest: ManifestResult, *, strict: bool) -> tuple[Diagnostic, ...]:
