@@ -259,9 +259,9 @@ def main() -> None:
     parser.add_argument("--fast-seconds", type=float, default=40, help="of CPU, for the fast part")
     parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
     options = parser.parse_args()
-    if not hasattr(sys, "monitoring"):
-        raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
     if not options.again:
+        if not hasattr(sys, "monitoring"):
+            raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
         record()
     write(seconds=options.seconds, share=options.lines, fast_seconds=options.fast_seconds)
 
