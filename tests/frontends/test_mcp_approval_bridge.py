@@ -15,7 +15,7 @@ from skillhouse.frontends.mcp.approval_bridge import SESSION_HEADER, UNNAMED, Cl
 
 def request(session: str = "", name: str | None = "editor") -> Any:
     """Return what the SDK gives of a request, as far as it is looked at."""
-    info = SimpleNamespace(client_info=SimpleNamespace(name=name))
+    info = SimpleNamespace(client_info=SimpleNamespace(name=name, version="1.4.0"))
     return SimpleNamespace(
         session=SimpleNamespace(client_params=None if name is None else info),
         request=SimpleNamespace(headers={SESSION_HEADER: session} if session else {}),
@@ -28,8 +28,9 @@ def test_each_session_is_a_connection_and_without_one_it_is_the_server(tmp_path:
     one, two = (clients.caller(request(session)) for session in "ab")
     assert len({found["connection"] for found in (own, one, two)}) == 3
     assert clients.caller(request("a")) == one
-    assert clients.caller(request(name=None))["client"] == UNNAMED
-    assert clients.caller(request(name="a\nb"))["client"] == "a?b"
+    unnamed, odd = clients.caller(request(name=None)), clients.caller(request(name="a\nb"))
+    assert (unnamed["client"], unnamed["client_info"]) == (UNNAMED, "")
+    assert (odd["client"], odd["client_info"]) == ("a?b", "a?b 1.4.0")
     clients.end_session("a")
     assert clients.caller(request("a")) != one
 
