@@ -218,12 +218,14 @@ def write(*, seconds: float, share: float, fast_seconds: float) -> None:
         costs[file][unit.mark] += unit.seconds
         entered[file].update(unit.lines)
     names = sorted(set().union(*entered.values()))
+    found = {name: one for name, one in found.items() if (ROOT / name.partition("::")[0]).exists()}
     rows = [
         f"  {json.dumps(file)}: "
         + json.dumps(
             [*(round(cost, 2) for cost in costs[file].values()), packed(entered[file], names)]
         )
         for file in sorted(costs)
+        if (ROOT / file).exists()
     ]
     waiting = folded(later(found, imported, seconds=seconds, share=share), found)
     text = '{\n "sources": ' + json.dumps(names) + ',\n "later": ' + json.dumps(waiting, indent=2)
