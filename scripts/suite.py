@@ -7,7 +7,7 @@ portion. pytest-xdist would read every test in every process, 25 seconds of CPU 
 Parts: `fast`, nothing marked slow or heavy; the default, nothing heavy and nothing that
 tests/suite.json leaves to CI; `all`; `changed [--base REV]`, what reaches a file that differs from
 REV (the branch point with `main`); `failed`, what failed in the last run; `nightly`, the property
-tests with new examples. `K/N` runs the K-th of N shares, for N machines. Other arguments go to
+tests with new examples and what is marked so. `K/N` runs the K-th of N shares, for N machines. Other arguments go to
 pytest.
 """
 
@@ -38,7 +38,8 @@ MARKS = {
     "fast": "not slow and not heavy",
     "default": "not heavy",
     "changed": "not heavy",
-    "nightly": "hypothesis",
+    "all": "not nightly",
+    "nightly": "hypothesis or nightly",
 }
 EXAMPLES = {"fast": "fast", "default": "fast", "changed": "fast", "nightly": "nightly"}
 """Profiles of tests/conftest.py for property tests; the others have its own."""

@@ -301,6 +301,7 @@ def test_a_reader_of_mutated_bytes_answers(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_of_five_hundred_mutations_answers(tmp_path: Path, name: str) -> None:
     found = faults(name, range(SEED + 1_000, SEED + 1_500), tmp_path)

@@ -64,7 +64,11 @@ def test_a_slice_of_a_collection_is_installed_or_refused(run: Run, place: Path, 
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name",
+    # CI has the two that are oddest; the other eleven take a quarter of an hour.
+    [pytest.param(n, marks=() if n in ("odd", "mixed") else pytest.mark.nightly) for n in SIZES],
+)
 def test_each_skill_of_a_collection_is_installed_or_refused_with_its_reason(
     run: Run, place: Path, name: str
 ) -> None:
