@@ -7,8 +7,8 @@ portion. pytest-xdist would read every test in every process, 25 seconds of CPU 
 Parts: `fast`, nothing marked slow or heavy; the default, nothing heavy and nothing that
 tests/suite.json leaves to CI; `all`; `changed [--base REV]`, what reaches a file that differs from
 REV (the branch point with `main`); `failed`, what failed in the last run; `nightly`, the property
-tests with new examples and what is marked so. `K/N` runs the K-th of N shares, for N machines. Other arguments go to
-pytest.
+tests with new examples and what is marked so. `K/N` runs the K-th of N shares, for N machines.
+Other arguments go to pytest.
 """
 
 from __future__ import annotations
