@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillhouse.cells import Capabilities, RpcClient, RpcError, RpcServer, core_methods
-from skillhouse.frontends.http.tcp_server import header_timeout_protocol
+from skillhouse.frontends.http.tcp_server import header_timeout_protocol, make_server
 from tests.cells.lab import Core
 from tests.cells.test_rpc_http import TOKEN, ping, raw, request
 
@@ -119,6 +119,37 @@ def test_who_never_ends_a_request_is_not_waited_for(kind: str):
             if kind == "body":
                 trickled(stream)
             assert is_ended(stream) is ends, protocol
+
+
+SMUGGLED = (
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+)
+"""One request for a proxy that goes by the length, and two for a server that goes by chunks."""
+
+
+def test_a_request_of_two_lengths_is_refused_and_nothing_behind_it_is_answered():
+    def said(server: uvicorn.Server) -> list[bytes]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            with socket.create_connection(listener.getsockname()) as stream:
+                stream.settimeout(1)
+                stream.sendall(SMUGGLED)
+                text = b""
+                with contextlib.suppress(TimeoutError):
+                    while data := stream.recv(4_096):
+                        text += data
+            return [line for line in text.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+        finally:
+            server.should_exit = True
+            thread.join()
+            listener.close()
+
+    naive = uvicorn.Config(answers, log_level="critical", ws="none", lifespan="off", http="h11")
+    assert said(uvicorn.Server(naive)) == [b"HTTP/1.1 401 Unauthorized"] * 2
+    assert said(make_server(answers, lifespan="off")) == [b"HTTP/1.1 400 Bad Request"]
 
 
 def test_many_that_wait_do_not_hold_all_descriptors():

@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 HOST = "127.0.0.1"
 BACKLOG = 128
@@ -33,7 +33,7 @@ def make_server(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> Server:
     """Return a server of an application, with our limits."""
     return Server(
         uvicorn.Config(
-            app,
+            refuse_two_lengths(app),
             http=header_timeout_protocol(),
             loop="asyncio",
             ws="none",
@@ -47,6 +47,26 @@ def make_server(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> Server:
             h11_max_incomplete_event_size=HEAD_MAX,
         )
     )
+
+
+def refuse_two_lengths(app: ASGIApp) -> ASGIApp:
+    """Return an application that refuses requests of two lengths, and ends their connections.
+
+    A proxy in front may go by `Content-Length` where we go by `Transfer-Encoding`, and then takes
+    a part of one client's body for the request of another (RFC 9112, 6.1: "ought to be handled as
+    an error").
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        names = {name for name, _ in scope.get("headers", ())}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            headers = [(b"content-length", b"0"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await app(scope, receive, send)
+
+    return answer
 
 
 def bound(port: int, host: str = HOST) -> socket.socket:
