@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime import MemorySettings as MemorySettings
     from skillhouse.runtime import NetSettings as NetSettings
     from skillhouse.runtime import ProtectionSettings as ProtectionSettings
+    from skillhouse.runtime import SandboxSettings as SandboxSettings
     from skillhouse.runtime import SearchSettings as SearchSettings
     from skillhouse.runtime import SecretSettings as SecretSettings
     from skillhouse.runtime import SignerSettings as SignerSettings

@@ -18,6 +18,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ import pytest
 from skillhouse.cells import Capabilities, CellResult, Executor, RpcError
 from skillhouse.cells.call_channel import MESSAGES
 from skillhouse.cells.cell import CELL_LIMITS
-from skillhouse.sandbox import Limits, SandboxLevel, SandboxStatus, SandboxUnavailableError
+from skillhouse.sandbox import SandboxLevel, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.interpreters import default_python
 from tests.attacks.naive import (
@@ -86,7 +87,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 MIB = 1 << 20
-SMALL = Limits(memory_bytes=128 * MIB, processes=32, file_bytes=16 * MIB)
+SMALL = replace(
+    CELL_LIMITS, memory_bytes=128 * MIB, processes=32, file_bytes=16 * MIB, tmp_bytes=16 * MIB
+)
 FRAME = """
     import json, struct, time
     import _socket

@@ -29,7 +29,7 @@ from skillhouse.permission import (
     decide,
     matches,
 )
-from skillhouse.sandbox import Completed, SandboxLevel, SandboxProfile
+from skillhouse.sandbox import Completed, Limits, SandboxLevel, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     EvaluatedPermission,
@@ -341,6 +341,7 @@ def asked_and_run(
                 environment={},
                 decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
                 scripts=ScriptStore(Path(base, "state")),
+                limits=Limits(),
             )
 
         anyio.run(tool(planned).plan({"command": line}, session).run)

@@ -9,12 +9,14 @@ import json
 import os
 import shutil
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from skillhouse.cells import Executor
-from skillhouse.sandbox import Limits, SandboxLevel
+from skillhouse.cells.cell import CELL_LIMITS
+from skillhouse.sandbox import SandboxLevel
 from tests.cells.lab import Lab, make, status_of
 from tests.harness import ran
 from tests.sandbox.places import ALL_LEVELS, LEVELS, own, still_running
@@ -22,7 +24,9 @@ from tests.sandbox.places import ALL_LEVELS, LEVELS, own, still_running
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 MIB = 1 << 20
-SMALL = Limits(memory_bytes=192 * MIB, processes=64, file_bytes=16 * MIB)
+SMALL = replace(
+    CELL_LIMITS, memory_bytes=192 * MIB, processes=64, file_bytes=16 * MIB, tmp_bytes=16 * MIB
+)
 HEAD = """
 const fs = require('fs');
 const { spawn } = require('child_process');

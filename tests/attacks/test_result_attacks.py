@@ -13,10 +13,10 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import SandboxSettings, Skillhouse, configured
 from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, ResultFiles, ToolResult
 from skillhouse.tools.call import Excerpt
-from skillhouse.tools.delivery import CONCEALED_MAX, Delivery
+from skillhouse.tools.delivery import CONCEALED_FACTOR, Delivery
 from skillhouse.tools.result_files import SESSION_FILES, TOTAL_FILES
 from tests.runtime.places import make_places
 from tests.runtime.test_network import SECRET as NET_SECRET
@@ -129,7 +129,9 @@ def delivered(results: ResultFiles, text: str, excerpt: Excerpt) -> ToolResult:
 
 
 @pytest.mark.parametrize("excerpt", ["head", "ends"])
-@pytest.mark.parametrize("size", [RESULT_MAX + 1, OUTPUT_MAX + 1, CONCEALED_MAX + 1])
+@pytest.mark.parametrize(
+    "size", [RESULT_MAX + 1, OUTPUT_MAX + 1, CONCEALED_FACTOR * OUTPUT_MAX + 1]
+)
 @pytest.mark.parametrize("shift", [0, 9, 18])
 def test_a_secret_across_a_cut_is_in_neither_part(
     tmp_path: Path, size: int, shift: int, excerpt: Excerpt
@@ -155,6 +157,22 @@ def test_no_file_holds_a_secret_that_no_record_may_hold(tmp_path: Path) -> None:
     everything = result.content + str(result.data) + text
     assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
     assert text.startswith("[REDACTED]\n")
+
+
+@pytest.mark.slow
+def test_a_secret_across_what_is_left_out_of_an_output_is_in_neither_part(tmp_path: Path) -> None:
+    places = make_places(tmp_path, {"SERVICE_TOKEN": SECRET})
+    rules = (Layer(name="user", rules=(RUN,)),)
+    limits = SandboxSettings(output_bytes=1 << 20)
+    (places.start / "a.txt").write_text(SECRET * (3 * (1 << 20) // len(SECRET)))
+    with Skillhouse(
+        configured(places), channel=Person(), layers=rules, sandbox_limits=limits
+    ) as house:
+        result = house.call_sync("exec", {"command": "cat a.txt"})
+        text = Path(kept_path(result)).read_text()
+    everything = result.content + str(result.data) + text
+    assert " bytes left out …" in text
+    assert not any(SECRET[at : at + 9] in everything for at in range(len(SECRET) - 8))
 
 
 @pytest.mark.parametrize("column", [1, 9, 12, 29_400])

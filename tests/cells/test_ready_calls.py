@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from skillhouse.cells.ready_calls import (
     module_names,
 )
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
-from skillhouse.sandbox.profile import MIB, Limits
+from skillhouse.sandbox.profile import MIB
 from tests.cells.lab import Lab, lab, language, make, until
 from tests.sandbox.places import launcher_at
 
@@ -233,7 +234,7 @@ def test_code_that_loads_for_too_long_is_given_up(lab: Lab, monkeypatch: Any) ->
 def test_code_that_takes_too_much_memory_is_loaded_by_each_call(lab: Lab) -> None:
     files = {"pack.py": f"held = bytearray({40 * MIB})\ncount = 0\n"}
     spec = skill(lab.place, dependencies=packages(lab.place, **files))
-    limits = Limits(memory_bytes=256 * MIB, processes=96, file_bytes=CELL_LIMITS.file_bytes)
+    limits = replace(CELL_LIMITS, memory_bytes=256 * MIB)
 
     async def scene(executor: Executor) -> list[Any]:
         found = []

@@ -138,6 +138,38 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
         load_config(places)
 
 
+def test_limits_of_commands_are_merged_one_by_one_and_no_project_sets_them(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    for file, text in (
+        (places.managed_file, "[sandbox]\nseconds = 60\nmemory = 1073741824\n"),
+        (places.user_file, '[sandbox]\nlevel = "bubblewrap"\nseconds = 6000\nprocesses = 64\n'),
+        (places.start / "skillhouse.toml", "[sandbox]\nseconds = 80000\nprocesses = 9999\n"),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    config = load_config(places, project=places.start)
+    (problem,) = config.problems
+    assert "`sandbox` cannot be set by a project" in problem.message
+    assert config.sandbox == "bubblewrap"
+    assert config.sandbox_limits.values() == {
+        "seconds": 60,
+        "processes": 64,
+        "memory_bytes": 1 << 30,
+    }
+
+
+def test_a_level_alone_is_short_for_the_table(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    for file, text in (
+        (places.managed_file, 'sandbox = "bubblewrap"\n'),
+        (places.user_file, '[sandbox]\nlevel = "any"\nseconds = 6000\n'),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    config = load_config(places)
+    assert (config.sandbox, config.sandbox_limits.seconds) == ("bubblewrap", 6000)
+
+
 def test_a_project_cannot_set_what_could_loosen(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     (places.start / "skillhouse.toml").write_text('roots = ["/"]\n')

@@ -31,6 +31,14 @@ def user_file(places: object) -> Path:
         (BROKEN, 5, "`effect` is one of allow, ask, deny, got 'alow'"),
         (BROKEN.replace("alow", "allow").replace("exec", "exek"), 6, "unknown action `exek`"),
         ('\nsandbox = "bubble"\n', 2, "`sandbox` is one of any, bubblewrap"),
+        ('[sandbox]\nlevel = "bubble"\n', 2, "`level` is one of any, bubblewrap"),
+        ("[sandbox]\nseconds = -1\n", 2, "a whole number from 1 to 86400 in `seconds`, got -1"),
+        ("[sandbox]\n\nseconds = 0\n", 3, "in `seconds`, got 0"),
+        ("[sandbox]\nseconds = true\n", 2, "`seconds` must be a whole number, got true"),
+        (f"[sandbox]\nmemory = 1{'0' * 17}\n", 2, "in `memory`, got 1"),
+        ("[sandbox]\ntmp_bytes = 0\n", 2, "in `tmp_bytes`, got 0"),
+        ("[sandbox]\noutput_bytes = 99999999999\n", 2, "in `output_bytes`, got 99999999999"),
+        ("[sandbox]\nsecond = 5\n", 2, "unknown sandbox key `second`"),
         ('[approvals]\nunattended = "no"\n', 2, "`unattended` is one of pending, deny"),
         (
             '[agents.a]\n[[agents.a.rules]]\neffect = "x"\naction = "exec"\n',
@@ -69,6 +77,14 @@ def test_an_error_has_the_line_the_key_and_what_is_allowed(
     assert str(caught.value).startswith(f"line {line}: ")
     assert said in str(caught.value)
     assert caught.value.key
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1.5", "1e3"])
+def test_a_limit_of_commands_is_a_whole_number(tmp_path: Path, number: str) -> None:
+    places = make_places(tmp_path)
+    user_file(places).write_text(f"[sandbox]\nseconds = {number}\n")
+    with pytest.raises(ConfigError, match="number"):
+        load_config(places)
 
 
 @pytest.mark.parametrize("action", ["deploy", "*", "ex*", "skill_tool", "invoke", "count"])

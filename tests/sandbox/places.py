@@ -64,7 +64,8 @@ def run(launcher: Launcher, workspace: Path, *argv: str, **options: Any) -> Comp
     cwd = options.pop("cwd", workspace)
     names = Limits.__dataclass_fields__
     limits = {name: options.pop(name) for name in tuple(options) if name in names}
-    profile = SandboxProfile(workspace, limits=Limits(**{"seconds": 20.0, **limits}), **options)
+    limits = {"seconds": 20.0, "memory_bytes": 1 << 30, "processes": 128, **limits}
+    profile = SandboxProfile(workspace, limits=Limits(**limits), **options)
 
     async def call() -> Completed:
         return await launcher.run(argv, profile, cwd=cwd, stdin=stdin)

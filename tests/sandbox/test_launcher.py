@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
+import resource
 import subprocess
 import threading
 import time
@@ -42,7 +44,7 @@ def test_a_program_reads_and_writes_the_workspace(launcher: Launcher, workspace:
         b"notes\n",
         b"said\n",
     )
-    assert (done.limit, done.truncated, done.timed_out) == ("", False, False)
+    assert (done.limit, done.left_out, done.timed_out) == ("", 0, False)
     assert (workspace / "new").read_text() == "more\n"
 
 
@@ -153,10 +155,68 @@ def test_time_ends_a_run(launcher: Launcher, workspace: Path):
     assert 0.5 <= done.duration_seconds < 3
 
 
-def test_output_ends_a_run_at_its_limit(launcher: Launcher, workspace: Path):
-    done = sh(launcher, workspace, "yes & yes >&2", output_bytes=100_000)
-    assert (done.exit_code, done.limit, done.truncated) == (None, "output", True)
-    assert len(done.stdout) + len(done.stderr) == 100_000
+def test_output_beyond_the_limit_loses_its_middle_and_the_program_goes_on(
+    launcher: Launcher, workspace: Path
+):
+    script = "for i in $(seq 60000); do echo line $i; done; echo oops >&2; touch done"
+    done = sh(launcher, workspace, script, output_bytes=100_000)
+    assert (done.exit_code, done.limit, done.stderr) == (0, "", b"oops\n")
+    assert (workspace / "done").exists()
+    head, notice, tail = re.split(r"(?m)^(… [0-9]+ bytes left out …\n)", done.stdout.decode())
+    whole = "".join(f"line {number}\n" for number in range(1, 60_001))
+    assert whole.startswith(head.removesuffix("\n"))
+    assert whole.endswith(tail)
+    assert 99_000 < len(head) + len(tail) <= 100_001
+    assert 0 < done.left_out <= int(notice.split()[1]) <= len(whole) - len(head) - len(tail) + 1
+
+
+def test_output_can_be_left_to_end_a_run(launcher: Launcher, workspace: Path):
+    done = sh(launcher, workspace, "yes & yes >&2", output_bytes=100_000, ends_at_output=True)
+    assert (done.exit_code, done.limit) == (None, "output")
+
+
+def test_writers_without_end_take_no_more_memory_and_no_more_time(
+    launcher: Launcher, workspace: Path
+):
+    done = sh(launcher, workspace, "yes & yes >&2", output_bytes=MIB, seconds=2)
+    assert done.limit in ("time", "")
+    done = sh(launcher, workspace, "yes & yes >&2 & wait", output_bytes=MIB, seconds=2)
+    assert (done.limit, done.timed_out) == ("time", True)
+    assert done.duration_seconds < 6
+    assert MIB // 3 < len(done.stdout) < MIB
+    assert MIB // 3 < len(done.stderr) < MIB
+    assert done.left_out > MIB
+
+
+@pytest.mark.heavy
+def test_gigabytes_of_output_are_read_and_not_kept(launcher: Launcher, workspace: Path):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    script = "head -c 3G /dev/zero; touch done"
+    done = sh(launcher, workspace, script, output_bytes=10 * MIB, seconds=120)
+    assert (done.exit_code, done.left_out) == (0, (3 << 30) - 10 * MIB)
+    assert (workspace / "done").exists()
+    # In KiB: the bound, and copies of it.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+@pytest.mark.parametrize("sign", ["é", "━", "😀"])
+def test_no_character_is_cut_where_output_is_left_out(
+    launcher: Launcher, workspace: Path, sign: str
+):
+    for shift in range(4):
+        script = f"printf '%0{shift + 1}d' 0; for i in $(seq 3000); do printf {sign * 10}; done"
+        done = sh(launcher, workspace, script, output_bytes=20_000)
+        assert done.left_out
+        assert set(done.stdout.decode()) <= {*"0123456789… bytes left out\n", sign}
+
+
+def test_what_is_written_after_its_parent_ended_holds_up_nothing(
+    launcher: Launcher, workspace: Path
+):
+    done = sh(launcher, workspace, "(sleep 0.2; yes late) & echo early", output_bytes=MIB)
+    assert (done.exit_code, done.limit) == (0, "")
+    assert done.stdout.startswith(b"early\n")
+    assert done.duration_seconds < 5
 
 
 def test_output_up_to_the_limit_is_whole(launcher: Launcher, workspace: Path):

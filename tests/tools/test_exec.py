@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import SandboxSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import launcher_at
@@ -77,16 +78,51 @@ def test_what_a_command_says_and_how_it_ends_is_the_result(house: Skillhouse) ->
 def test_a_command_that_takes_too_long_is_stopped(house: Skillhouse) -> None:
     result = sh(house, "echo begun; sleep 600", timeout_seconds=1)
     assert (result.status, result.data["limit"]) == ("error", "time")
-    assert result.content == "stopped: the limit on time was reached\nbegun\n"
+    assert result.content == "stopped: the limit on time was reached (1 seconds)\nbegun\n"
     assert newest_detail(house)["limit"] == "time"
 
 
-def test_output_without_end_is_cut(house: Skillhouse) -> None:
-    result = house.call_sync("exec", {"command": "yes"})
+def test_output_without_end_is_left_out_in_the_middle(house: Skillhouse) -> None:
+    result = house.call_sync("exec", {"command": "yes", "timeout_seconds": 2})
     assert result.status == "error"
     notice, _, said = result.content.partition("\n")
     assert notice.startswith("[cut: the whole result is in `")
-    assert said.startswith("stopped: the limit on output was reached\ny\n")
+    assert said.startswith("stopped: the limit on time was reached (2 seconds)\ny\n")
+    assert said.endswith(
+        "\n[of the output, 10485760 bytes are kept and none of the rest: "
+        "write it to a file and read parts of that]"
+    )
+
+
+def test_ten_megabytes_of_output_are_in_the_file_and_the_program_ends(
+    house: Skillhouse, tmp_path: Path
+) -> None:
+    script = "seq 1000000; touch done"
+    result = sh(house, script)
+    assert result.status == "ok"
+    assert (tmp_path / "project/done").exists()
+    (path,) = re.findall(r"the whole result is in `([^`]+)`", result.content)
+    assert Path(path).read_text() == "".join(f"{number}\n" for number in range(1, 1_000_001))
+
+
+def test_the_operators_limits_hold_and_bound_what_a_call_may_ask(tmp_path: Path) -> None:
+    limits = SandboxSettings(seconds=2, output_bytes=1 << 20, processes=8, tmp_bytes=1 << 20)
+    with Skillhouse(
+        configured(make_places(tmp_path)),
+        layers=(Layer(name="user", rules=(ALLOW_EXEC,)),),
+        sandbox_limits=limits,
+    ) as house:
+        (tool,) = [one for one in house.tools() if one.name == "exec"]
+        assert tool.schema["properties"]["timeout_seconds"]["maximum"] == 2
+        asked = sh(house, "true", timeout_seconds=3)
+        assert (asked.status, "timeout_seconds" in asked.content) == ("error", True)
+        late = sh(house, "sleep 30")
+        assert late.content == "stopped: the limit on time was reached (2 seconds)"
+        many = sh(house, "for i in $(seq 30); do sleep 1 & done; wait")
+        assert many.is_error
+        level = anyio.run(house.services.sandbox.status).level
+        if level is not SandboxLevel.LANDLOCK:
+            assert sh(house, "head -c 3000000 /dev/zero > /tmp/big").is_error
 
 
 def test_the_workspace_is_where_it_runs_and_writes(house: Skillhouse, tmp_path: Path) -> None:

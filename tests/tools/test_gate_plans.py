@@ -17,7 +17,7 @@ from skillhouse.approval import Answer, ApprovalBroker, ScriptStore
 from skillhouse.audit import AuditLog
 from skillhouse.net import NetPolicy
 from skillhouse.permission import Decision, Effect, Layer, Rule, decide
-from skillhouse.sandbox import Completed, SandboxProfile
+from skillhouse.sandbox import Completed, Limits, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     ExecTool,
@@ -104,6 +104,7 @@ class Desk:
             environment={},
             decide=decided,
             scripts=ScriptStore(self.base),
+            limits=Limits(),
         )
         log = AuditLog(self.base / "audit.jsonl")
         gate = Gate(

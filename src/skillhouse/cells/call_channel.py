@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import Capabilities, HostCalls, Kind, timeout_text
+from skillhouse.cells.cell import CELL_OUTPUT_BYTES, Capabilities, HostCalls, Kind, timeout_text
 from skillhouse.cells.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -32,7 +32,6 @@ from skillhouse.cells.rpc import (
 )
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.floor.call_clock import CallClock
-from skillhouse.sandbox.profile import OUTPUT_BYTES
 
 CHUNK = 65_536
 MESSAGES = 10_000
@@ -265,7 +264,7 @@ class CellOutput:
     """The end of an output, read from a pipe; `exceeded` is called when there is too much of it."""
 
     def __init__(
-        self, descriptor: int, exceeded: Callable[[], None], *, max_bytes: int = OUTPUT_BYTES
+        self, descriptor: int, exceeded: Callable[[], None], *, max_bytes: int = CELL_OUTPUT_BYTES
     ) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor

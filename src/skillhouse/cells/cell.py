@@ -18,11 +18,20 @@ from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
 from skillhouse.floor import dataclass
 from skillhouse.floor.call_clock import CallClock, current_clock, using
 from skillhouse.sandbox.interpreters import Python
-from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits
+from skillhouse.sandbox.profile import MIB, Limits
 
 TOOL_SECONDS = 30.0
 """Default time of one call (DESIGN, bounds; S002-73)."""
-CELL_LIMITS = Limits(memory_bytes=512 * MIB, processes=96, file_bytes=FILE_BYTES)
+CELL_OUTPUT_BYTES = 262_144
+"""Output of a cell with all its calls, which ends at it."""
+CELL_LIMITS = Limits(
+    memory_bytes=512 * MIB,
+    processes=96,
+    output_bytes=CELL_OUTPUT_BYTES,
+    file_bytes=512 * MIB,
+    tmp_bytes=512 * MIB,
+    ends_at_output=True,
+)
 """Of a cell with all its calls; the memory is the design's `mem_limit: 512m` (S002-90)."""
 CALLS_PER_CELL = 8
 """Concurrent calls of one cell; more of them wait."""

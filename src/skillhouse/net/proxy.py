@@ -32,7 +32,7 @@ from skillhouse.net.policy import NetPolicy, Target, parse_url
 CONNECTIONS = 32
 """Connections at one time; a further one waits."""
 IDLE_SECONDS = 60.0
-"""Longest silence of both sides of a connection (DESIGN, bounds: exec 60 s)."""
+"""Longest silence of both sides of a connection."""
 
 logger = logging.getLogger(__name__)
 

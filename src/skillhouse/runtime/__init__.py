@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import McpServerSettings as McpServerSettings
     from skillhouse.runtime.config import MemorySettings as MemorySettings
     from skillhouse.runtime.config import NetSettings as NetSettings
+    from skillhouse.runtime.config import SandboxSettings as SandboxSettings
     from skillhouse.runtime.config import SearchSettings as SearchSettings
     from skillhouse.runtime.config import SecretSettings as SecretSettings
     from skillhouse.runtime.config import Settings as Settings

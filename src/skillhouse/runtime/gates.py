@@ -18,6 +18,7 @@ from skillhouse.runtime.network import EgressReport, Network
 from skillhouse.runtime.own_files import ConfiguredFiles
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.sandbox_provider import SandboxProvider
+from skillhouse.sandbox import Limits
 from skillhouse.skill import SkillIndex, ToolRule
 
 
@@ -150,6 +151,7 @@ class GateFactory:
                 decide=self._decide,
                 scripts=self._enforcement.approvals.scripts,
                 has_namespaces=self._sandbox.expects_namespaces,
+                limits=Limits(**self._config.sandbox_limits.values()),
             )
 
         makers: dict[str, toolbox.ToolMaker] = {

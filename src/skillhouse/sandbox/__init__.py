@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
     from skillhouse.sandbox.level_probes import self_test as self_test
-    from skillhouse.sandbox.profile import OUTPUT_BYTES as OUTPUT_BYTES
+    from skillhouse.sandbox.profile import LEFT_OUT as LEFT_OUT
     from skillhouse.sandbox.profile import Completed as Completed
     from skillhouse.sandbox.profile import CoveredPaths as CoveredPaths
     from skillhouse.sandbox.profile import Limits as Limits
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.profile import fits as fits
+    from skillhouse.sandbox.profile import left_out_text as left_out_text
     from skillhouse.sandbox.status import LACKING as LACKING
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxLevel as SandboxLevel

@@ -123,7 +123,7 @@ def writable(limits: Limits) -> tuple[tuple[str, int], ...]:
     """Return the writable directories in memory, with their sizes in bytes."""
     return (
         ("/dev/shm", min(SHARED_MEMORY_BYTES, limits.memory_bytes)),  # noqa: S108 - its own.
-        (HOME, min(limits.file_bytes, limits.memory_bytes)),
+        (HOME, min(limits.tmp_bytes, limits.memory_bytes)),
     )
 
 

@@ -91,6 +91,7 @@ class LandlockGuard(RlimitGuard):
     async def watch(self, init: int) -> str:
         most = self._limits.processes + SUPERVISING
         while True:
+            began = time.monotonic()
             processes, memory_bytes = usage(self._supervisor, stop_at=most + 1)
             if not processes:
                 return ""
@@ -98,7 +99,7 @@ class LandlockGuard(RlimitGuard):
                 return "processes"
             if memory_bytes > self._limits.memory_bytes:
                 return "memory"
-            await anyio.sleep(self._pause_seconds())
+            await anyio.sleep(self._pause(began))
 
 
 class LandlockLauncher:

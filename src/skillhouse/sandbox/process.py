@@ -32,7 +32,7 @@ from skillhouse.floor.crash_cleanup import SANDBOX_NAME, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import ProcessGuard
 from skillhouse.sandbox.pipes import CHUNK, Pipes
-from skillhouse.sandbox.profile import Completed, Limits, SandboxError
+from skillhouse.sandbox.profile import Completed, Limits, SandboxError, left_out_text
 
 GRACE_SECONDS = 0.5
 """Longest wait for the end of the output of killed processes."""
@@ -42,6 +42,73 @@ SIGNAL_BASE = 128
 """bubblewrap exits with this plus the number of the signal that ended the program."""
 SIGNAL_MAX = 31
 """The last ordinary signal; greater exit codes are the program's own."""
+
+
+STREAMS = ("stdout", "stderr")
+
+
+class _KeptStream:
+    """The beginning of a stream and its end."""
+
+    def __init__(self) -> None:
+        self.head = bytearray()
+        self.tail = bytearray()
+        self.left_out = 0
+
+
+class KeptOutput:
+    r"""At most so many bytes of both streams: of what is more, each stream loses its middle.
+
+    >>> kept = KeptOutput(8)
+    >>> kept.add("stdout", b"0123456789")
+    >>> kept.bytes_of("stdout").decode(), kept.left_out
+    ('01\n… 2 bytes left out …\n456789', 2)
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._streams = {name: _KeptStream() for name in STREAMS}
+
+    @property
+    def left_out(self) -> int:
+        return sum(stream.left_out for stream in self._streams.values())
+
+    def add(self, name: str, chunk: bytes) -> None:
+        stream = self._streams[name]
+        # A quarter for each beginning, so that the ends of both have half of it at least.
+        begun = chunk[: max(self._max_bytes // 4 - len(stream.head), 0)]
+        stream.head += begun
+        stream.tail += chunk[len(begun) :]
+        while (beyond := self._size() - self._max_bytes) > 0:
+            # The longer one, so that no stream drives out what is little of the other.
+            longer = max(self._streams.values(), key=lambda each: len(each.tail))
+            lost = min(beyond, len(longer.tail))
+            del longer.tail[:lost]
+            longer.left_out += lost
+
+    def _size(self) -> int:
+        return sum(len(each.head) + len(each.tail) for each in self._streams.values())
+
+    def bytes_of(self, name: str) -> bytes:
+        stream = self._streams[name]
+        if not stream.left_out:
+            return bytes(stream.head + stream.tail)
+        head, tail = bytes(stream.head), bytes(stream.tail)
+        head = head[: len(head) - _begun(head)]
+        # At most three bytes of a character follow its first one (RFC 3629).
+        tail = tail[next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0) :]
+        lost = stream.left_out + len(stream.head) + len(stream.tail) - len(head) - len(tail)
+        before = b"" if head.endswith(b"\n") or not head else b"\n"
+        return head + before + f"{left_out_text(lost)}\n".encode() + tail
+
+
+def _begun(data: bytes) -> int:
+    """Return how many bytes at the end are of a character that goes on behind it (RFC 3629)."""
+    for back, byte in enumerate(reversed(data[-3:]), 1):
+        if byte & 0xC0 != 0x80:
+            size = 1 + (byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0)
+            return back if size > back else 0
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +142,7 @@ class Run:
         self._limits = limits
         self._pipes = Pipes()
         self._options = b""
-        self._output = {"stdout": bytearray(), "stderr": bytearray()}
+        self._output = KeptOutput(limits.output_bytes)
         self._status = bytearray()
         self._limit = ""
         self.began_at: float | None = None
@@ -123,11 +190,11 @@ class Run:
         return self._completed(time.monotonic() - began)
 
     def output_tail(self, max_bytes: int) -> bytes:
-        for name, kept in self._output.items():
+        for name in STREAMS:
             if self._pipes.is_open(name):
                 with contextlib.suppress(BlockingIOError):
-                    kept += os.read(self._pipes.ours(name), CHUNK)
-        return bytes(self._output["stdout"] + self._output["stderr"])[-max_bytes:]
+                    self._output.add(name, os.read(self._pipes.ours(name), CHUNK))
+        return b"".join(map(self._output.bytes_of, STREAMS))[-max_bytes:]
 
     def _spawn(self, *, is_fed: bool) -> tuple[subprocess.Popen[bytes], Mapping[str, int]]:
         pipes, command = self._pipes, self._command
@@ -176,7 +243,7 @@ class Run:
                 tasks.start_soon(self._pipes.send, "stdin", stdin)
             tasks.start_soon(self._follow, process)
             async with anyio.create_task_group() as readers:
-                for name in self._output:
+                for name in STREAMS:
                     readers.start_soon(self._collect, name, process)
                 await anyio.wait_readable(self._pipes.ours("process"))
                 # What is inside dies with bubblewrap, and that ends the output. A process that is
@@ -185,11 +252,9 @@ class Run:
             tasks.cancel_scope.cancel()
 
     async def _collect(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        kept = self._output[name]
         async for chunk in self._pipes.chunks(name):
-            room = self._limits.output_bytes - sum(map(len, self._output.values()))
-            kept += chunk[:room]
-            if len(chunk) > room:
+            self._output.add(name, chunk)
+            if self._limits.ends_at_output and self._output.left_out:
                 self._stop(process, "output")
                 return
 
@@ -288,16 +353,16 @@ class Run:
         if code is None and not limit:
             # INVARIANT: without the report the program was not run, whatever bubblewrap's exit
             # code says, so this is never taken for an answer of the program.
-            message = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
+            message = self._output.bytes_of("stderr")[:200].decode(errors="replace").strip()
             message = " ".join(message.split()) or "no message"
             raise SandboxError("sandbox-failed", f"the sandbox did not start: {message}")
         is_signal = code is not None and SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_MAX
         return Completed(
             exit_code=None if is_signal else code,
             signal=code - SIGNAL_BASE if code is not None and is_signal else None,
-            stdout=bytes(self._output["stdout"]),
-            stderr=bytes(self._output["stderr"]),
-            truncated=limit == "output",
+            stdout=self._output.bytes_of("stdout"),
+            stderr=self._output.bytes_of("stderr"),
+            left_out=self._output.left_out,
             timed_out=limit == "time",
             limit=limit,
             duration_seconds=duration_seconds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, field
@@ -43,16 +44,24 @@ class SandboxUnavailableError(SkillhouseError):
 
 MIB = 1 << 20
 
-EXEC_SECONDS = 60.0
-"""Time of one run (DESIGN, bounds: exec 60 s)."""
-MEMORY_BYTES = 1024 * MIB
-"""Memory of a whole run (issue "sandbox": 1 GiB)."""
-PROCESSES = 128
-"""Processes and threads of a run at one time (issue "sandbox")."""
-OUTPUT_BYTES = 262_144
-"""Output of a run, both streams together (DESIGN, bounds: tool output 256 KiB)."""
-FILE_BYTES = 512 * MIB
-"""Largest file that a run may write, and size of its /tmp (issue "sandbox": 512 MiB)."""
+EXEC_SECONDS = 600
+"""Time of one run (DESIGN, bounds: exec 10 minutes by default)."""
+MEMORY_BYTES = 8_192 * MIB
+"""Most memory of a whole run where the machine has twice as much (issue 34)."""
+PROCESSES = 1_024
+"""Processes and threads of a run at one time (issue 34)."""
+OUTPUT_BYTES = 10 * MIB
+"""Output of a run that is kept, both streams together (DESIGN, bounds: 10 MiB by default)."""
+FILE_BYTES = 4_096 * MIB
+"""Largest file that a run may write (decision 0372)."""
+TMP_BYTES = 1_024 * MIB
+"""Size of a run's /tmp (decision 0372)."""
+
+
+@functools.cache
+def default_memory_bytes() -> int:
+    """Return `MEMORY_BYTES`, or half of the machine's memory if that is less."""
+    return min(MEMORY_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -75,14 +84,19 @@ def names_like(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a run; exceeding one ends it, and `Completed.limit` names it."""
+    """Limits of a run; exceeding one ends it, and `Completed.limit` names it.
+
+    Output beyond its limit ends nothing unless `ends_at_output`: its middle is left out.
+    """
 
     seconds: float = EXEC_SECONDS
-    memory_bytes: int = MEMORY_BYTES
+    memory_bytes: int = field(default_factory=default_memory_bytes)
     """Of all processes together, including files in /tmp."""
     processes: int = PROCESSES
     output_bytes: int = OUTPUT_BYTES
     file_bytes: int = FILE_BYTES
+    tmp_bytes: int = TMP_BYTES
+    ends_at_output: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +221,14 @@ class SandboxProfile:
     limits: Limits = field(default_factory=Limits)
 
 
+def left_out_text(count: int) -> str:
+    return f"… {count} bytes left out …"
+
+
+LEFT_OUT = re.compile(r"^… ([0-9]{1,18}) bytes left out …$", re.MULTILINE)
+"""The line of `left_out_text` in an output; a program may print one too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
     """How a run ended, with its output."""
@@ -217,8 +239,8 @@ class Completed:
     """bubblewrap's exit code less 128; so `exit 137` reads as signal 9."""
     stdout: bytes
     stderr: bytes
-    truncated: bool = False
-    """True: the output exceeded the limit, and the run ended there."""
+    left_out: int = 0
+    """Bytes of output beyond the limit, in whose place `stdout` and `stderr` have a notice."""
     timed_out: bool = False
     limit: str = ""
     """The limit that ended the run: "time", "memory", "processes", "output" or ""."""

@@ -122,8 +122,10 @@ def hidden_text(text: str) -> HiddenText | None:
 
 def revealed(text: str) -> str:
     """Return a text with what a person does not see of it as escapes; its lines stay the same."""
-    if text.isascii() and not text.encode().translate(None, _ASCII_SEEN):
-        return text
+    if text.isascii():
+        # No control character is ever seen, and output of programs may have millions.
+        controls = set(text.encode().translate(None, _ASCII_SEEN))
+        return text.translate({sign: _escape(chr(sign)) for sign in controls}) if controls else text
     return _INVISIBLE.sub(
         lambda found: found[0] if _is_seen(text, found.start()) else _escape(found[0]), text
     )

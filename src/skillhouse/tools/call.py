@@ -157,6 +157,10 @@ class ToolResult:
     approval_id: str | None = None
     excerpt: Excerpt = field(default="head", compare=False, repr=False)
     """Which part of a long content is given to a model."""
+    most: int = field(default=OUTPUT_MAX, compare=False, repr=False)
+    """Characters of the content that are kept."""
+    has_gaps: bool = field(default=False, compare=False, repr=False)
+    """Whether lines of `left_out_text` are in it where something is missing."""
 
     @property
     def is_error(self) -> bool:
@@ -177,6 +181,10 @@ class Output:
     """What telemetry may say of it, by the words of `floor.tracing`; no content."""
     excerpt: Excerpt = "head"
     """What a model gets of a text that is too long for it."""
+    most: int = OUTPUT_MAX
+    """Characters of the text that are kept."""
+    has_gaps: bool = False
+    """Whether lines of `left_out_text` are in it where something is missing."""
     waits_for: str = ""
     """Id of the open question inside the call at which it ended; empty when it did not."""
 

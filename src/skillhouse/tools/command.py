@@ -47,7 +47,14 @@ from skillhouse.tools.approved_scripts import (
     script_copies,
     script_runs,
 )
-from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
+from skillhouse.tools.call import (
+    OUTPUT_MAX,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    object_schema,
+)
 from skillhouse.tools.command_inputs import (
     CommandInputs,
     InputChangedError,
@@ -91,8 +98,6 @@ from skillhouse.tools.workspace import Workspace
 if TYPE_CHECKING:
     from skillhouse.net import NetPolicy
 
-EXEC_SECONDS = 60
-"""Seconds a command may take unless the call says less (DESIGN, bounds)."""
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -129,22 +134,6 @@ class ExecTool(Tool):
     )
     durable = True
     required_actions = ("exec",)
-    schema: Mapping[str, Any] = object_schema(
-        {
-            "command": {
-                "type": "string",
-                "minLength": 1,
-                "description": "a shell line; with `params` a program's name",
-            },
-            "params": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "the program's arguments, each as it is",
-            },
-            "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": EXEC_SECONDS},
-        },
-        required=("command",),
-    )
 
     def __init__(
         self,
@@ -159,7 +148,10 @@ class ExecTool(Tool):
         decide: Decide,
         scripts: ScriptStore,
         has_namespaces: Callable[[], bool] = lambda: True,
+        limits: Limits,
     ) -> None:
+        self._limits = limits
+        self.schema: Mapping[str, Any] = _schema(int(limits.seconds))
         self._has_namespaces = has_namespaces
         self._workspace = workspace
         self._scripts = scripts
@@ -202,7 +194,7 @@ class ExecTool(Tool):
             paths=self._workspace.paths,
             opened=work.writes.opened,
             environment=self._environment,
-            limits=Limits(seconds=arguments.get("timeout_seconds", EXEC_SECONDS)),
+            limits=_limits_of(self._limits, arguments, session),
         )
 
         async def run(sealed: Mapping[str, bytes] | None = None) -> Output:
@@ -246,7 +238,7 @@ class ExecTool(Tool):
                     done = await command_inside(running, str(launcher.level))
             except (SandboxError, SandboxUnavailableError) as error:
                 raise RefusedError(str(error)) from error
-            output = output_of(done, launcher.level, network=network.word)
+            output = output_of(done, launcher.level, profile.limits, network=network.word)
             text = f"{output.text}\n[{network.withheld}]" if network.withheld else output.text
             return replace(output, text=text, span_attributes=_traits(work, done))
 
@@ -377,6 +369,32 @@ class ExecTool(Tool):
             is Effect.DENY
             for judged in verdict.commands
         )
+
+
+def _schema(seconds: int) -> Mapping[str, Any]:
+    return object_schema(
+        {
+            "command": {
+                "type": "string",
+                "minLength": 1,
+                "description": "a shell line; with `params` a program's name",
+            },
+            "params": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "the program's arguments, each as it is",
+            },
+            "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": seconds},
+        },
+        required=("command",),
+    )
+
+
+def _limits_of(limits: Limits, arguments: Mapping[str, Any], session: Session) -> Limits:
+    seconds = min(arguments.get("timeout_seconds", limits.seconds), limits.seconds)
+    # A skill's code gets results whole, in a frame that has a bound of its own.
+    kept = min(limits.output_bytes, OUTPUT_MAX) if session.origin_digest else limits.output_bytes
+    return replace(limits, seconds=seconds, output_bytes=kept)
 
 
 def _shell() -> str:

@@ -7,22 +7,18 @@ from dataclasses import replace
 
 from skillhouse.permission import command_resource
 from skillhouse.sandbox import (
-    OUTPUT_BYTES,
     Completed,
     Launcher,
+    Limits,
     SandboxError,
     SandboxLevel,
     SandboxUnavailableError,
 )
-from skillhouse.tools.call import Output, RefusedError
+from skillhouse.tools.call import OUTPUT_MAX, Output, RefusedError
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
 
 TITLE_MAX = 160
 """Characters of a question's title, beyond which its commands are counted."""
-_CUT = (
-    f"[output cut at {OUTPUT_BYTES} bytes, and the rest is not kept: "
-    "write it to a file and read parts of that]"
-)
 NOT_BOUND = (
     "not bound",
     (
@@ -69,11 +65,11 @@ def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:
     return replace(output, text=f"{output.text}\n[changed: {names}]") if names else output
 
 
-def output_of(done: Completed, level: str, *, network: str) -> Output:
+def output_of(done: Completed, level: str, limits: Limits, *, network: str) -> Output:
     stdout = done.stdout.decode("utf-8", "replace")
     stderr = done.stderr.decode("utf-8", "replace")
     if done.limit:
-        failure = f"stopped: the limit on {done.limit} was reached"
+        failure = f"stopped: the limit on {done.limit} was reached{_limit_shown(done, limits)}"
     elif done.signal is not None:
         failure = f"ended by signal {done.signal}"
     elif done.exit_code:
@@ -82,7 +78,12 @@ def output_of(done: Completed, level: str, *, network: str) -> Output:
         failure = _half_done(stderr)
     notes = "\n".join(f"[{note}]" for note in done.notes)
     changes = f"[written: {', '.join(done.changes)}]" if done.changes else ""
-    cut = _CUT if done.truncated else ""
+    cut = (
+        f"[of the output, {limits.output_bytes} bytes are kept and none of the rest: "
+        "write it to a file and read parts of that]"
+        if done.left_out
+        else ""
+    )
     parts = (failure, stdout, f"[stderr]\n{stderr}" if stderr else "", changes, notes, cut)
     exit_code = -1 if done.exit_code is None else done.exit_code
     return Output(
@@ -90,6 +91,8 @@ def output_of(done: Completed, level: str, *, network: str) -> Output:
         data={"exit_code": exit_code, "stdout": stdout, "stderr": stderr, "limit": done.limit},
         failed=bool(failure),
         excerpt="ends",
+        most=_most(limits),
+        has_gaps=done.left_out > 0,
         detail={
             "exit_code": exit_code,
             "limit": done.limit,
@@ -97,6 +100,20 @@ def output_of(done: Completed, level: str, *, network: str) -> Output:
             "network": network,
         },
     )
+
+
+def _most(limits: Limits) -> int:
+    # With room for notices and the names of what was written.
+    is_long = limits.output_bytes > OUTPUT_MAX
+    return limits.output_bytes + OUTPUT_MAX if is_long else OUTPUT_MAX
+
+
+def _limit_shown(done: Completed, limits: Limits) -> str:
+    if done.limit == "time":
+        return f" ({limits.seconds:g} seconds)"
+    if done.limit == "memory":
+        return f" ({limits.memory_bytes} bytes)"
+    return f" ({limits.processes})" if done.limit == "processes" else ""
 
 
 def _half_done(stderr: str) -> str:

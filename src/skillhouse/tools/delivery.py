@@ -13,11 +13,13 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 
 from skillhouse.floor.threads import in_thread
+from skillhouse.sandbox import LEFT_OUT, left_out_text
 from skillhouse.skill import revealed
 from skillhouse.tools.call import (
     OUTPUT_MAX,
@@ -40,9 +42,9 @@ from skillhouse.tools.tool import Session
 
 PRESENTED_AT_ONCE = 16_384
 """Characters of a result that are looked through on the event loop: some milliseconds."""
-CONCEALED_MAX = 4 * OUTPUT_MAX
-"""Characters of a result that are looked through for secrets; of a longer one nothing else is
-used."""
+CONCEALED_FACTOR = 4
+"""How many times what is kept of a result is looked through for secrets; of a longer one nothing
+else is used."""
 SECRET_MAX = 131_072
 """Characters of a secret at most (MAX_ARG_STRLEN, execve(2))."""
 
@@ -69,15 +71,23 @@ class Delivery:
         return self._delivered(result, session)
 
     def _delivered(self, result: ToolResult, session: Session) -> ToolResult:
-        presented = _presented(result, self._conceal, to_code=bool(session.origin_digest))
         if result.excerpt == "whole" or gets_whole(session):
-            return presented
-        if len(presented.content) > RESULT_MAX and self._results is not None:
+            return _presented(result, self._conceal, to_code=bool(session.origin_digest))
+        # Of a long result, data is cut before it is looked through: a model gets little of it.
+        most = min(result.most, OUTPUT_MAX)
+
+        def presented_by(conceal: Callable[[str], str]) -> ToolResult:
+            return _presented(result, conceal, to_code=False, data_most=most)
+
+        presented, results = result, self._results
+        is_long = len(result.content) > OUTPUT_MAX
+        if results is None or not is_long:
+            presented = presented_by(self._conceal)
+            is_long = len(presented.content) > RESULT_MAX
+        if results is not None and is_long:
             # INVARIANT: no file holds a secret that no record of the log may hold.
-            results = self._results
-            presented = _presented(
-                result, lambda text: results.hide(self._conceal(text)), to_code=False
-            )
+            hide = results.hide
+            presented = presented_by(lambda text: hide(self._conceal(text)))
         content, data, kept = presented.content, presented.data, None
         if len(content) > RESULT_MAX:
             content, kept = self._excerpt(presented, session)
@@ -98,51 +108,84 @@ class Delivery:
         return excerpt_of(result.content, result.excerpt, kept, why=why), kept
 
 
-def _presented(result: ToolResult, conceal: Callable[[str], str], *, to_code: bool) -> ToolResult:
+def _presented(
+    result: ToolResult,
+    conceal: Callable[[str], str],
+    *,
+    to_code: bool,
+    data_most: int | None = None,
+) -> ToolResult:
+    if result.has_gaps:
+        conceal = partial(_across_gaps, conceal=conceal)
+
     def shown(text: str) -> str:
+        if data_most is not None and len(text) > data_most:
+            return _readable(text, conceal, result.excerpt, data_most)
         return revealed(conceal(text))
 
     data = result.data
     if data is not None:
         data = {key: _mapped(value, conceal if to_code else shown) for key, value in data.items()}
-    content = _readable(result.content, conceal, result.excerpt)
+    content = _readable(result.content, conceal, result.excerpt, result.most)
     return replace(result, content=content, data=data)
 
 
-def _readable(text: str, conceal: Callable[[str], str], excerpt: Excerpt) -> str:
-    """Return at most `OUTPUT_MAX` characters of a text, without secrets, hidden ones as escapes."""
-    if len(text) <= OUTPUT_MAX:
+def _readable(text: str, conceal: Callable[[str], str], excerpt: Excerpt, most: int) -> str:
+    """Return at most `most` characters of a text, without secrets, hidden ones as escapes."""
+    if len(text) <= most:
         head, tail, unseen = conceal(text), "", 0
     else:
         # INVARIANT: secrets are taken out before the text is cut, so that none is cut through.
-        head, tail, unseen = _concealed_ends(text, conceal, excerpt)
+        head, tail, unseen = _concealed_ends(text, conceal, excerpt, CONCEALED_FACTOR * most)
     whole = head + tail
-    if len(whole) > OUTPUT_MAX:
-        head, tail = ends_of(whole, OUTPUT_MAX, excerpt)
+    if len(whole) > most:
+        head, tail = ends_of(whole, most, excerpt)
     lost = unseen + len(whole) - len(head) - len(tail)
     head, tail = revealed(head), revealed(tail)
-    if (size := len(head) + len(tail)) > OUTPUT_MAX:
+    if (size := len(head) + len(tail)) > most:
         # Escapes are longer.
-        head, tail = ends_of(head + tail, OUTPUT_MAX, excerpt)
+        head, tail = ends_of(head + tail, most, excerpt)
         lost += size - len(head) - len(tail)
     return joined(head, tail, lost)
 
 
 def _concealed_ends(
-    text: str, conceal: Callable[[str], str], excerpt: Excerpt
+    text: str, conceal: Callable[[str], str], excerpt: Excerpt, concealed_max: int
 ) -> tuple[str, str, int]:
     """Return the beginning and the end of a text, and how many characters are in neither.
 
     What is next to a cut is left out, since a secret may go on behind it: the environment of a
     process has no longer value (MAX_ARG_STRLEN, execve(2)).
     """
-    if len(text) <= CONCEALED_MAX:
+    if len(text) <= concealed_max:
         return conceal(text), "", 0
-    most = CONCEALED_MAX // 2 if excerpt == "ends" else CONCEALED_MAX
+    most = concealed_max // 2 if excerpt == "ends" else concealed_max
     head, tail = conceal(text[:most])[:-SECRET_MAX], ""
     if excerpt == "ends":
         tail = conceal(text[-most:])[SECRET_MAX:]
     return head, tail, len(text) - len(head) - len(tail)
+
+
+def _across_gaps(text: str, conceal: Callable[[str], str]) -> str:
+    """Return a text without secrets, and without what is next to a gap: one may go on in there.
+
+    Where it is short, half of it stays.
+    """
+    # Texts and the numbers of bytes between them, in turns.
+    parts = LEFT_OUT.split(text)
+    for place in range(0, len(parts), 2):
+        part = conceal(parts[place])
+        before = min(SECRET_MAX, len(part) // 2) if place else 0
+        behind = min(SECRET_MAX, len(part) // 2) if place + 1 < len(parts) else 0
+        parts[place] = part[before : len(part) - behind]
+        for gap, lost in ((place - 1, part[:before]), (place + 1, part[len(part) - behind :])):
+            if lost:
+                parts[gap] = str(int(parts[gap]) + len(lost.encode("utf-8", "replace")))
+        if place and before:
+            parts[place] = f"\n{parts[place]}"
+        if behind:
+            parts[place] += "\n"
+    return "".join(left_out_text(int(one)) if at % 2 else one for at, one in enumerate(parts))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

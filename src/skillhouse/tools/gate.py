@@ -308,6 +308,8 @@ class Gate:
             data=output.data or None,
             approval_id=output.waits_for or None,
             excerpt=output.excerpt,
+            most=output.most,
+            has_gaps=output.has_gaps,
         )
 
     def _close(self, state: CallState) -> None:

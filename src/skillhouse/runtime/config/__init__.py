@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config.config_values import NetSettings as NetSettings
     from skillhouse.runtime.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.runtime.config.config_values import RegistrySettings as RegistrySettings
+    from skillhouse.runtime.config.config_values import SandboxSettings as SandboxSettings
     from skillhouse.runtime.config.config_values import SecretSettings as SecretSettings
     from skillhouse.runtime.config.config_values import Settings as Settings
     from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings

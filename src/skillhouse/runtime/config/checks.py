@@ -120,6 +120,7 @@ def check_actions(rules: Sequence[Rule], path: Path | None) -> None:
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "effect": tuple(effect.value for effect in Effect),
     "sandbox": ("any", "bubblewrap"),
+    "level": ("any", "bubblewrap"),
     "unattended": ("pending", "deny"),
     "kind": ("well-known", "opencode"),
     "levels": ("read", "write", "sign"),

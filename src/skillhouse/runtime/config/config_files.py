@@ -52,9 +52,11 @@ from skillhouse.runtime.config.config_values import (
     NetSettings,
     ProtectionSettings,
     RegistrySettings,
+    SandboxSettings,
     Settings,
     SignerSettings,
     SkillCodeSettings,
+    as_table,
     tool_lists,
 )
 from skillhouse.runtime.config.environment import from_environment
@@ -121,6 +123,7 @@ def load_config(
             key="catalog_budget_tokens",
         )
     skills = merged.skills or SkillsSettings()
+    sandbox = as_table(merged.sandbox)
     check_exec_environment(
         merged.exec_environment or (),
         None,
@@ -139,7 +142,8 @@ def load_config(
         state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
         layers=tuple(layer for layer in layers if layer.rules),
         exec_environment=merged.exec_environment or (),
-        sandbox=merged.sandbox or "any",
+        sandbox=sandbox.level or "any",
+        sandbox_limits=sandbox,
         approvals=merged.approvals or ApprovalSettings(),
         write_gate=merged.write_gate or WriteGate(),
         extensions=merged.extensions or ExtensionSettings(),
@@ -180,6 +184,8 @@ def _merged(*strongest_first: Settings) -> Settings:
                 if isinstance(found, ExtensionSettings):
                     # Each by itself: what is turned off from above stays so.
                     values[known.name] = found.before(value)
+                if known.name == "sandbox":
+                    values[known.name] = as_table(found).before(as_table(value))
     return Settings(**values)
 
 
@@ -353,6 +359,7 @@ _TABLES = {
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
     "memory": frozenset(field.name for field in fields(MemorySettings)),
+    "sandbox": frozenset(field.name for field in fields(SandboxSettings)),
     "search": frozenset(field.name for field in fields(SearchSettings)),
     "protection": frozenset(field.name for field in fields(ProtectionSettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),

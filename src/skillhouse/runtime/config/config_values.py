@@ -24,6 +24,19 @@ ALL_TOOLS = ("all",)
 DIGEST = r"skilltree1:[0-9a-f]{64}"
 PACKAGES_MAX = 2
 """Directories of packages beside those of a skill: for all skills, and of the host."""
+SANDBOX_BOUNDS = {
+    "seconds": (1, 86_400),
+    # A result is kept in memory, and then in a file of the conversation (tools/result_files.py).
+    # With less, a secret that is cut through could not be left out (sandbox/process.py).
+    "output_bytes": (1 << 20, 64 << 20),
+    # The runner of a plan, its commands, and what supervises them.
+    "processes": (8, 1 << 20),
+    "memory": (32 << 20, 1 << 50),
+    "file_bytes": (1_024, 1 << 50),
+    # A size of 0 would be none at all (tmpfs(5)).
+    "tmp_bytes": (4_096, 1 << 50),
+}
+"""The least and the most of each limit of commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +165,53 @@ class NetSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """The table `[sandbox]`: each value is merged by itself, and None is the default."""
+
+    level: Literal["any", "bubblewrap"] | None = None
+    """As the key `sandbox` on its own: "bubblewrap" refuses the level `landlock`."""
+    seconds: int | None = None
+    """Time of a command, and the most that a call may ask for."""
+    output_bytes: int | None = None
+    """Output of a command that is kept; the middle of what is more is left out."""
+    processes: int | None = None
+    """Processes and threads of a command at one time."""
+    memory: int | None = None
+    """Bytes of all processes together."""
+    file_bytes: int | None = None
+    """Bytes of a file that a command writes."""
+    tmp_bytes: int | None = None
+    """Bytes of its /tmp."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a limit out of range."""
+        for key, (least, most) in SANDBOX_BOUNDS.items():
+            value = getattr(self, key)
+            if value is not None and not least <= value <= most:
+                message = f"expected a whole number from {least} to {most} in `{key}`, got {value}"
+                raise ConfigError(message, key=f"sandbox.{key}")
+
+    def before(self, weaker: SandboxSettings) -> SandboxSettings:
+        """Return both, each value from this one where it is set here."""
+        own = {known.name: getattr(self, known.name) for known in fields(self)}
+        return replace(weaker, **{k: v for k, v in own.items() if v is not None})
+
+    def values(self) -> dict[str, Any]:
+        """Return the limits that are set, by their names in `sandbox.Limits`."""
+        names = {key: "memory_bytes" if key == "memory" else key for key in SANDBOX_BOUNDS}
+        own = {name: getattr(self, key) for key, name in names.items()}
+        return {name: value for name, value in own.items() if value is not None}
+
+
+def as_table(value: str | SandboxSettings | None) -> SandboxSettings:
+    """Return the table that a value of the key `sandbox` is short for."""
+    if isinstance(value, SandboxSettings):
+        return value
+    level: Any = value
+    return SandboxSettings(level=level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
     """Whether agents get `memory_search` and `memory_write`."""
 
@@ -236,8 +296,8 @@ class Settings:
     state_directory: str | None = None
     exec_environment: tuple[str, ...] | None = None
     """Variables of this process that commands in the sandbox get."""
-    sandbox: Literal["any", "bubblewrap"] | None = None
-    """What may hold commands and skills' code; no project says so."""
+    sandbox: Literal["any", "bubblewrap"] | SandboxSettings | None = None
+    """What may hold commands and skills' code, and the limits of commands; no project says so."""
     rules: tuple[Rule, ...] | None = None
     approvals: ApprovalSettings | None = None
     """The bounds of asking a person; a file sets all of them or leaves them as they are."""
@@ -310,6 +370,8 @@ class Config:
     exec_environment: tuple[str, ...] = ()
     sandbox: Literal["any", "bubblewrap"] = "any"
     """What may hold commands and skills' code: "bubblewrap" refuses the level `landlock`."""
+    sandbox_limits: SandboxSettings = field(default_factory=SandboxSettings)
+    """The limits of commands; its `level` counts for nothing here."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     """The bounds of asking a person."""
     write_gate: WriteGate = field(default_factory=WriteGate)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NetSettings,
         ProtectionSettings,
         RegistrySettings,
+        SandboxSettings,
         SignerSettings,
         SkillCodeSettings,
     )
@@ -44,6 +45,7 @@ class _PlainFields(TypedDict, total=False):
     layers: tuple[Layer, ...]
     exec_environment: tuple[str, ...]
     sandbox: Literal["any", "bubblewrap"]
+    sandbox_limits: SandboxSettings
     approvals: ApprovalSettings
     write_gate: WriteGate
     extensions: ExtensionSettings
