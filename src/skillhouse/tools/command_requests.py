@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit import is_secret_name
@@ -61,7 +62,7 @@ def needs_of(
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
     if any(cover is not Breadth.ALL for cover in covers):
         # Whoever allows any command whatever has allowed `env NAME=value command` too.
-        needs += [_once(line, concern) for concern in verdict.concerns]
+        needs += [_remark(line, concern) for concern in verdict.concerns]
     redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
     written = {redirect.target for redirect in redirects if redirect.kind != "read"}
     for redirect in redirects:
@@ -123,8 +124,12 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
     # A rule allows the words, but they mean more than it can have meant.
     is_allowed = rules.rule(judged.argv).cover is not Breadth.NONE
     if judged.effect is Effect.ASK and judged.scrutiny and is_allowed:
-        needs.append(_once(resource, judged.reason))
+        needs.append(_remark(resource, judged.reason))
     return needs
+
+
+def _remark(resource: str, why: str) -> PermissionRequest:
+    return replace(_once(resource, why), is_remark=True)
 
 
 def _once(resource: str, why: str) -> PermissionRequest:
