@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules
+from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
-from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
+from skillhouse.permission.wrappers import DEPTH_MAX, unwrap
 
 WORDS_MAX = 256
 """Words of a command that starts another one; of more each would have to be tried as a program."""
@@ -47,14 +48,18 @@ class HardDenies:
             return Effect.DENY, reason
         for name, value in raw.assignments:
             is_refused, concern = environment_concern(name, value)
-            if is_refused:
-                return Effect.DENY, concern
+            if reason := concern if is_refused else self.of_variable(name, value):
+                return Effect.DENY, reason
         for redirect in raw.redirects:
             if redirect.kind in ("write", "append") and not isinstance(redirect.target, str):
                 effect, concern = self._places.writing(redirect.target.text)
                 if effect is Effect.DENY:
                     return effect, concern
         return Effect.ALLOW, ""
+
+    def of_variable(self, name: str, value: str) -> str:
+        """Return why what a variable starts is denied, as `GIT_PAGER='rm -r x'` does, or ""."""
+        return self._script(value, 0) if may_start(name, value) else ""
 
     def of_words(self, argv: tuple[str, ...], depth: int = 0) -> str:
         if not argv or not argv[0]:

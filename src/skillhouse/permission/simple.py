@@ -15,13 +15,14 @@ from skillhouse.permission import hazards
 from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
+from skillhouse.permission.environment import environment_concern
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
-from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
+from skillhouse.permission.wrappers import DEPTH_MAX
 
 Remark = tuple[Effect, str]
 
@@ -73,6 +74,8 @@ class CommandJudge:
             is_refused, concern = environment_concern(name, value)
             if concern:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
+            if reason := self._refusals.of_variable(name, value):
+                verdict.remarks.append((Effect.DENY, reason))
         redirects = [self._redirect(redirect, verdict) for redirect in raw.redirects]
         if any(word.tilde for word in raw.words):
             verdict.shell = "`~` is expanded by a shell"
@@ -96,8 +99,8 @@ class CommandJudge:
         verdict = SimpleVerdict(argv, self._without_rule(argv) if argv else None)
         for name, value in raw.assignments:
             is_refused, concern = environment_concern(name, value)
-            if is_refused:
-                verdict.remarks.append((Effect.DENY, concern))
+            if reason := concern if is_refused else self._refusals.of_variable(name, value):
+                verdict.remarks.append((Effect.DENY, reason))
         return verdict
 
     def _without_rule(self, argv: tuple[str, ...]) -> JudgedCommand:
@@ -136,6 +139,8 @@ class CommandJudge:
             return allowed
         for variable, value in meaning.environment:
             is_refused, concern = environment_concern(variable, value)
+            if reason := self._refusals.of_variable(variable, value):
+                is_refused, concern = True, reason
             if concern:
                 effect = Effect.DENY if is_refused else Effect.ASK
                 return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)

@@ -23,6 +23,7 @@ from skillhouse.permission import (
     command_resource,
     git_paths,
     loads_code,
+    may_start,
     read_command,
     unwrapped,
 )
@@ -60,8 +61,11 @@ def needs_of(
         needs += _command_needs(judged, rules)
     line = "; ".join(command_resource(command.argv) for command in plan.commands())
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
-    if any(cover is not Breadth.ALL for cover in covers):
-        # Whoever allows any command whatever has allowed `env NAME=value command` too.
+    variables = (pair for command in plan.commands() for pair in command.environment)
+    starts = rules.has_denials and any(may_start(*pair) for pair in variables)
+    if starts or any(cover is not Breadth.ALL for cover in covers):
+        # Whoever allows any command whatever has allowed `env NAME=value command` too, but not
+        # what a rule denies in a variable whose value no rule is asked about.
         needs += [_remark(line, concern) for concern in verdict.concerns]
     redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
     written = {redirect.target for redirect in redirects if redirect.kind != "read"}
