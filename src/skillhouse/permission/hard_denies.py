@@ -47,9 +47,9 @@ class HardDenies:
         if reason:
             return Effect.DENY, reason
         for name, value in raw.assignments:
-            is_refused, concern = environment_concern(name, value)
-            if reason := concern if is_refused else self.of_variable(name, value):
-                return Effect.DENY, reason
+            is_refused, concern = self.variable_concern(name, value)
+            if is_refused:
+                return Effect.DENY, concern
         for redirect in raw.redirects:
             if redirect.kind in ("write", "append") and not isinstance(redirect.target, str):
                 effect, concern = self._places.writing(redirect.target.text)
@@ -57,9 +57,12 @@ class HardDenies:
                     return effect, concern
         return Effect.ALLOW, ""
 
-    def of_variable(self, name: str, value: str) -> str:
-        """Return why what a variable starts is denied, as `GIT_PAGER='rm -r x'` does, or ""."""
-        return self._script(value, 0) if may_start(name, value) else ""
+    def variable_concern(self, name: str, value: str) -> tuple[bool, str]:
+        """Return what `environment_concern` does, with a denial of what the variable would start,
+        as in `GIT_PAGER='rm -r x'`."""
+        is_refused, concern = environment_concern(name, value)
+        reason = self._script(value, 0) if may_start(name, value) else ""
+        return is_refused or bool(reason), concern if is_refused else reason or concern
 
     def of_words(self, argv: tuple[str, ...], depth: int = 0) -> str:
         if not argv or not argv[0]:

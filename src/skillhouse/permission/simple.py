@@ -15,7 +15,6 @@ from skillhouse.permission import hazards
 from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
-from skillhouse.permission.environment import environment_concern
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
@@ -71,11 +70,9 @@ class CommandJudge:
         verdict = SimpleVerdict(argv, self.words(argv, patterns=raw.words))
         verdict.shell = _needs_shell(argv)
         for name, value in (*raw.exported, *raw.assignments):
-            is_refused, concern = environment_concern(name, value)
+            is_refused, concern = self._refusals.variable_concern(name, value)
             if concern:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
-            if reason := self._refusals.of_variable(name, value):
-                verdict.remarks.append((Effect.DENY, reason))
         redirects = [self._redirect(redirect, verdict) for redirect in raw.redirects]
         if any(word.tilde for word in raw.words):
             verdict.shell = "`~` is expanded by a shell"
@@ -98,9 +95,9 @@ class CommandJudge:
         """Judge what only sets variables; what they mean is judged with the commands they reach."""
         verdict = SimpleVerdict(argv, self._without_rule(argv) if argv else None)
         for name, value in raw.assignments:
-            is_refused, concern = environment_concern(name, value)
-            if reason := concern if is_refused else self._refusals.of_variable(name, value):
-                verdict.remarks.append((Effect.DENY, reason))
+            is_refused, concern = self._refusals.variable_concern(name, value)
+            if is_refused:
+                verdict.remarks.append((Effect.DENY, concern))
         return verdict
 
     def _without_rule(self, argv: tuple[str, ...]) -> JudgedCommand:
@@ -138,9 +135,7 @@ class CommandJudge:
         if ruling.cover >= Breadth.EXACT:
             return allowed
         for variable, value in meaning.environment:
-            is_refused, concern = environment_concern(variable, value)
-            if reason := self._refusals.of_variable(variable, value):
-                is_refused, concern = True, reason
+            is_refused, concern = self._refusals.variable_concern(variable, value)
             if concern:
                 effect = Effect.DENY if is_refused else Effect.ASK
                 return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)

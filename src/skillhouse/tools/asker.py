@@ -169,7 +169,7 @@ class Asker:
 
     def _stored(self, state: CallState, used: Approval) -> ToolResult | None:
         """Store what outlasts a call that has just begun, or end it: what a person allowed from
-        now on would be lost otherwise, and nobody would know."""
+        now on would be lost otherwise, without a word."""
         call = state.context.call
         try:
             self._approvals.store_rules(used, call.client, call.connection)

@@ -61,9 +61,7 @@ def needs_of(
         needs += _command_needs(judged, rules)
     line = "; ".join(command_resource(command.argv) for command in plan.commands())
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
-    variables = (pair for command in plan.commands() for pair in command.environment)
-    starts = rules.has_denials and any(may_start(*pair) for pair in variables)
-    if starts or any(cover is not Breadth.ALL for cover in covers):
+    if _may_start_denied(plan, rules) or any(cover is not Breadth.ALL for cover in covers):
         # Whoever allows any command whatever has allowed `env NAME=value command` too, but not
         # what a rule denies in a variable whose value no rule is asked about.
         needs += [_remark(line, concern) for concern in verdict.concerns]
@@ -83,6 +81,11 @@ def needs_of(
             needs += paths.reading(redirect.target, session, is_named=False)
     # The same need twice is one question.
     return tuple(dict.fromkeys(needs))
+
+
+def _may_start_denied(plan: CommandPlan, rules: LayerRules) -> bool:
+    variables = (pair for command in plan.commands() for pair in command.environment)
+    return rules.has_denials and any(may_start(*pair) for pair in variables)
 
 
 def uncovered(
