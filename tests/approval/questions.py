@@ -67,3 +67,10 @@ def said(broker: ApprovalBroker, approval_id: str, answer: Answer = Answer.ONCE,
     found = broker.get(approval_id)
     given = {"by": "local", "channel": "cli", "nonce": found.request.nonce, **values}
     return broker.answer(approval_id, answer, **given)
+
+
+def begun(broker: ApprovalBroker, approval_id: str, **who: str) -> None:
+    """Redeem an approval for its call and begin it, as a gate does."""
+    request = broker.get(approval_id).request
+    used = broker.redeem(approval_id, request.content_digest, request.session, **who)
+    broker.store_rules(used, **who)

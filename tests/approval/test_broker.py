@@ -28,7 +28,7 @@ from skillhouse.approval.request import (
 )
 from skillhouse.floor import StateError
 from skillhouse.store import STATE, Store
-from tests.approval.questions import Clock, broker_at, question, said
+from tests.approval.questions import Clock, begun, broker_at, question, said
 
 
 class Says:
@@ -326,7 +326,8 @@ def test_what_a_lasting_yes_grants_and_for_how_long(
     asked = question()
     opened = broker.open(asked)
     said(broker, opened.id, answer)
-    broker.redeem(opened.id, asked.content_digest, asked.session)
+    assert broker.grant_store.all() == ()
+    begun(broker, opened.id)
     kept = broker.grant_store.all()
     assert [(grant.pattern, grant.place) for grant in kept] == lasting
     here = broker.session_grants(asked.session)
@@ -339,7 +340,9 @@ def test_what_a_lasting_yes_grants_and_for_how_long(
 
 def test_a_revoked_yes_leaves_none_behind_that_was_not_used(tmp_path: Path) -> None:
     broker = broker_at(tmp_path)
-    asked = question()
+    used, asked = broker.open(question("/w/b.txt")), question()
+    said(broker, used.id, Answer.ALWAYS)
+    begun(broker, used.id)
     opened = broker.open(asked)
     said(broker, opened.id, Answer.ALWAYS)
     assert broker.revoke(broker.grant_store.all()[0].id)

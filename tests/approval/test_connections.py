@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalError, Connections, new_connection
 from skillhouse.approval.connections import DIRECTORY, STALE_SECONDS, began_ms
-from tests.approval.questions import Clock, broker_at, question, said
+from tests.approval.questions import Clock, begun, broker_at, question, said
 
 HOLDING = """
 import sys
@@ -119,7 +119,7 @@ def test_who_succeeds_a_connection(
             other.redeem(*who)
         assert refused.value.code == "another-client"
         return
-    other.redeem(*who)
+    begun(other, opened.id, client=client, connection=successor)
     # The answer is for the connection that used it.
     mine = question(client=client, connection=successor)
     assert len(other.session_grants(mine.connection_key)) == 1

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, Approval, ApprovalBroker, ApprovalError, ApprovalState
-from tests.approval.questions import Clock, broker_at, question
+from tests.approval.questions import Clock, begun, broker_at, question
 
 OUTER, INNER = question("tool"), question("signature", level="sign")
 
@@ -100,6 +100,7 @@ def test_a_stop_ends_what_is_kept_and_keeps_nothing_more(kept: Kept) -> None:
 def test_what_was_revoked_while_the_call_ran_is_not_kept(kept: Kept) -> None:
     other = kept.broker.open(question("/w/b.txt"))
     kept.answer(other, Answer.ALWAYS)
+    begun(kept.broker, other.id)
     (grant,) = kept.broker.grant_store.all()
     assert kept.broker.revoke(grant.id)
     assert not kept.keep()

@@ -27,7 +27,7 @@ from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from tests.answers import ANSWERING
-from tests.approval.questions import Clock, broker_at, question, said
+from tests.approval.questions import Clock, begun, broker_at, question, said
 from tests.frontends.mcp_peer import Peer
 from tests.runtime.places import make_places, write_skill
 
@@ -188,6 +188,7 @@ def phone(tmp_path: Path, clock: Clock) -> Phone:
 def test_an_approval_and_a_standing_approval_name_their_device(phone: Phone) -> None:
     found = phone.says(Answer.ALWAYS)
     assert (found.device, found.device_name) == (phone.device.id, "phone")
+    begun(phone.broker, found.id)
     (grant,) = phone.broker.grant_store.all()
     assert (grant.device, grant.device_name) == (phone.device.id, "phone")
     assert [event[:2] for event in phone.events] == [("paired", "phone"), ("answered", "phone")]
@@ -196,11 +197,13 @@ def test_an_approval_and_a_standing_approval_name_their_device(phone: Phone) -> 
 def test_unpairing_ends_every_approval_that_the_device_gave(phone: Phone) -> None:
     own = phone.broker.open(question("/own/a.txt"))
     said(phone.broker, own.id, Answer.ALWAYS)
+    begun(phone.broker, own.id)
     unused = phone.says(Answer.ONCE)
     standing = phone.says(Answer.PROJECT, "/x/a.txt")
+    begun(phone.broker, phone.says(Answer.ALWAYS, "/z/a.txt").id)
     session = phone.says(Answer.SESSION, "/y/a.txt")
     elsewhere = broker_at(phone.path, clock=phone.clock)
-    elsewhere.redeem(session.id, session.request.content_digest, session.request.session)
+    begun(elsewhere, session.id)
     assert len(elsewhere.session_grants(session.request.session)) == 1
 
     ended = phone.devices.unpair(phone.device.id)
@@ -211,19 +214,30 @@ def test_unpairing_ends_every_approval_that_the_device_gave(phone: Phone) -> Non
             phone.broker.redeem(found.id, found.request.content_digest, found.request.session)
     assert [grant.pattern for grant in phone.broker.grant_store.all()] == ["/own/"]
     assert elsewhere.session_grants(session.request.session) == ()
-    assert phone.broker.get(own.id).state is ApprovalState.APPROVED
+    assert phone.broker.get(own.id).state is ApprovalState.USED
     assert phone.events[-1] == ("unpaired", "phone", "2 unused and 1 standing approvals ended")
     assert phone.devices.unpair(phone.device.id) is None
 
 
 def test_a_device_cannot_prolong_or_take_over_a_person_s_standing_approval(phone: Phone) -> None:
-    said(phone.broker, phone.broker.open(question()).id, Answer.ALWAYS)
+    opened = phone.broker.open(question())
+    said(phone.broker, opened.id, Answer.ALWAYS)
+    begun(phone.broker, opened.id)
     phone.clock.now += 3600
     (before,) = phone.broker.grant_store.all()
-    phone.says(Answer.ALWAYS)
+    begun(phone.broker, phone.says(Answer.ALWAYS).id)
     phone.devices.unpair(phone.device.id)
     (after,) = phone.broker.grant_store.all()
     assert (after.id, after.expires_ms) == (before.id, before.expires_ms)
+
+
+def test_a_device_that_is_unpaired_while_its_call_begins_stores_no_rule(phone: Phone) -> None:
+    found = phone.says(Answer.ALWAYS)
+    request = found.request
+    used = phone.broker.redeem(found.id, request.content_digest, request.session)
+    phone.devices.unpair(phone.device.id)
+    assert not phone.broker.store_rules(used)
+    assert phone.broker.grant_store.all() == ()
 
 
 def test_an_answer_on_its_way_while_its_device_is_unpaired_does_not_count(phone: Phone) -> None:

@@ -89,6 +89,8 @@ def test_a_lasting_yes_is_listed_and_can_be_revoked(
     run: Run, typing: Typing, option: str, kept: bool
 ) -> None:
     typing("approve", "approvals", "approve", asked(run), option)
+    assert json.loads(run("approvals", "grants", "--json")[1])["grants"] == []
+    assert run(*WRITE)[0] == 0
     grants = json.loads(run("approvals", "grants", "--json")[1])["grants"]
     assert bool(grants) is kept
     if not kept:
@@ -114,9 +116,10 @@ def test_a_person_narrows_a_lasting_yes(run: Run, typing: Typing) -> None:
     code, _, said = typing("approve", "approvals", "approve", found, "--always", "--rule", file)
     assert code == 0
     assert f"  rule: {file}" in said
+    assert run("approvals", "approve", found, "--rule", file)[0] == 2
+    assert run(*WRITE)[0] == 0
     (grant,) = json.loads(run("approvals", "grants", "--json")[1])["grants"]
     assert f"write {grant['pattern']}" == file
-    assert run("approvals", "approve", found, "--rule", file)[0] == 2
 
 
 def test_an_update_of_standing_approvals_is_said_once(run: Run, place: Path) -> None:

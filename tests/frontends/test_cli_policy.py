@@ -160,3 +160,15 @@ def test_init_adds_nothing_for_a_coding_agent(run: Run, place: Path, monkeypatch
     monkeypatch.setenv("CLAUDECODE", "1")
     assert run("policy", "init", "developer", "--write")[0] == 1
     assert not (place / "home/.config/skillhouse/config.toml").exists()
+
+
+@pytest.mark.parametrize("line", ["python3 x.py", "bash gone.sh -v", "node lib/x.js; ls"])
+def test_a_script_that_is_not_there_is_a_mistake_and_no_denial(
+    run: Run, place: Path, line: str
+) -> None:
+    code, out, _ = run("policy", "explain", line)
+    first, second, *_ = out.splitlines()
+    assert (code, first) == (0, f"ask  exec {line}")
+    assert second.startswith("  no such file: `")
+    code, out, _ = run("policy", "explain", f"{line}; rm -rf /")
+    assert (code, out.splitlines()[0][:4]) == (1, "deny")

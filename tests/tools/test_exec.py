@@ -313,6 +313,27 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "questions"),
+    [
+        ("GIT_PAGER=cat PYTHONWARNINGS=ignore touch a", 0),
+        ("FOO=1 touch a", 0),
+        ("GIT_PAGER=./x touch a", 1),
+        ("HOME=. touch a", 1),
+    ],
+)
+def test_a_variable_that_may_start_something_asks_also_where_all_but_a_denial_is_allowed(
+    tmp_path: Path, line: str, questions: int
+) -> None:
+    person = Person([Answer.ONCE] * 3)
+    deny = Rule(effect=Effect.DENY, action="exec", pattern="rm *")
+    with house_at(tmp_path, ALLOW_EXEC, deny, person=person) as house:
+        assert house.call_sync("exec", {"command": line}).status == "ok"
+        assert len(person.asked) == questions
+        refused = house.call_sync("exec", {"command": "GIT_PAGER='rm -r a' git log"})
+        assert (refused.status, len(person.asked)) == ("denied", questions)
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("echo x > .git/config", "`.git/config` is protected"),

@@ -69,6 +69,8 @@ def test_a_lasting_yes_to_a_skills_command_is_one_to_its_bytes(tmp_path: Path) -
         assert commands(house, "fix") == [("git status", "pending")]
         (waiting,) = house.approvals.pending()
         answer(house, waiting.id, Answer.ALWAYS)
+        ((_, status),) = commands(house, "fix")
+        assert status != "pending"
         # The skill's own command is allowed from now on; the same words of an agent are not, nor
         # those of the skill when it has other bytes.
         wanted = Permission(action="exec", resource="git status", argv=("git", "status"))

@@ -172,7 +172,7 @@ class ApprovalBroker:
         if answer not in allowed_answers(question.request):
             raise ApprovalError("not-offered", f"`{answer.value}` is not possible for this call")
         request = self._narrowed(question.request, reply)
-        if not self._ledger.answer(question, reply, self._lasting(request, reply), request):
+        if not self._ledger.answer(question, reply, request):
             now = self._ledger.get(approval_id) or question
             if now.state is ApprovalState.OPEN and device:
                 raise ApprovalError("not-allowed", "the device is not paired any more")
@@ -219,8 +219,6 @@ class ApprovalBroker:
         if self._ledger.redeem(approval_id, content_digest, session, is_owner):
             used = self._ledger.get(approval_id)
             if used is not None:
-                if used.answer == Answer.SESSION.value:
-                    self._allow_session(used, client, connection)
                 return used
         approval = self._ledger.get(approval_id)
         if approval is None:
@@ -236,6 +234,23 @@ class ApprovalBroker:
         if approval.state is ApprovalState.APPROVED:
             raise ApprovalError("clock", "the clock went back since the question was asked")
         raise ApprovalError(*closed(approval))
+
+    def store_rules(self, used: Approval, client: str = "", connection: str = "") -> bool:
+        """Store the rules that a lasting answer gave, and no others; return whether there are any.
+
+        INVARIANT: called once the call has begun. An answer whose call never runs leaves no rule
+        behind, and one that runs was redeemed under the rules that the person was asked under.
+        """
+        if used.answer not in LASTING:
+            return False
+        is_session = used.answer == Answer.SESSION
+        place = "" if used.answer == Answer.ALWAYS else used.request.place
+        grants = self._grants(used, place)
+        if not self._ledger.store_grants(used.id, () if is_session else grants):
+            return False
+        if is_session:
+            self._allow_session(used.request, grants, client, connection)
+        return True
 
     async def request_approval(self, request: ApprovalRequest, given: str = "") -> ApprovalOutcome:
         """Return the outcome of a question: answered before, answered now, or still open. Calls of
@@ -320,15 +335,8 @@ class ApprovalBroker:
             self._paired = (stamp, self._ledger.paired())
         return tuple(g for g in grants if not g.device or g.device in self._paired[1])
 
-    def _lasting(self, request: ApprovalRequest, reply: Reply) -> tuple[Grant, ...]:
-        if reply.answer not in (Answer.PROJECT, Answer.ALWAYS):
-            return ()
-        return self._grants(request, request.place if reply.answer is Answer.PROJECT else "", reply)
-
-    def _grants(
-        self, request: ApprovalRequest, place: str, given: Reply | Approval
-    ) -> tuple[Grant, ...]:
-        now = self._ledger.now_ms()
+    def _grants(self, used: Approval, place: str) -> tuple[Grant, ...]:
+        request, now = used.request, self._ledger.now_ms()
         return tuple(
             Grant(
                 action=pattern.action,
@@ -337,21 +345,21 @@ class ApprovalBroker:
                 skill_digest=pattern.skill_digest,
                 user=request.user,
                 agent=request.agent,
-                device=given.device,
-                device_name=given.device_name,
+                device=used.device,
+                device_name=used.device_name,
                 granted_ms=now,
                 expires_ms=now + self.settings.grant_days * 86_400_000,
             )
             for pattern in request.patterns
         )
 
-    def _allow_session(self, used: Approval, client: str, connection: str) -> None:
-        request = used.request
+    def _allow_session(
+        self, request: ApprovalRequest, grants: Sequence[Grant], client: str, connection: str
+    ) -> None:
         key = session_key(request.agent, request.user, request.channel, client, connection)
         with self._lock:
             before = self._session_grants.get(key, ())
-            fresh = [g for g in self._grants(request, request.place, used) if g not in before]
-            self._session_grants[key] = (*before, *fresh)
+            self._session_grants[key] = (*before, *(g for g in grants if g not in before))
 
     def _answer_others(self, answered: Approval, reply: Reply) -> None:
         request = answered.request
@@ -368,7 +376,7 @@ class ApprovalBroker:
             return
         for other in self._ledger.open_ones():
             if is_settled(other.request, request, reply) and self._ledger.answer(
-                other, other_reply, ()
+                other, other_reply
             ):
                 self._notify("answered", self._ledger.get(other.id) or other)
 

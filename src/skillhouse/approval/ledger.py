@@ -90,11 +90,10 @@ class Ledger:
         self,
         question: Approval,
         reply: Reply,
-        grants: Sequence[Grant],
         request: ApprovalRequest | None = None,
     ) -> bool:
-        """Write an answer and its grants; return whether the question was still open. `request` is
-        the question with the rules that the person narrowed; None where it is as it was asked."""
+        """Write an answer; return whether the question was still open. `request` is the question
+        with the rules that the person narrowed; None where it is as it was asked."""
         now = self.now_ms()
         state = ApprovalState.DENIED if reply.answer is Answer.NO else ApprovalState.APPROVED
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -127,9 +126,20 @@ class Ledger:
                     reply.device,
                 ),
             ).rowcount
-            if changed:
-                insert_grants(connection, grants)
         return changed == 1
+
+    def store_grants(self, approval_id: str, grants: Sequence[Grant]) -> bool:
+        """Store the rules of an approval in use; return whether it may still give any: not once
+        it was withdrawn, nor once its device is not paired any more."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            row = connection.execute(
+                "SELECT 1 FROM approval WHERE id = ? AND state = 'used' AND waits_for <> ? "
+                "AND (device = '' OR EXISTS (SELECT 1 FROM device WHERE id = approval.device))",
+                (approval_id, _NOT_KEPT),
+            ).fetchone()
+            if row is not None:
+                insert_grants(connection, grants)
+        return row is not None
 
     def redeem(
         self,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.command_rules import Ruling as Ruling
     from skillhouse.permission.decision import ACTIONS as ACTIONS
     from skillhouse.permission.decision import TOOL_ACTIONS as TOOL_ACTIONS
+    from skillhouse.permission.environment import may_start as may_start
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line

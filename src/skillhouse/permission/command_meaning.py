@@ -19,6 +19,8 @@ class Option:
     is_global: bool = False
     """Whether it comes before the sub-command, and is harmless."""
     twin: str = ""
+    spellings: frozenset[str] = frozenset()
+    """Its other names, the twin among them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class _Reader:
         return 0
 
     def _option_of(self, table: CommandTable, at: int, word: str) -> int:
-        if table.numbers and word[1:].isdigit():
+        if table.numbers and word[1:].isdigit() and word not in table.options:
             self._take(word, None, OptionRule("plain", ""))
             return 1
         name, sign, value = word.partition("=")
@@ -215,8 +215,9 @@ class _Reader:
     def _take(self, name: str, value: str | None, rule: OptionRule) -> None:
         meaning, kind = self._meaning, rule.kind
         is_before = bool(self._tables[-1].commands)
+        is_global = is_before and kind == "plain"
         meaning.options.append(
-            Option(name, value, is_global=is_before and kind == "plain", twin=rule.twin)
+            Option(name, value, is_global=is_global, twin=rule.twin, spellings=rule.spellings)
         )
         if kind == "module":
             kind = "runs"

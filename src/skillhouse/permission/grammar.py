@@ -10,7 +10,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,9 @@ class OptionRule:
     """"": no value; "=": one, in the same word or the next; "=?": only in the same word; "=#": in
     the next word only where that is digits."""
     twin: str = ""
-    """The other spelling of it, as far as the order of the table shows it: a deny sees both."""
+    """The other spelling of it, as far as the order of the table shows it."""
+    spellings: frozenset[str] = frozenset()
+    """All its other spellings, the twin among them: a deny sees each."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,6 +101,9 @@ class CommandTable:
     """Beginnings of options whose rest is the value, as `-Xmx` of `-Xmx512m`."""
     same_as: tuple[str, ...] = ()
     """The sub-command that this is another name of."""
+    means: tuple[tuple[str, frozenset[str]], ...] = ()
+    """Options that are short for others together, some with a value: `-D` of git branch for `-d`
+    with `-f`. A deny of the one sees the others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +188,7 @@ GRAMMAR_KEYS = _SWITCHES | {
     *("source", "names", "module_only", "same_as", "glued", "program", "commands")
 }
 COMMAND_KEYS = OPTION_KINDS | frozenset(
-    "does bare operands first_unless task_file reader lasting aliases same_as".split()
+    "does bare operands first_unless task_file reader lasting aliases same_as same means".split()
 )
 
 
@@ -252,7 +257,25 @@ def _command(where: str, table: Mapping[str, Any]) -> CommandTable:
     )
     for kind in table.keys() & OPTION_KINDS:
         _add_options(where, made, kind, table[kind].split())
+    _join_spellings(where, made, [group.split() for group in table.get("same", ())])
+    means = [words.split() for words in table.get("means", ())]
+    if unknown := {w.partition("=")[0] for one in means for w in one} - made.options.keys():
+        raise GrammarError(f"{where}: `{min(unknown)}` of `means` is no option")
+    made.means = tuple((short, frozenset(parts)) for short, *parts in means)
     return made
+
+
+def _join_spellings(where: str, made: CommandTable, groups: list[list[str]]) -> None:
+    """Give each option all its other spellings: those of the table's order and of `same`."""
+    if unknown := {word for group in groups for word in group} - made.options.keys():
+        raise GrammarError(f"{where}: `{min(unknown)}` of `same` is no option")
+    joined = {word: {word, rule.twin} - {""} for word, rule in made.options.items()}
+    for group in groups:
+        whole = set().union(*(joined[word] for word in group))
+        joined.update(dict.fromkeys(whole, whole))
+    for word, whole in joined.items():
+        if len(whole) > 1:
+            made.options[word] = replace(made.options[word], spellings=frozenset(whole - {word}))
 
 
 def _add_options(where: str, made: CommandTable, kind: str, specs: list[str]) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules
+from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
-from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
+from skillhouse.permission.wrappers import DEPTH_MAX, unwrap
 
 WORDS_MAX = 256
 """Words of a command that starts another one; of more each would have to be tried as a program."""
@@ -46,7 +47,7 @@ class HardDenies:
         if reason:
             return Effect.DENY, reason
         for name, value in raw.assignments:
-            is_refused, concern = environment_concern(name, value)
+            is_refused, concern = self.variable_concern(name, value)
             if is_refused:
                 return Effect.DENY, concern
         for redirect in raw.redirects:
@@ -55,6 +56,13 @@ class HardDenies:
                 if effect is Effect.DENY:
                     return effect, concern
         return Effect.ALLOW, ""
+
+    def variable_concern(self, name: str, value: str) -> tuple[bool, str]:
+        """Return what `environment_concern` does, with a denial of what the variable would start,
+        as in `GIT_PAGER='rm -r x'`."""
+        is_refused, concern = environment_concern(name, value)
+        reason = self._script(value, 0) if may_start(name, value) else ""
+        return is_refused or bool(reason), concern if is_refused else reason or concern
 
     def of_words(self, argv: tuple[str, ...], depth: int = 0) -> str:
         if not argv or not argv[0]:

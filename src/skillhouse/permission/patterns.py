@@ -6,9 +6,10 @@ import enum
 import functools
 import posixpath
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import matches
 from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.command_reader import read_command
@@ -149,7 +150,9 @@ def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
             return True
         if named.program == at.program and at.grammar is not None:
             if at.unknown or (named.unknown and not named.cut):
-                if pattern.is_open and _follow(words[1:], at.argv[1:]):
+                if pattern.is_open and (
+                    _follow(words[1:], at.argv[1:]) or _follow_spelt(words[1:], at)
+                ):
                     return True
             elif _is_about(named, at, is_open=pattern.is_open, is_denial=True):
                 return True
@@ -191,15 +194,17 @@ def _is_about(
     elif named.path != meaning.path[: len(named.path)] or (ours and named.path != meaning.path):
         return False
     # A deny of `rm x` is about `rm y x` as well.
-    if not (_in_order(ours, theirs) if is_denial else ours == theirs[: len(ours)]):
+    is_mode = meaning.program == "chmod"
+    if not (_in_order(ours, theirs, is_mode=is_mode) if is_denial else ours == theirs[: len(ours)]):
         return False
-    given = {(option.name, option.value) for option in meaning.options}
-    names = {option.name for option in meaning.options}
-    if is_denial:
-        given |= {(option.twin, option.value) for option in meaning.options if option.twin}
-        names |= {option.twin for option in meaning.options}
+    given = _spelt(meaning) if is_denial else {(o.name, o.value) for o in meaning.options}
+    names = {name for name, _ in given}
     for option in named.options:
-        if (option.name, option.value) not in given and not (is_denial and option.is_global):
+        is_given = (option.name, option.value) in given
+        if is_denial:  # A deny of `sed -i` is about `sed -i.bak` too.
+            is_given = is_given or (option.value is None and option.name in names)
+            is_given = is_given or option.is_global
+        if not is_given:
             return False
     if named.cut and named.cut not in names:
         return False
@@ -215,6 +220,61 @@ def _is_about(
     if named.started is None and meaning.started is not None:
         return False
     return is_denial or _local(named) == _local(meaning)
+
+
+def _spelt(meaning: CommandMeaning) -> set[tuple[str, str | None]]:
+    """Return the options of a command by all their names, with what they mean together."""
+    given = {
+        (name, option.value)
+        for option in meaning.options
+        for name in (option.name, *option.spellings)
+    }
+    for short, parts in meaning.table.means if meaning.table is not None else ():
+        names = {name for name, _ in given}
+        words = {f"{name}={value}" for name, value in given} | names
+        added = parts if short in names else {short} if parts <= words else ()
+        for word in added:
+            name, sign, value = word.partition("=")
+            rule = meaning.table.options[name] if meaning.table is not None else None
+            others = rule.spellings if rule is not None else ()
+            given |= {(one, value if sign else None) for one in (name, *others)}
+    return given
+
+
+_MODE = regex(r"0*([0-7]{0,3}[0-7])")
+_CLAUSE = regex(r"([ugoa]*)[+=]([rwxXst]+)")
+_WHO = {"u": 0o4700, "g": 0o2070, "o": 0o1007, "a": 0o7777}
+_RIGHTS = {"r": 0o444, "w": 0o222, "x": 0o111, "X": 0o111, "s": 0o6000, "t": 0o1000}
+
+
+def _mode(word: str) -> int | None:
+    """Return the bits that a mode of chmod sets; None where it takes some away, or is none.
+
+    >>> [oct(_mode(word) or 0) for word in ("0777", "a+rwx", "u=rw,go=r")]
+    ['0o777', '0o777', '0o644']
+    """
+    if found := _MODE.fullmatch(word):
+        return int(found[1], 8)
+    bits = 0
+    for clause in word.split(","):
+        found = _CLAUSE.fullmatch(clause)
+        if found is None:
+            return None
+        for right in found[2]:
+            for who in found[1] or "a":
+                bits |= _RIGHTS[right] & _WHO[who]
+    return bits
+
+
+def _is_mode(word: str, other: str) -> bool:
+    """Whether a mode sets what a denied one does, perhaps with a special bit more."""
+    denied, given = _mode(word), _mode(other)
+    return (
+        denied is not None
+        and given is not None
+        and denied & 0o777 == given & 0o777
+        and denied & 0o7000 & ~given == 0
+    )
 
 
 def _starts(
@@ -285,15 +345,52 @@ def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
     return kind == "script" and bool(meaning.scripts)
 
 
-def _in_order(words: Sequence[str], others: Sequence[str]) -> bool:
+def _in_order(words: Sequence[str], others: Sequence[str], *, is_mode: bool = False) -> bool:
     rest = iter(others)
-    return all(any(word == other or word in other.split(",") for other in rest) for word in words)
+    return all(
+        any(
+            word == other or word in other.split(",") or (is_mode and _is_mode(word, other))
+            for other in rest
+        )
+        for word in words
+    )
 
 
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
     """Whether all words are in a command in this order, a long option perhaps cut short."""
     rest = iter(argv)
     return all(any(_is_word(word, given) for given in rest) for word in words)
+
+
+def _follow_spelt(words: Sequence[str], meaning: CommandMeaning) -> bool:
+    """Whether all words are in a command that is not understood: options by any of their
+    spellings and wherever they stand, the others in their order."""
+    argv = meaning.argv[1:]
+    spellings = _spellings_of(meaning)
+    options: list[str] = []
+    for word in words:
+        letters = [f"-{letter}" for letter in word[1:]] if word[1:2] != "-" else []
+        is_bundle = word not in spellings and spellings.keys() >= set(letters)
+        options += () if word[:1] != "-" else letters if is_bundle else (word,)
+    others = [word for word in words if word[:1] != "-"]
+    return _follow(others, argv) and all(
+        any(_is_word(one, given) for one in (word, *spellings.get(word, ())) for given in argv)
+        for word in options
+    )
+
+
+def _spellings_of(meaning: CommandMeaning) -> Mapping[str, frozenset[str]]:
+    """Return the further spellings of each option of the program and of its sub-commands."""
+    if meaning.grammar is None:
+        return {}
+    table = meaning.grammar.program
+    found = {word: rule.spellings for word, rule in table.options.items()}
+    for name in meaning.path:
+        if name not in table.commands:
+            break
+        table = table.commands[name]
+        found |= {word: rule.spellings for word, rule in table.options.items()}
+    return found
 
 
 def _is_word(word: str, given: str) -> bool:

@@ -21,7 +21,7 @@ from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
-from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
+from skillhouse.permission.wrappers import DEPTH_MAX
 
 Remark = tuple[Effect, str]
 
@@ -70,7 +70,7 @@ class CommandJudge:
         verdict = SimpleVerdict(argv, self.words(argv, patterns=raw.words))
         verdict.shell = _needs_shell(argv)
         for name, value in (*raw.exported, *raw.assignments):
-            is_refused, concern = environment_concern(name, value)
+            is_refused, concern = self._refusals.variable_concern(name, value)
             if concern:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
         redirects = [self._redirect(redirect, verdict) for redirect in raw.redirects]
@@ -95,7 +95,7 @@ class CommandJudge:
         """Judge what only sets variables; what they mean is judged with the commands they reach."""
         verdict = SimpleVerdict(argv, self._without_rule(argv) if argv else None)
         for name, value in raw.assignments:
-            is_refused, concern = environment_concern(name, value)
+            is_refused, concern = self._refusals.variable_concern(name, value)
             if is_refused:
                 verdict.remarks.append((Effect.DENY, concern))
         return verdict
@@ -135,7 +135,7 @@ class CommandJudge:
         if ruling.cover >= Breadth.EXACT:
             return allowed
         for variable, value in meaning.environment:
-            is_refused, concern = environment_concern(variable, value)
+            is_refused, concern = self._refusals.variable_concern(variable, value)
             if concern:
                 effect = Effect.DENY if is_refused else Effect.ASK
                 return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)

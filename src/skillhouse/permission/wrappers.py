@@ -5,38 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillhouse.floor import dataclass
-from skillhouse.floor.regex import regex
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.grammar import is_wrapper
 
 DEPTH_MAX = 4
 """Wrappers around a command; more are denied (reference: security 2.3)."""
-
-_HARMLESS = regex(
-    # Language, colour and the shape of output.
-    r"LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|"
-    r"PY_COLORS|CARGO_TERM_(COLOR|PROGRESS_WHEN|VERBOSE|QUIET)|"
-    # A tool's mode of testing or of saying more.
-    r"CI|DEBUG|VERBOSE|NODE_ENV|LOG_LEVEL|RUST_BACKTRACE|RUST_LOG|RUST_TEST_THREADS|"
-    r"CARGO_INCREMENTAL|GOOS|GOARCH|GOMAXPROCS|OMP_NUM_THREADS|"
-    # Python's own switches that load nothing (python(1), "ENVIRONMENT VARIABLES").
-    r"PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|PYTHONUTF8|PYTHONHASHSEED|"
-    r"PYTHONFAULTHANDLER|PYTHONDEVMODE|PYTHONTRACEMALLOC|"
-    # git's that keep it from asking and from writing.
-    r"GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|"
-    # Switches that turn off what a tool does by itself.
-    r"DO_NOT_TRACK|NEXT_TELEMETRY_DISABLED|DOTNET_CLI_TELEMETRY_OPTOUT|"
-    r"PIP_DISABLE_PIP_VERSION_CHECK|PIP_NO_INPUT|HOMEBREW_NO_AUTO_UPDATE|TOKENIZERS_PARALLELISM|"
-    r"TF_CPP_MIN_LOG_LEVEL|SOURCE_DATE_EPOCH"
-)
-"""Variables that change what a program prints, or a switch of it that loads and starts nothing."""
-_HARMLESS_VALUE = regex(r"[A-Za-z0-9_.@:,=+-]*")
-_ZONE = regex(r"(?!.*\.\.)[A-Za-z0-9_+-][A-Za-z0-9_+/-]*")
-_DECIDING = regex(
-    r"LD_.*|DYLD_.*|BASH_.*|ENV|PATH|IFS|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|CDPATH|GLOBIGNORE|"
-    r"GIT_.*|.*PAGER|.*_COMMAND|PYTHON.*|NODE_.*|PERL5.*|RUBY.*|LUA_.*|JAVA_TOOL_OPTIONS|"
-    r"LESS(OPEN|CLOSE)|.*EDITOR|VISUAL|BROWSER|SHELL|HOME|.*PRELOAD.*|GCONV_PATH|HOSTALIASES|.*_proxy"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,18 +84,3 @@ def only_reads(argv: Sequence[str]) -> bool:
         return False
     meaning = read_command(inner)
     return meaning.is_quiet and not (meaning.writes or meaning.written_values)
-
-
-def environment_concern(name: str, value: str) -> tuple[bool, str]:
-    """Return whether setting a variable is refused for good, and why it is not taken for granted.
-
-    Names that decide what a program loads or starts are refused; those that change its output or a
-    switch of it alone pass; about every other one a person is asked.
-    """
-    if name == "TZ" and _ZONE.fullmatch(value):
-        return False, ""
-    if _HARMLESS.fullmatch(name) and _HARMLESS_VALUE.fullmatch(value):
-        return False, ""
-    if _DECIDING.fullmatch(name):
-        return True, f"the variable `{name[:60]}` decides what programs run or load"
-    return False, f"the variable `{name[:60]}` is set"

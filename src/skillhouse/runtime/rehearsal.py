@@ -216,7 +216,8 @@ def judged_line(
         reasons = (*verdict.reasons, *found.reasons)
     return JudgedLine(
         line=line,
-        effect=found.effect,
+        # A script that is not there is a mistake, which the first reason names, and no denial.
+        effect=verdict.effect if found.status == "error" else found.effect,
         layer=found.layer or "judge",
         reason=reasons[0],
         reasons=tuple(dict.fromkeys(reasons)),

@@ -20,6 +20,7 @@ from skillhouse.approval import (
     canonical,
     content_digest,
 )
+from skillhouse.floor import StateError
 from skillhouse.floor.call_clock import clock_stopped
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
@@ -27,6 +28,7 @@ from skillhouse.tiers import TierOutcome
 from skillhouse.tools.call import (
     HIDDEN_TEXT,
     PERSISTENCE,
+    Output,
     PermissionRequest,
     RefusedError,
     ToolResult,
@@ -107,7 +109,7 @@ class Asker:
                     state.holding.push_async_exit(alone.pop_all())
                     return refusal
             inputs, given = refusal, ""
-        text = "not approved: the files that it depends on change all the time"
+        text = "not approved: what it depends on changes all the time; wait until nothing else does"
         return await in_thread(lambda: self._recorder.refuse(state.context, text, "denied"))
 
     def keep(self, state: CallState) -> None:
@@ -160,12 +162,24 @@ class Asker:
         except (ApprovalError, RefusedError, OSError) as error:
             return self._failed(context, error)
         plan = now.known_plan
-        if plan.approved is not None:
-            plan.approved(used)
         if inputs is not None and plan.run_sealed is not None:
             now = replace(now, plan=replace(plan, run=partial(plan.run_sealed, inputs)))
         state.context = replace(now, approval=used)
-        return begin(tool, state)
+        return begin(tool, state) or self._stored(state, used)
+
+    def _stored(self, state: CallState, used: Approval) -> ToolResult | None:
+        """Store what outlasts a call that has just begun, or end it: what a person allowed from
+        now on would be lost otherwise, without a word."""
+        call = state.context.call
+        try:
+            self._approvals.store_rules(used, call.client, call.connection)
+            if state.plan.approved is not None:
+                state.plan.approved(used)
+        except (StateError, OSError) as error:
+            text = f"nothing was done: what was approved cannot be stored: {error}"
+            state.output = Output(text=text, failed=True)
+            return ToolResult(content=text, status="error")
+        return None
 
     def _changed(self, context: CallContext, inputs: CommandInputs | None) -> str:
         """Return what changed since the latest question about the same call, or nothing."""
@@ -249,6 +263,7 @@ def question(
         facts=(
             *(((CHANGED, changed),) if changed else ()),
             *((*plan.facts, *arguments) if plan.page else (*arguments, *plan.facts)),
+            *plan.remarks,
             *_bound_facts(inputs),
         ),
         reasons=tuple(dict.fromkeys(j.reason for j in asked)),
@@ -308,12 +323,15 @@ def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | Non
 
     It holds the arguments, every permission request with its skill's tree digest, the files that it
     depends on, what the person is shown, where it is decided, and on whose behalf it is.
+
+    INVARIANT: none of it is there because of what rules say. The answer to another question may
+    store a rule at any time, and the approved call is still the same.
     """
     call, plan = context.call, context.known_plan
     content: dict[str, object] = {
         "tool": call.name,
         "arguments": dict(call.arguments),
-        "needs": [_need(need) for need in plan.needs],
+        "needs": [_need(need) for need in plan.needs if not need.is_remark],
         **(inputs.value() if inputs is not None else {"files": {}}),
         "shown": [list(fact) for fact in plan.facts],
         "level": context.level,

@@ -55,6 +55,9 @@ class PermissionRequest:
     caution_layer: str = HIDDEN_TEXT
     may_last: bool = True
     """Whether a standing approval is offered."""
+    is_remark: bool = False
+    """Whether it is asked only because of what rules say of the words, so that no approval is bound
+    to it: the call has the same effect without it."""
 
     @property
     def effective_level(self) -> Level:
@@ -219,6 +222,8 @@ class Plan:
     """Awaited before a person is asked; raises `RefusedError` where no approval makes it run."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
+    remarks: tuple[tuple[str, str], ...] = ()
+    """Further facts: what rules say of it. No approval is bound to these."""
     inputs: Callable[[], CommandInputs] | None = None
     """Measures the files that the call depends on: an approval is about these bytes too."""
     run_sealed: Callable[[CommandInputs], Awaitable[Output]] | None = None
@@ -234,7 +239,7 @@ class Plan:
     spends: tuple[tuple[str, Decimal], ...] | None = ()
     """What it spends, as currency and amount, decoded here; None when it cannot be known."""
     approved: Callable[[Approval], None] | None = None
-    """Called with the approval that was used, before the call runs: keeps what outlasts it."""
+    """Called with the approval that was used, once the call has begun: keeps what outlasts it."""
     runs_alone: bool = False
     """Whether no other call may change the workspace meanwhile, also where no one is asked."""
     session_key: str = ""

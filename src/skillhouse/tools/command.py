@@ -110,6 +110,8 @@ class _Work:
     programs: tuple[tuple[str, ...], ...]
     """The argv of each program, for the rules about the network."""
     facts: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[tuple[str, str], ...] = ()
+    """What the judge says of it, by the rules."""
     writes: Writes = field(default_factory=Writes)
     """What it writes of the files that act later."""
     is_planned: bool = False
@@ -277,6 +279,7 @@ class ExecTool(Tool):
             runs_alone=work.scripts.runs_alone,
             approved=keeping(self._scripts, work.scripts, root, session),
             facts=facts,
+            remarks=work.remarks,
             title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
         )
 
@@ -308,7 +311,7 @@ class ExecTool(Tool):
                 needs=(shell_need(line, verdict), *named, *uncovered_need(left)),
                 argv=shell,
                 programs=(shell,),
-                facts=said,
+                remarks=said,
                 left=left,
             )
         writes = writes_of(structure, self._workspace)
@@ -326,14 +329,19 @@ class ExecTool(Tool):
             plain = None
         if plain is None:
             plan_digest = digest(encode(structure.value()))
-            facts = (("plan", plan_text(structure)), ("plan digest", plan_digest), *said)
+            facts: tuple[tuple[str, str], ...] = (
+                ("plan", plan_text(structure)),
+                ("plan digest", plan_digest),
+            )
         else:
-            facts = said if any(c.scrutiny for c in verdict.commands) else ()
+            facts = ()
+        is_odd = plain is None or any(command.scrutiny for command in verdict.commands)
         return _Work(
             needs=tuple(dict.fromkeys(needs)),
             argv=plan_argv(structure.value()) if plain is None else plain,
             programs=tuple(command.argv for command in structure.commands()),
             facts=facts,
+            remarks=said if is_odd else (),
             writes=writes,
             scripts=scripts,
             is_planned=plain is None,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit import is_secret_name
@@ -22,6 +23,7 @@ from skillhouse.permission import (
     command_resource,
     git_paths,
     loads_code,
+    may_start,
     read_command,
     unwrapped,
 )
@@ -59,9 +61,10 @@ def needs_of(
         needs += _command_needs(judged, rules)
     line = "; ".join(command_resource(command.argv) for command in plan.commands())
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
-    if any(cover is not Breadth.ALL for cover in covers):
-        # Whoever allows any command whatever has allowed `env NAME=value command` too.
-        needs += [_once(line, concern) for concern in verdict.concerns]
+    if _may_start_denied(plan, rules) or any(cover is not Breadth.ALL for cover in covers):
+        # Whoever allows any command whatever has allowed `env NAME=value command` too, but not
+        # what a rule denies in a variable whose value no rule is asked about.
+        needs += [_remark(line, concern) for concern in verdict.concerns]
     redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
     written = {redirect.target for redirect in redirects if redirect.kind != "read"}
     for redirect in redirects:
@@ -78,6 +81,11 @@ def needs_of(
             needs += paths.reading(redirect.target, session, is_named=False)
     # The same need twice is one question.
     return tuple(dict.fromkeys(needs))
+
+
+def _may_start_denied(plan: CommandPlan, rules: LayerRules) -> bool:
+    variables = (pair for command in plan.commands() for pair in command.environment)
+    return rules.has_denials and any(may_start(*pair) for pair in variables)
 
 
 def uncovered(
@@ -123,8 +131,12 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
     # A rule allows the words, but they mean more than it can have meant.
     is_allowed = rules.rule(judged.argv).cover is not Breadth.NONE
     if judged.effect is Effect.ASK and judged.scrutiny and is_allowed:
-        needs.append(_once(resource, judged.reason))
+        needs.append(_remark(resource, judged.reason))
     return needs
+
+
+def _remark(resource: str, why: str) -> PermissionRequest:
+    return replace(_once(resource, why), is_remark=True)
 
 
 def _once(resource: str, why: str) -> PermissionRequest:

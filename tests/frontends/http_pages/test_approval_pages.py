@@ -17,7 +17,7 @@ from skillhouse.approval.webhook import secret_bytes
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.app import make_app
 from skillhouse.runtime import Skillhouse
-from tests.approval.questions import question
+from tests.approval.questions import begun, question
 from tests.frontends.http_pages.served import COOKIE, OURS, PORT, client_of
 
 EVIL = "<script>alert(1)</script>\u202e\x1b[2J"
@@ -91,6 +91,7 @@ def test_a_lasting_yes_is_narrowed_on_the_page(house: Skillhouse, client: TestCl
     assert 'id="written">write /w/notes/a.txt</pre>' in between
     assert "after 30 days" in between
     assert answered.status_code == 303
+    begun(house.approvals, opened.id)
     assert [grant.pattern for grant in house.approvals.grant_store.all()] == ["/w/notes/a.txt"]
 
 
@@ -104,6 +105,7 @@ def test_rules_that_a_field_would_change_are_not_edited(
     assert "<textarea" not in client.get(f"/approvals/{opened.id}").text
     between, answered = confirmed(client, opened.id, "always")
     assert (answered.status_code, "\\u202e" in between) == (303, True)
+    begun(house.approvals, opened.id)
     assert [grant.pattern for grant in house.approvals.grant_store.all()] == [pattern.pattern]
 
 

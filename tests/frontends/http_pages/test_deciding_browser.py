@@ -20,7 +20,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from skillhouse.approval import Approval, ApprovalBroker, ApprovalState, Asked
-from tests.approval.questions import question
+from tests.approval.questions import begun, question
 from tests.frontends import test_http_browser
 from tests.frontends.http_pages.test_question_pages import rewritten
 from tests.frontends.mcp_peer import MODERN, Peer, text_of
@@ -209,6 +209,7 @@ def test_a_lasting_approval_shows_its_rule_and_asks_once_more(
     assert place.broker.get(found.id).state is ApprovalState.OPEN
     page.click("text=Approve, and write this")
     page.wait_for_selector(".state-approved")
+    begun(place.broker, found.id)
     page.goto(f"{place.root}/approvals/standing")
     assert "write /w/notes/a.txt" in page.inner_text("#grants")
     if scripts:

@@ -23,7 +23,7 @@ from skillhouse.approval import (
 from skillhouse.frontends.http import http_app
 from skillhouse.runtime import Skillhouse
 from skillhouse.store import STATE_FILE
-from tests.approval.questions import question, said
+from tests.approval.questions import begun, question, said
 from tests.frontends.http_pages.served import COOKIE, OURS, PORT, client_of
 from tests.frontends.http_pages.test_approval_pages import form_of
 
@@ -272,6 +272,8 @@ def test_a_standing_approval_is_listed_and_withdrawn_by_its_proof_alone(
 ) -> None:
     opened = house.approvals.open(question("/w/notes/a.txt"))
     said(house.approvals, opened.id, Answer.ALWAYS)
+    assert house.approvals.grant_store.all() == ()
+    begun(house.approvals, opened.id)
     [grant] = house.approvals.grant_store.all()
     page = client.get("/approvals/standing").text
     assert "write /w/notes/" in page

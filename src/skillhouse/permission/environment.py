@@ -1,0 +1,149 @@
+"""Variables before a command: which are harmless, which are asked about, and which load code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from skillhouse.floor.regex import regex
+
+
+class Harmless(NamedTuple):
+    """Variables whose values of one form load, start and write nothing."""
+
+    names: str
+    values: str
+    source: str
+
+
+_WORD = r"[A-Za-z0-9_.@:,=+-]*"
+_SWITCH = r"[01]|true|false|yes|no|on|off|"
+_WARNING = r"(ignore|default|error|always|all|module|once)(::[A-Z][A-Za-z]*Warning)?"
+_NODE = (
+    r"--max[-_](old|semi)[-_]space[-_]size=\d{1,7}|--(no|trace)-(warnings|deprecation)|"
+    r"--stack-trace-limit=\d{1,5}|--enable-source-maps|"
+    r"--unhandled-rejections=(strict|warn|none|throw|warn-with-error-codes)"
+)
+
+HARMLESS = (
+    Harmless(
+        r"LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|"
+        r"TERM|PY_COLORS|CARGO_TERM_(COLOR|PROGRESS_WHEN|VERBOSE|QUIET)",
+        _WORD,
+        "locale(7), term(7), no-color.org: language, colour and the shape of output",
+    ),
+    Harmless(
+        r"CI|DEBUG|VERBOSE|NODE_ENV|LOG_LEVEL|RUST_BACKTRACE|RUST_LOG|CARGO_INCREMENTAL|GOOS|GOARCH",
+        _WORD,
+        "a tool's mode of testing, or of saying more",
+    ),
+    Harmless(
+        r"PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|PYTHONUTF8|PYTHONHASHSEED|"
+        r"PYTHONFAULTHANDLER|PYTHONDEVMODE|PYTHONTRACEMALLOC",
+        _WORD,
+        "python(1), environment variables: switches that load nothing",
+    ),
+    Harmless(
+        r"PYTHON(OPTIMIZE|NOUSERSITE|SAFEPATH|ASYNCIODEBUG|INTMAXSTRDIGITS|NODEBUGRANGES)",
+        r"\d{0,6}",
+        "python(1), environment variables",
+    ),
+    Harmless(
+        # A category with a dot is a module, which is imported; one without is a builtin.
+        r"PYTHONWARNINGS",
+        rf"({_WARNING})(,{_WARNING})*|",
+        "Python, warnings: describing warning filters",
+    ),
+    Harmless(
+        r"NODE_OPTIONS", rf"({_NODE})( +({_NODE}))*|", "Node.js, command-line API: NODE_OPTIONS"
+    ),
+    Harmless(r"NODE_(NO_WARNINGS|DISABLE_COLORS)", _SWITCH, "Node.js, command-line API"),
+    Harmless(
+        # Looked up in the fixed PATH of the sandbox, which no line can change.
+        r"PAGER|(GIT|GH|AWS|BAT|DELTA|MAN|PSQL|SYSTEMD_)_?PAGER",
+        r"cat|",
+        "git(1), environment variables; environ(7)",
+    ),
+    Harmless(
+        r"EDITOR|VISUAL|(GIT|GH|KUBE|SVN)_EDITOR|GIT_SEQUENCE_EDITOR",
+        r"true|:",
+        "git-var(1): the editor is a shell command; these end at once",
+    ),
+    Harmless(r"(GIT|SSH)_ASKPASS", r"true|", "gitcredentials(7): an empty answer"),
+    Harmless(
+        r"GIT_(TERMINAL_PROMPT|OPTIONAL_LOCKS|MERGE_AUTOEDIT|ADVICE|CONFIG_NOSYSTEM|LFS_SKIP_SMUDGE)",
+        _SWITCH,
+        "git(1), environment variables: it asks and writes less",
+    ),
+    Harmless(r"GIT_(AUTHOR|COMMITTER)_NAME", r"\w[\w .,'()-]{0,99}", "git-commit(1)"),
+    Harmless(r"GIT_(AUTHOR|COMMITTER)_EMAIL|EMAIL", r"\w[\w.+@-]{0,99}", "git-commit(1)"),
+    Harmless(r"GIT_(AUTHOR|COMMITTER)_DATE", r"[\w@+][\w@ :+,.-]{0,59}", "git-commit(1)"),
+    Harmless(
+        r"DO_NOT_TRACK|NEXT_TELEMETRY_DISABLED|DOTNET_CLI_TELEMETRY_OPTOUT|"
+        r"PIP_DISABLE_PIP_VERSION_CHECK|PIP_NO_INPUT|HOMEBREW_NO_AUTO_UPDATE|"
+        r"TOKENIZERS_PARALLELISM|TF_CPP_MIN_LOG_LEVEL|GH_PROMPT_DISABLED|GH_NO_UPDATE_NOTIFIER|"
+        r"NPM_CONFIG_(AUDIT|FUND|PROGRESS|UPDATE_NOTIFIER)|npm_config_(audit|fund|progress)",
+        _WORD,
+        "switches that turn off what a tool does by itself",
+    ),
+    Harmless(r"DEBIAN_FRONTEND", r"noninteractive", "debconf(7)"),
+    Harmless(
+        r"SOURCE_DATE_EPOCH|JOBS|MAX_JOBS|PORT|SEED|RUST_TEST_THREADS|GOMAXPROCS|GOGC|"
+        r"(OMP|MKL|OPENBLAS|NUMEXPR|RAYON)_NUM_THREADS|CARGO_BUILD_JOBS|"
+        r"C(MAKE_BUILD|TEST)_PARALLEL_LEVEL|PIP_(DEFAULT_TIMEOUT|RETRIES)|UV_HTTP_TIMEOUT|"
+        r"PYTEST_XDIST_AUTO_NUM_WORKERS",
+        r"\d{1,12}",
+        "numbers of jobs, seconds and the like",
+    ),
+    Harmless(r"GOMEMLIMIT", r"\d{1,12}([KMGT]i)?B?", "Go, package runtime"),
+    Harmless(r"MAKEFLAGS", r"-j ?\d{0,4}|", "GNU make manual, 5.7.2"),
+    Harmless(r"TZ", r"(?!.*\.\.)[A-Za-z0-9_+-][A-Za-z0-9_+/-]*", "tzset(3): no file by its path"),
+)
+"""What a line is judged as if without. A name may have several rows; the values are whole."""
+_ROWS = tuple((regex(row.names), regex(row.values)) for row in HARMLESS)
+_LOADING = regex(
+    r"LD_.*|DYLD_.*|.*PRELOAD.*|GCONV_PATH|BASH_.*|ENV|PATH|IFS|SHELLOPTS|BASHOPTS|PS4|"
+    r"PROMPT_COMMAND|CDPATH|GLOBIGNORE|"
+    r"PYTHON(STARTUP|HOME|INSPECT|BREAKPOINT|USERBASE|EXECUTABLE|PLATLIBDIR|PYCACHEPREFIX)|"
+    r"NODE_(OPTIONS|PATH|REPL_EXTERNAL_MODULE)|PERL5.*|PERLLIB|RUBY.*|LUA_.*|"
+    r"_?JAVA_(TOOL_)?OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|LESS(OPEN|CLOSE)|"
+    r"GIT_(EXEC_PATH|CONFIG.*|TEMPLATE_DIR)"
+)
+"""What loads code before the program does anything, or changes which program a name is."""
+_STARTING = regex(
+    r"GIT_.*|SSH_ASKPASS|.*PAGER|.*_COMMAND|PYTHON.*|NODE_.*|.*EDITOR|VISUAL|BROWSER|SHELL|HOME|"
+    r"XDG_CONFIG_HOME|HOSTALIASES|.*_proxy|MAKEFLAGS|.*FLAGS"
+)
+"""What names programs, or where settings are that name them."""
+
+
+def environment_concern(name: str, value: str) -> tuple[bool, str]:
+    """Return whether setting a variable is refused for good, and why it is not taken for granted.
+
+    Names that load code before the program are refused, and the values of `HARMLESS` pass; about
+    every other one a person is asked.
+
+    >>> environment_concern("GIT_PAGER", "cat"), environment_concern("PATH", "bin")[0]
+    ((False, ''), True)
+    """
+    if _is_harmless(name, value):
+        return False, ""
+    if _LOADING.fullmatch(name):
+        return True, f"the variable `{name[:60]}` decides what programs run or load"
+    if name == "PYTHONPATH":
+        return False, "`PYTHONPATH` lets whatever code is there be loaded"
+    if _STARTING.fullmatch(name):
+        return False, f"the variable `{name[:60]}` may decide what is started"
+    return False, f"the variable `{name[:60]}` is set"
+
+
+def may_start(name: str, value: str) -> bool:
+    """Whether a variable may name a program that is started, or lead to settings that do.
+
+    >>> may_start("GIT_PAGER", "cat"), may_start("GIT_PAGER", "cat; rm x"), may_start("FOO", "1")
+    (False, True, False)
+    """
+    return not _is_harmless(name, value) and _STARTING.fullmatch(name) is not None
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    return any(names.fullmatch(name) and values.fullmatch(value) for names, values in _ROWS)
