@@ -163,6 +163,10 @@ def test_contributing_names_the_verbs_of_x_the_packages_and_the_bounds() -> None
         assert sentence in page
 
 
+def test_the_readme_is_read_in_one_go() -> None:
+    assert len(text_of("README.md").splitlines()) < 100
+
+
 def test_contributing_says_where_the_verbs_are() -> None:
     page = text_of("CONTRIBUTING.md")
     table = re.search(r"`(\w+)` in `(src/[\w/.]+)` names each verb's module", page)
