@@ -75,6 +75,10 @@ class Record:
             return not ALL_SLOW.search(text)
         return part != "default" or (file not in self.later and not ALL_HEAVY.search(text))
 
+    def is_reach_known(self, file: str) -> bool:
+        """Whether a recording has said what a file's tests enter."""
+        return file in self.by_file and bool(self.by_file[file].sources)
+
     def cost(self, file: str, part: str) -> float:
         """Return the seconds of CPU that a part spends on a file."""
         record = self.by_file.get(file)
@@ -137,7 +141,7 @@ def reaching(changed: Iterable[str], record: Record, everything: Sequence[str]) 
             return list(everything)
         found.update(_concerned(path, record, everything))
     if found:
-        found.update(file for file in everything if file not in record.by_file)
+        found.update(file for file in everything if not record.is_reach_known(file))
     return [file for file in everything if file in found]
 
 
