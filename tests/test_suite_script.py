@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import signal
 import subprocess
@@ -187,6 +186,6 @@ def test_the_record_of_this_tree_names_files_that_are_there():
     record = Record.read()
     assert [file for file in record.by_file if not (ROOT / file).exists()] == []
     assert [name for name in record.later if not (ROOT / name.partition("::")[0]).exists()] == []
-    if os.environ.get("CI"):
-        missing = [file for file in record.files() if file not in record.by_file]
-        assert len(missing) < 40, "record the suite: ./x py -m scripts.suite_tracer"
+    # What is new since the last recording runs in each part; of a tenth that costs too much.
+    missing = [file for file in record.files() if file not in record.by_file]
+    assert len(missing) < len(record.files()) / 10, "./x py -m scripts.suite_tracer"
