@@ -147,6 +147,7 @@ def run(portions: list[Portion], options: Sequence[str], *, processes: int) -> N
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     portion.process.wait(timeout=10)
                 portion.process.kill()
+                portion.process.wait()
 
 
 def _say(portions: Iterable[Portion], running: Sequence[Portion]) -> None:
