@@ -246,8 +246,7 @@ def main(arguments: Sequence[str]) -> int:
     processes = 1 if part in ("fast", "failed") else options.processes
     count = 1 if processes == 1 else processes * PORTIONS_EACH
     cut = portions_of(files, costs, count)
-    by_cost = {tuple(one): sum(record.cost(file, part) for file in one) for one in cut}
-    cut.sort(key=lambda one: -by_cost[tuple(one)])
+    cut.sort(key=lambda one: -sum(record.cost(file, part) for file in one))
     os.environ["SUITE_PART"] = part
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="suite-") as directory:
