@@ -1,11 +1,13 @@
-"""What a day's work meets: real command lines under `program *` and under the starting policies.
+"""What a day's work meets: real command lines under rules, and real days in real repositories.
 
 The lines are those of the fenced shell blocks in ../shared/data/skill-files whose first word is one
 of 65 programs, without placeholders: 2,500 drawn at random, less those that `bash -n` refuses.
 Scripts count as approved, and variables as known where their own block sets them before.
 
 `./x bench daily [--lines] [--policy NAME]` prints allow, ask and deny, why most lines are asked
-about, and what judging a line costs. `--lines` lists each line with its verdict.
+about, and what judging a line costs. `--lines` lists each line with its verdict. Then each day of
+bench/data/days (_days.py) is lived twice, and what its second one meets is counted: `--days NAME`
+lives only some, `--days none` none.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _measure import ROOT, markdown_table
+from _days import Day, Outcome, days, lived
 from policy import hostile_cases, measured
 from skillhouse.permission import (
     CommandRules,
@@ -73,7 +76,15 @@ def main() -> None:
     parser.add_argument("--lines", action="store_true", help="list each line with its verdict")
     parser.add_argument("--policy", choices=POLICY_NAMES, default="developer")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--days", nargs="*", metavar="NAME", help="live these only")
     options = parser.parse_args()
+    if options.days is None:
+        print_lines(options)
+    print_days(options.policy, options.days, is_listed=options.lines)
+
+
+def print_lines(options: argparse.Namespace) -> None:
+    """Print what the lines of the sample meet."""
     if not SAMPLE.exists():
         print(f"skipped: no {SAMPLE.name} beside the project")
         return
@@ -99,6 +110,46 @@ def main() -> None:
             return
         print_reasons(found, verdicts)
         print_times(found, LayerRules([starting]), place, options.rounds)
+
+
+def print_days(policy: str, names: Sequence[str] | None, *, is_listed: bool) -> None:
+    """Print what each day met, and every line that did not do what it does outside."""
+    rows, total = [], list[Outcome]()
+    for day in days():
+        if names and day.name not in names:
+            continue
+        if missing := [program for program in day.needs if shutil.which(program) is None]:
+            print(f"{day.name}: skipped, no {', '.join(missing)}")
+            continue
+        found = outcomes(day, policy)
+        total += found
+        rows.append((day.name, *summary(found)))
+        for one in found:
+            if one.kind != "same" or (is_listed and one.questions):
+                print(f"{day.name}: {one.kind}: {one.line}\n    {one.why}")
+    rows.append(("all", *summary(total)))
+    head = ("day", "lines", "as outside", "refused before", "otherwise", "questions", "time, ratio")
+    print(f"\ndays under `policy init {policy}`\n")
+    print(markdown_table(head, rows))
+
+
+def outcomes(day: Day, policy: str) -> list[Outcome]:
+    with tempfile.TemporaryDirectory(prefix="day-") as directory:
+        return lived(day, Path(directory).resolve(), policy=policy)
+
+
+def summary(found: Sequence[Outcome]) -> list[str]:
+    counts = Counter(one.kind for one in found)
+    others = {k: n for k, n in counts.items() if k not in ("same", "refused")}
+    bare = sum(one.bare_seconds for one in found)
+    return [
+        str(len(found)),
+        f"{100 * counts['same'] / max(1, len(found)):.0f} %",
+        str(counts["refused"]),
+        ", ".join(f"{n} {k}" for k, n in sorted(others.items())) or "0",
+        str(sum(one.questions for one in found)),
+        f"{sum(one.seconds for one in found) / bare:.1f}" if bare else "",
+    ]
 
 
 def of_program(program: str) -> Rule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 TREE: dict[str, dict[str, str] | None] = {
     "outside": None,
@@ -69,6 +70,8 @@ RAW: list[str] = [
     *("$X", "${X}", '"$X"', '"${X}"', "$DIR/c.md", '"$DIR"/*.md', "$OPT", '"$OPT"', "$WORDS"),
     "$STAR",
     *("$EMPTY", '"$EMPTY"', "$UNSET", "${X:-a}", "$(echo a)", "`echo a`", "$((1+1))", "$'a\\tb'"),
+    *("$'\\x61.txt'", "$'\\u00e9'", "sub/{c,d}.md", "{a.txt,z}", "{z,{a.txt,0}}", "x{,y}", "{,}"),
+    *("{a..c}", "{3..1}", "{01..3}", "./{a,f}*", "\"$(cat <<'Q'\na $X\nQ\n)\"", "$'a\\'b'"),
     *('$"hi"', "~", "~/x", "a=~", "a=b:~", "#x", "a#b", "{a,b}", "{1..3}", "{}", "!", "!!"),
     "a\\\nb",
     *("\\\n", "''", '""', "'foo'\\*", '"a$"', "$", "a$", '"$ x"', '"$/"', "'a'\"b\"c", "\\"),
@@ -141,6 +144,16 @@ SETS = ["X=z; ", "X=sub/c.md && ", "export X=z; ", "export Y=1 && ", "Y=z X=$Y; 
 ODD_STARTS = ["! ", "( ", "{ ", "if ", "X=$(pwd); ", "export -n X; ", "LANG=C; ", "X=~; ", "X=; "]
 ENDS = [" ;", "\n", " # c", "; X=1", " &&", " |", " &", ")", ";\n\n", "\\"]
 TEXTS = ["  a\nb\nE\n", "E\n", "a $X\nE", "\tx\n E\nE\n", "a\\\nE\nE\n"]
+AROUND = [
+    *(("for F in a.txt z; do ", "; done"), ("for F in ./* \nDIR; do ", "\ndone"), ("(", ")")),
+    *(("for F in sub out\ndo\n", "; done && echo done"), ("( ", " )"), ("set -e; ", "")),
+    *(("set -e\n", "; echo end"), ("for F in [a-z]* {a,z}*; do ", "; done; cat $F")),
+    *(("for F in 1 2; do for G in a.txt z; do ", " $G; done; done || echo no"), ("set -u; ", "")),
+    *(("for F in -n a.txt; do ", "; done"), ("for PATH in a; do ", "; done")),
+    *(("for F in; do ", "; done"), ("for F in sub/*.md z; do cat $F && ", "; done")),
+    *(("bash -c '", "'"), ("for X in a.txt; do ", "; done")),
+]
+LOOPED = ["$F", '"$F"', "${F}", "x$F", "sub"]
 BEFORE = ["LC_ALL=C", "LANG=C", "A=1", "X=z", "NO_COLOR=1", "TZ=UTC", "A='b c'", "LANG=$LANG"]
 WITHOUT_OPERANDS = ("tr", "command", "type", "which", "env", "timeout", "[")
 
@@ -156,6 +169,10 @@ def line(chance: random.Random) -> str:
     text = "".join(made)
     if pick() < 0.25:
         text = chance.choice(chance.choice((STARTS, STARTS, SETS, SETS, ODD_STARTS))) + text
+    if pick() < 0.12:
+        begin, end = chance.choice(AROUND)
+        loop = re.sub(r"(?<= )(a\.txt|z|sub)\b", lambda found: chance.choice(LOOPED), text)
+        text = f"{begin}{loop if 'for ' in begin else text}{end}"
     if pick() < 0.03:
         text += chance.choice(ENDS)
     if "<<" in text and "\n" not in text:

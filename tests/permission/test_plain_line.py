@@ -71,7 +71,33 @@ def test_an_exact_rule_is_not_widened_by_what_the_parser_lost() -> None:
         ("export A=1 && cd a || echo b", None),
         ("ls; X=b", None),
         ('echo $"hi"', None),
-        ("echo $'a'", None),
+        ("echo $'a\\tb\\x41'", ("a\tbA",)),
+        ("echo $'\\u00e9'", None),
+        ("echo $'\\x1b[31m'", None),
+        ("echo a/{b,c}.{x,y}", ("a/b.x", "a/b.y", "a/c.x", "a/c.y")),
+        ("echo {3..1} {01..2}", None),
+        ("echo {3..1} x{,y}", ("3", "2", "1", "x", "xy")),
+        ("echo {,}", None),
+        ("echo \"$(cat <<'E'\nit's $X\n\nE\n)\"", ("it's $X",)),
+        ('echo "$(cat <<E\nan $X\nE\n)"', None),
+        ('echo "$(cat <<E\nan x\nE\n)"', ("an x",)),
+        ("echo $(git rev-parse --show-toplevel)", None),
+        ("(echo a)", ("a",)),
+        ("(echo a) && (echo b)", None),
+        ("(echo a #)", None),
+        ("((1+1))", None),
+        ("set -e; echo a", ("a",)),
+        ("for F in a; do echo $F; done", ("a",)),
+        ("for F in -n; do echo $F; done", None),
+        ("for F in 'a b'; do echo $F; done", None),
+        ("for F in a; do echo $F; done | cat", None),
+        ("for F in a; do echo $F; done > out", None),
+        ("for PATH in a; do echo $F; done", None),
+        ("for F in ./*; do echo $F; done", None),
+        ("for F in $(ls); do echo $F; done", None),
+        ("bash -lc 'echo a'", ("a",)),
+        ("bash -c 'bash -c \"echo a\"'", ("a",)),
+        ("zsh -c 'echo *'", (("zsh", "-c", "echo *"),)),
         ("echo {fd}>f", None),
         ("{fd}>f echo a", None),
         ("echo 3>f", None),
@@ -93,10 +119,84 @@ def test_words_are_those_of_bash_or_a_shell_is_needed(
 ) -> None:
     found = plan(line)
     if words is not None:
-        assert found == (("echo", *words),)
+        is_other = words and not isinstance(words[0], str)
+        assert found == (words if is_other else (("echo", *words),))
     elif found is not None:
         assert found[0][0] in ("export", "cd")
         assert found[-1] == ("echo", "b")
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("for F in a b; do echo $F && ls; done || ls", "echo a; && ls; echo b; && ls; || ls"),
+        (
+            "for F in 1 2; do for G in a b; do echo $F$G; done; done",
+            "echo 1a; echo 1b; echo 2a; echo 2b",
+        ),
+        ("for F in ./*.md; do cat $F; done", "cat ./a.md; cat ./b.md"),
+        ("set -e; ls; echo a || echo b; ls", "ls; && echo a; || echo b; && ls"),
+        ("set -euo pipefail\nls\nls", "ls; && ls"),
+        ("set -euo pipefail; ls | cat", ""),
+        ("set -e; ls && echo a; ls", ""),
+        ('cd "$(git rev-parse --show-toplevel)/sub" && ls', "ls"),
+        ('ls && cd "$(git rev-parse --show-toplevel)"', ""),
+    ],
+)
+def test_a_loop_is_its_commands_and_set_e_ends_with_the_first_that_fails(
+    line: str, commands: str, tmp_path: Path
+) -> None:
+    for name in ("a.md", "b.md", "a b.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".git").mkdir()
+    found = judge_command(line, allow=ECHO, cwd=tmp_path)
+    pipelines = found.structure.pipelines if found.structure else ()
+    said = [f"{one.joined} {' '.join(one.commands[0].argv)}".strip() for one in pipelines]
+    assert ("; ".join(said), found.needs_shell) == (commands, not commands)
+
+
+def test_a_loop_of_more_commands_than_a_line_may_have_is_asked_about(tmp_path: Path) -> None:
+    for number in range(70):
+        (tmp_path / f"{number}.md").touch()
+    assert judge_command("for F in *.md; do cat $F; done", allow=ECHO, cwd=tmp_path).needs_shell
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("find . -name '*.md' | xargs wc -l", "allow"),
+        ("find . -print0 | xargs -0 sort", "allow"),
+        ("git ls-files | xargs -n 5 cat", "allow"),
+        ("find sub -name '*.md' -exec wc -l {} +", "allow"),
+        ("find sub -exec grep -l x {} \\; -exec wc {} \\;", "allow"),
+        # A part of a name may be an option of sort, which writes.
+        ("find . | xargs sort", "ask"),
+        ("find . -print0 | xargs sort", "ask"),
+        ("find . -printf '-o x' | xargs -0 sort", "ask"),
+        ("cat a.txt | xargs wc", "ask"),
+        ("find . | xargs -a /etc/passwd wc", "ask"),
+        ("find . | xargs -I{} wc {}", "ask"),
+        ("find . | xargs rm", "ask"),
+        ("find . -exec rm {} +", "ask"),
+        ("find . -exec sort -o {} a \\;", "ask"),
+        ("find . -exec sh -c 'wc {}' \\;", "ask"),
+        ("find . -exec wc {} + -delete", "ask"),
+        ("find -L . -exec wc {} +", "ask"),
+        ("find -exec wc {} +", "ask"),
+        ("find . -exec wc x{} +", "ask"),
+        ("find . -exec cat /etc/shadow {} +", "ask"),
+        ("find /etc -exec cat {} +", "ask"),
+        ("tar czf out.tgz sub", "allow"),
+        ("tar cIf 'sh -c x' out.tar sub", "ask"),
+    ],
+)
+def test_commands_over_names_that_are_found(line: str, effect: str, tmp_path: Path) -> None:
+    rules = [*(f"{name} *" for name in ("find", "wc", "grep", "sort", "cat", "rm", "git", "tar"))]
+    found = judge_command(line, allow=rules, cwd=tmp_path, writable=[tmp_path])
+    assert found.effect.value == effect
+    if effect == "ask" and "rm" in line:
+        assert judge_command(line, allow=["*"], deny=["rm *"]).effect is Effect.DENY
 
 
 @pytest.mark.parametrize(

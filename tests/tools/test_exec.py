@@ -359,7 +359,7 @@ def test_what_no_yes_can_allow_is_refused_without_a_question(
 def test_a_shell_runs_only_after_a_yes_that_holds_once(tmp_path: Path) -> None:
     everything = Rule(effect=Effect.ALLOW, action="*", pattern="*")
     person = Person([Answer.ALWAYS, Answer.ONCE])
-    line = "for word in a b; do echo $word > /outside; echo $word; done; touch made; id -u"
+    line = "for word in $(echo a b); do echo $word > /outside; echo $word; done; touch made; id -u"
     with house_at(tmp_path, everything, person=person) as house:
         for _ in range(2):
             result = house.call_sync("exec", {"command": line})

@@ -15,7 +15,7 @@ from skillhouse.permission.grammar import (
     OptionRule,
     grammar_of,
 )
-from skillhouse.permission.operand_readers import READERS
+from skillhouse.permission.operand_readers import READERS, with_hyphen
 
 INNER_MAX = 4
 """Programs inside one another, as in `uv run python -m pytest`; more are not understood."""
@@ -30,6 +30,8 @@ def read_command(argv: tuple[str, ...], depth: int = 0, *, module: bool = False)
     """
     name = argv[0].rsplit("/", 1)[-1]
     grammar = grammar_of(name, module=module) or grammar_of(hazards.base_name(name))
+    if grammar is not None and grammar.program.reader == "tar":
+        argv = with_hyphen(argv)
     meaning = CommandMeaning(argv, grammar)
     if grammar is None:
         if "/" in argv[0]:

@@ -24,11 +24,14 @@ from skillhouse.permission.plan import (
     Pipeline,
     SimpleCommand,
 )
-from skillhouse.permission.raw_line import UnreadableError
+from skillhouse.permission.raw_line import Reading, UnreadableError
+from skillhouse.permission.shell_text import shell_line
 from skillhouse.permission.simple import CommandJudge
 
 BYTES_MAX = 8_192
 """Bytes of a command line (issue "command judge")."""
+SHELLS_MAX = 3
+"""Shells around a line that are taken off."""
 
 _ORDINARY = regex(r"[\n\t -~]*")
 
@@ -76,13 +79,19 @@ def judge_line(
 
     `environment` is that of `judge_command`; it must be what the plan's programs get.
     """
-    fault = _text_fault(line)
-    if fault:
-        return _refused(fault)
-    try:
-        reading = read_line(line, environment)
-    except UnreadableError as error:
-        return _refused(f"unparseable: {error}")
+    around = places.surroundings(environment or {})
+    for _ in range(SHELLS_MAX):
+        fault = _text_fault(line)
+        if fault:
+            return _refused(fault)
+        try:
+            reading = read_line(line, around)
+        except UnreadableError as error:
+            return _refused(f"unparseable: {error}")
+        inside = _inside(reading, rules, places)
+        if not inside:
+            break
+        line = inside
     judged = _Verdicts()
     if reading.calls_itself:
         judged.say(Effect.DENY, "a function that calls itself without end")
@@ -117,6 +126,18 @@ def judge_line(
         return judged.verdict(None, needs_shell=True)
     structure = CommandPlan(directory=places.directory, pipelines=tuple(pipelines))
     return judged.verdict(tuple(plan), structure=structure)
+
+
+def _inside(reading: Reading, rules: CommandRules, places: PathPolicy) -> str:
+    """Return the line that a line is only the shell of, or nothing."""
+    commands = [raw for _, raws in reading.pipelines for raw in raws]
+    if len(commands) != 1:
+        return ""
+    only = commands[0]
+    is_bare = not (only.assignments or only.redirects or only.exported)
+    is_text = not any(word.pattern or word.tilde for word in only.words)
+    words = [word.text for word in only.words]
+    return shell_line(words, rules, places) if is_bare and is_text else ""
 
 
 def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> CommandVerdict:

@@ -86,8 +86,23 @@ def _git(meaning: CommandMeaning) -> None:
             meaning.hazards.append(Hazard("rewrites", said, operand=index))
 
 
-def _tar_old_style(meaning: CommandMeaning) -> None:
-    """`tar xzf FILE`: the first word without a hyphen is letters (tar(1), "Option styles")."""
+def with_hyphen(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `tar czf FILE` as `tar -czf FILE` (tar(1), "Option styles").
+
+    Only where at most the last letter takes a word, which both styles read alike.
+
+    >>> with_hyphen(("tar", "czf", "a")), with_hyphen(("tar", "cfz", "a"))
+    (('tar', '-czf', 'a'), ('tar', 'cfz', 'a'))
+    """
+    letters = argv[1] if len(argv) > 1 else ""
+    is_alike = letters.isascii() and letters.isalpha() and _WITH_A_WORD.isdisjoint(letters[:-1])
+    return (argv[0], f"-{letters}", *argv[2:]) if is_alike else argv
+
+
+_WITH_A_WORD = frozenset("bfgCFHIKLNTVX")
+
+
+def _tar(meaning: CommandMeaning) -> None:
     if meaning.argv[1:] and meaning.argv[1][:1] != "-":
         refuse(meaning, "the letters of tar without a hyphen: write one before them")
     for option in meaning.options:
@@ -318,7 +333,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "qpdf": _qpdf,
     "package": _package,
     "requirement": _requirement,
-    "tar_old_style": _tar_old_style,
+    "tar": _tar,
     "test": _test,
     "xargs": _xargs,
 }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
+from skillhouse.permission.plain_line import Surroundings
 
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")
 
@@ -39,6 +41,20 @@ class PathPolicy:
         self._readable = tuple(os.path.realpath(place) for place in readable_places)
         self.directory = ""
         """Where the line has gone by `cd`: relative to `cwd`, or absolute."""
+
+    def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
+        """Return what a line that is given here is read by."""
+        if self._cwd is None:
+            return Surroundings(environment=environment)
+        above = (Path(self._cwd), *Path(self._cwd).parents)
+        top = next((str(place) for place in above if os.path.lexists(place / ".git")), "")
+        return Surroundings(environment=environment, names=self.names, top=top)
+
+    def names(self, pattern: str) -> list[str] | None:
+        """Return the names that match a pattern now, sorted; None where no directory is known."""
+        if self._cwd is None:
+            return None
+        return sorted(glob.glob(pattern, root_dir=os.path.join(self._cwd, self.directory)))
 
     def resolved(self, path: str) -> str:
         """Return the path that a text means: absolute when `cwd` is known, links followed."""

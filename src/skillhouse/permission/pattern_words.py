@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.command_meaning import CommandMeaning
@@ -16,13 +16,22 @@ _OPEN = frozenset(("read", "write", "text", "words", "script", "program", "comma
 """Roles of words whose text decides about nothing but the file that is meant."""
 
 
-def pattern_remarks(words: Sequence[Word]) -> Iterator[tuple[Effect, str]]:
-    """Yield why the patterns of a command are asked about, whatever rules say."""
+def pattern_remarks(
+    words: Sequence[Word], names: Callable[[str], Sequence[str] | None]
+) -> Iterator[tuple[Effect, str]]:
+    """Yield why the patterns of a command are asked about, whatever rules say.
+
+    `names` gives the names that match now, or None where that is not known. The runner refuses a
+    name that is an option and has come since.
+    """
     ended = False
     for at, word in enumerate(words):
         if word.pattern and at == 0:
             yield Effect.ASK, "the program's name is a pattern"
         elif word.pattern and not ended and word.pattern[0] in "*?[-":
+            found = names(word.pattern) if word.pattern[0] != "-" else None
+            if found is not None and not any(name[:1] == "-" for name in found):
+                continue
             said = f"`{word.text[:60]}` may match a name that is an option; write ./ before it"
             yield Effect.ASK, said
         ended = ended or word.text == "--"

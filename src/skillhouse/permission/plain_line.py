@@ -7,9 +7,11 @@ shell, and is left to the parser of whole scripts.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
 from skillhouse.permission.raw_line import (
@@ -22,6 +24,7 @@ from skillhouse.permission.raw_line import (
     Word,
     decode_word,
 )
+from skillhouse.permission.static_words import below_top, braced, cat_text
 from skillhouse.permission.variables import KnownVariables
 
 REDIRECTS_MAX = 64
@@ -32,6 +35,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = rf"""
     '[^']*+'
     | \\[^\n]
+    | \$'(?:[^'\\]|\\.)*+'
     | "(?: [^"\\`$] | \\. | \${_NAME} | \$\{{{_NAME}\}} | \$(?=["\ /.,:;=+%\]|)&<>}}^~]) )*+"
 """
 _WORD = regex(
@@ -45,6 +49,17 @@ _CONNECTOR = regex(r"&&|\|\||\|&|\||;;|;|&|\n")
 _ASSIGNMENT = regex(rf"({_NAME})=")
 _NAMED_DESCRIPTOR = regex(r"\{.*\}", re.DOTALL)
 _DELIMITER = regex(r"(['\"])([A-Za-z0-9_]+)\1|([A-Za-z0-9_]+)")
+_FOR = regex(rf"for[ \t]+({_NAME})[ \t]+in(?=[ \t])")
+_DO = regex(r"[ \t]*[;\n][ \t\n]*do[ \t\n]+")
+_DONE = regex(r"done[ \t]*(&&|\|\||[;\n]|\Z)")
+_IN_BRACKETS = regex(r"[()#]|<<")
+"""What a line in brackets must not hold: the bracket at its end may belong to it."""
+_PLAIN_PATH = regex(r"/[A-Za-z0-9_./@%+-]*")
+_EXITING = tuple(
+    tuple(f"set {words}".split()) for words in ("-e", "-eu", "-ue", "-euo pipefail", "-eo pipefail")
+)
+LOOPS_MAX = 2
+"""Loops in each other."""
 _RESERVED = frozenset(
     "! { } [[ ]] case coproc do done elif else esac fi for function if in select then until "
     "while".split()
@@ -65,18 +80,27 @@ _REDIRECTS: dict[str, tuple[RedirectKind, int]] = {
 }
 
 
-def read_line(line: str, environment: Mapping[str, str] | None = None) -> Reading:
-    """Return the meaning of a line: a plan where none of it needs a shell.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a line is read by beside its text."""
 
-    Args:
-        line: One or several lines of bash.
-        environment: The variables that its commands get.
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The variables that its commands get."""
+    names: Callable[[str], Sequence[str] | None] = lambda pattern: None
+    """Gives the names that match a pattern where the line begins, sorted, or None where that is
+    not known; loops over patterns need a shell then."""
+    top: str = ""
+    """Root of the repository, where git finds one."""
+
+
+def read_line(line: str, around: Surroundings = Surroundings()) -> Reading:  # noqa: B008 - frozen.
+    """Return the meaning of one or several lines of bash: a plan where none needs a shell.
 
     Raises:
         UnreadableError: it is no valid line, or is nested too deep, or has too many commands.
     """
     try:
-        pipelines = _PlainReader(_joined_lines(line), KnownVariables(environment or {})).read()
+        pipelines = _PlainReader(_joined_lines(without_brackets(line)), around).read()
     except NeedsShellError as error:
         # The parser is loaded for a line that needs it, not with the package.
         from skillhouse.permission.line_parser import read_script  # noqa: PLC0415
@@ -85,13 +109,31 @@ def read_line(line: str, environment: Mapping[str, str] | None = None) -> Readin
     return Reading(pipelines, [command for _, pipeline in pipelines for command in pipeline])
 
 
+def without_brackets(line: str) -> str:
+    """Return a line without the brackets around all of it, which only keep what it sets.
+
+    >>> without_brackets(" (cd a && ls) "), without_brackets("(a) && (b)")
+    ('cd a && ls', '(a) && (b)')
+    """
+    inside = line.strip(" \t\n")[1:-1]
+    is_one = line.strip(" \t\n")[:1] == "(" and line.strip(" \t\n")[-1:] == ")"
+    return inside if is_one and inside.strip() and not _IN_BRACKETS.search(inside) else line
+
+
 class _PlainReader:
     """Takes a line apart from left to right."""
 
-    def __init__(self, line: str, variables: KnownVariables) -> None:
+    def __init__(self, line: str, around: Surroundings) -> None:
         self._line = line
         self._at = 0
-        self._variables = variables
+        self._around = around
+        self._variables = KnownVariables(around.environment)
+        self._loops = 0
+        self._has_gone = False
+        """Whether a `cd` came before, so that names are looked up elsewhere."""
+        self._exits_from = -1
+        """Pipelines before a `set -e`; -1 without one."""
+        self._pipes_fail = False
         self._count = 0
         self._pipelines: list[tuple[Joined, list[RawCommand]]] = []
         self._joined: Joined = ""
@@ -106,11 +148,26 @@ class _PlainReader:
         """The open command, when it is an `export` of plain assignments so far."""
 
     def read(self) -> list[tuple[Joined, list[RawCommand]]]:
+        self._lists()
+        if self._command is not None:
+            self._end_list()
+        if self._joined or self._pipeline or self._texts:
+            raise NeedsShellError("a list without an end")
+        if not self._pipelines:
+            raise UnreadableError("there is no command")
+        if self._pipelines[-1][1][0].only_sets:
+            raise NeedsShellError("an assignment at the end")
+        return self._with_exits()
+
+    def _lists(self) -> None:
+        """Take lists up to the end, or to the `done` of the loop whose body this is."""
         line = self._line
         while True:
             self._skip_blanks()
             if self._at >= len(line):
                 break
+            if self._loops and self._command is None and _DONE.match(line, self._at):
+                return
             sign = line[self._at]
             if sign == "#":
                 end = line.find("\n", self._at)
@@ -122,22 +179,100 @@ class _PlainReader:
             elif number := _DESCRIPTOR.match(line, self._at):
                 self._at = number.end()
                 self._redirect(number[0])
+            elif self._command is None and _FOR.match(line, self._at):
+                self._loop()
             else:
                 self._word()
-        if self._command is not None:
-            self._end_list()
-        if self._joined or self._pipeline or self._texts:
-            raise NeedsShellError("a list without an end")
-        if not self._pipelines:
-            raise UnreadableError("there is no command")
-        if self._pipelines[-1][1][0].only_sets:
-            raise NeedsShellError("an assignment at the end")
-        return self._pipelines
+        if self._loops:
+            raise NeedsShellError("a loop without an end")
+
+    def _loop(self) -> None:
+        """Take a `for` over words that are known: its body as often as there are words."""
+        begin = _FOR.match(self._line, self._at)
+        assert begin is not None  # noqa: S101 - the caller has seen it.
+        name = begin[1]
+        is_first = not (self._joined or self._pipeline or self._texts)
+        if not is_first or self._loops >= LOOPS_MAX or not self._variables.is_settable(name):
+            raise NeedsShellError("`for`")
+        self._at = begin.end()
+        values: list[str] = []
+        while (doing := _DO.match(self._line, self._at)) is None:
+            self._skip_blanks()
+            for word in self._words(self._source()):
+                values += self._names(word)
+            self._skip_blanks()
+        self._loops += 1
+        for value in values:
+            self._at = doing.end()
+            self._variables.set(name, value, exports=False)
+            before = len(self._pipelines)
+            self._lists()
+            if self._joined or self._pipeline or self._texts or len(self._pipelines) == before:
+                raise NeedsShellError("a loop whose body has no end")
+            self._is_sure = False
+        done = _DONE.match(self._line, self._at) if values else None
+        if done is None:
+            raise NeedsShellError("`for` over nothing")
+        self._loops -= 1
+        self._at = done.end()
+        self._joined = "&&" if done[1] == "&&" else "||" if done[1] == "||" else ""
+
+    def _names(self, word: Word) -> list[str]:
+        """Return what a word of a loop stands for: the names that match, or itself."""
+        found = self._around.names(word.pattern) if word.pattern and not self._has_gone else None
+        if word.tilde or (word.pattern and found is None):
+            raise NeedsShellError("`for` over names that are not known here")
+        return list(found or [word.text])
+
+    def _with_exits(self) -> list[tuple[Joined, list[RawCommand]]]:
+        """Return the pipelines so that each after a `set -e` runs only if those before succeed."""
+        at = self._exits_from
+        if at < 0:
+            return self._pipelines
+        lists: list[list[tuple[Joined, list[RawCommand]]]] = []
+        for joined, pipeline in self._pipelines[at:]:
+            if joined and lists:
+                lists[-1].append((joined, pipeline))
+            else:
+                lists.append([(joined, pipeline)])
+        if self._pipes_fail and any(len(pipeline) > 1 for _, pipeline in self._pipelines[at:]):
+            raise NeedsShellError("`pipefail` before a pipe")
+        made = self._pipelines[:at]
+        for number, each in enumerate(lists):
+            # `a && b` ends nothing where `a` fails.
+            is_last = number + 1 == len(lists)
+            if not is_last and any(joined == "&&" for joined, _ in each):
+                raise NeedsShellError("`set -e` before a list with `&&`")
+            made += [("&&" if number else "", each[0][1]), *each[1:]]
+        return made
 
     def _skip_blanks(self) -> None:
         blanks = _BLANKS.match(self._line, self._at)
         assert blanks is not None  # noqa: S101 - it matches nothing, too.
         self._at = blanks.end()
+
+    def _words(self, source: str) -> list[Word]:
+        """Return the words that a word as it is written stands for, which may be several."""
+        if _ASSIGNMENT.match(source):
+            return [self._decoded(source)]
+        return [self._decoded(each) for each in braced(source)]
+
+    def _static(self) -> Word | None:
+        """Take a word whose substitution is known beforehand, if one begins here."""
+        if text := cat_text(self._line, self._at):
+            word, end = Word(text[0]), text[1]
+            if self._texts:
+                raise NeedsShellError("a here-document in another")
+        elif path := below_top(self._line, self._at):
+            word, end = Word(f"{self._around.top}{path[0]}"), path[1]
+            if self._has_gone or not _PLAIN_PATH.fullmatch(self._around.top):
+                raise NeedsShellError("the root of a repository that is not known here")
+        else:
+            return None
+        if self._line[end : end + 1] not in ("", " ", "\t", "\n", "|", "&", ";"):
+            raise NeedsShellError(f"`{self._line[self._at : self._at + 60]}` is read by a shell")
+        self._at = end
+        return word
 
     def _source(self) -> str:
         """Take a word as it is written."""
@@ -154,12 +289,18 @@ class _PlainReader:
     def _open(self) -> RawCommand:
         if self._command is None:
             self._count += 1
+            if self._count > COMMANDS_MAX and self._loops:
+                raise NeedsShellError(f"a loop of more than {COMMANDS_MAX} commands in all")
             if self._count > COMMANDS_MAX:
                 raise UnreadableError(f"more than {COMMANDS_MAX} commands")
             self._command = RawCommand([], exported=self._variables.exported())
         return self._command
 
     def _word(self) -> None:
+        if self._command is not None and self._command.words and (word := self._static()):
+            self._export = None
+            self._command.words.append(word)
+            return
         source = self._source()
         command = self._open()
         if not command.words:
@@ -179,7 +320,10 @@ class _PlainReader:
                 self._export = None
         is_bare = not (command.words or command.assignments or command.redirects)
         self._export = command if is_bare and source == "export" else self._export
-        command.words.append(self._decoded(source, is_name=not command.words))
+        if command.words:
+            command.words += self._words(source)
+        else:
+            command.words.append(self._decoded(source, is_name=True))
 
     def _decoded(self, source: str, *, is_name: bool = False) -> Word:
         word = decode_word(source, None if is_name else self._variables.plain)
@@ -289,13 +433,22 @@ class _PlainReader:
             raise NeedsShellError("a list without an end")
         if not command.words and (command.redirects or not command.assignments):
             raise NeedsShellError("a redirection without a command")
+        words = [word.text for word in command.words]
+        if words[:1] == ["printf"] and set(words[1:]) <= {"--"}:
+            # That of bash ends with another exit code than the program.
+            raise NeedsShellError("`printf` without a format")
         is_export = self._export is command and len(command.words) > 1
         command.only_sets = is_export or not command.words
+        if self._pipeline:
+            command.before = tuple(word.text for word in self._pipeline[-1].words)
         self._pipeline.append(command)
         self._command = None
 
     def _end_pipeline(self, joined: Joined) -> None:
         pipeline, first = self._pipeline, self._pipeline[0]
+        if self._sets_exits(pipeline, joined):
+            self._pipeline = []
+            return
         self._pipelines.append((self._joined, pipeline))
         self._pipeline, self._joined = [], joined
         if any(command.only_sets for command in pipeline):
@@ -310,9 +463,22 @@ class _PlainReader:
                 self._variables.set(name, value, exports=bool(first.words))
         elif len(pipeline) == 1 and first.words[0].text == "cd":
             self._variables.enter()
+            self._has_gone = True
             self._is_sure = self._is_sure and joined != "||"
         else:
             self._is_sure = False
+
+    def _sets_exits(self, pipeline: Sequence[RawCommand], joined: Joined) -> bool:
+        """Take a `set -e`, where it is a list of its own before all that it is about."""
+        words = tuple(word.text for word in pipeline[0].words)
+        is_alone = len(pipeline) == 1 and not (self._joined or joined or self._loops)
+        if words not in _EXITING or not is_alone or pipeline[0].redirects:
+            return False
+        if pipeline[0].assignments or self._exits_from >= 0:
+            return False
+        self._exits_from = len(self._pipelines)
+        self._pipes_fail = words[-1] == "pipefail"
+        return True
 
 
 def _joined_lines(line: str) -> str:
@@ -322,6 +488,8 @@ def _joined_lines(line: str) -> str:
     """
     if "\\\n" not in line:
         return line
+    if "$'" in line:
+        raise NeedsShellError("an escaped end of a line, perhaps in `$'…'`")
     made: list[str] = []
     at, has_text, last = 0, False, "\n"
     while at < len(line):
@@ -340,6 +508,8 @@ def _joined_lines(line: str) -> str:
         elif sign == "#" and last in " \t\n|&;<>()":
             end = line.find("\n", at)
             piece = line[at:end] if end > 0 else line[at:]
+        elif line.startswith('"$(cat <<', at):
+            return "".join(made) + line[at:]
         elif line.startswith("<<", at):
             has_text, piece = True, "<<"
         at += len(piece)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import field
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
+from skillhouse.permission.static_words import ansi_text
 
 COMMANDS_MAX = 64
 """Commands of one line; more are denied (issue "command judge": no cap that drops a deny)."""
@@ -20,6 +22,7 @@ _LITERAL_BRACE = regex(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
 _VARIABLE = regex(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _ASSIGNING = regex(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
 """A word like an assignment, in which bash looks for home directories behind `=` and `:`."""
+_ANSI = regex(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
 _ESCAPABLE = ("$", "`", '"', "\\", "\n")
 """What a backslash takes its meaning from between double quotes (POSIX shell, 2.2.3)."""
 
@@ -138,6 +141,15 @@ class _Decoder:
         self._literal(value)
         return found.end()
 
+    def _ansi(self, at: int) -> int:
+        """Take a `$'…'`; return where it ends, or -1."""
+        found = _ANSI.match(self._source, at)
+        text = None if found is None else ansi_text(found[1])
+        if found is None or text is None:
+            return -1
+        self._literal(text)
+        return found.end()
+
     def _bare(self, at: int) -> int:
         """Take one unquoted character or bracket; return where it ends, or -1."""
         source, sign = self._source, self._source[at]
@@ -147,7 +159,7 @@ class _Decoder:
         if sign in "`;|&<>() \t\n":
             return -1
         if sign == "$":
-            return self._dollar(at, "")
+            return self._ansi(at) if source[at + 1 : at + 2] == "'" else self._dollar(at, "")
         if sign in "*?":
             self._wild(sign)
         elif sign == "[":
@@ -196,6 +208,8 @@ class RawCommand:
     redirects: list[RawRedirect] = field(default_factory=list)
     exported: tuple[tuple[str, str], ...] = ()
     """Variables that the line has set before it, as far as it gets them."""
+    before: tuple[str, ...] = ()
+    """Words of the command whose output it reads, where a line pipes one into it."""
     only_sets: bool = False
     """Whether it only sets variables, and nothing of it runs."""
 

@@ -16,6 +16,7 @@ from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.hard_denies import HardDenies
+from skillhouse.permission.over_names import found_commands, piped_command
 from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
@@ -67,7 +68,8 @@ class CommandJudge:
         argv = tuple(word.text for word in raw.words)
         if raw.only_sets:
             return self._setting(raw, argv)
-        verdict = SimpleVerdict(argv, self.words(argv, patterns=raw.words))
+        judged = self._over_names(argv, raw) or self.words(argv, patterns=raw.words)
+        verdict = SimpleVerdict(argv, judged)
         verdict.shell = _needs_shell(argv)
         for name, value in (*raw.exported, *raw.assignments):
             is_refused, concern = self._refusals.variable_concern(name, value)
@@ -88,8 +90,20 @@ class CommandJudge:
             environment=tuple(dict((*raw.exported, *raw.assignments)).items()),
             redirects=tuple(one for pair in redirects for one in pair),
         )
-        verdict.remarks += pattern_remarks(raw.words)
+        verdict.remarks += pattern_remarks(raw.words, self._places.names)
         return verdict
+
+    def _over_names(self, argv: tuple[str, ...], raw: RawCommand) -> JudgedCommand | None:
+        """Return the verdict on what runs with names that are found, where all of it is allowed."""
+        inner = piped_command(argv, raw.before)
+        commands = (inner,) if inner else found_commands(argv)
+        is_plain = not any(word.pattern or word.tilde for word in raw.words)
+        if not commands or not is_plain or self._refusals.of_words(argv):
+            return None
+        ruling = self._rules.rule(argv)
+        verdicts = [self.words(words) for words in commands]
+        is_allowed = all(one.effect is Effect.ALLOW for one in verdicts)
+        return verdicts[-1] if is_allowed and not (ruling.denied or ruling.asked) else None
 
     def _setting(self, raw: RawCommand, argv: tuple[str, ...]) -> SimpleVerdict:
         """Judge what only sets variables; what they mean is judged with the commands they reach."""

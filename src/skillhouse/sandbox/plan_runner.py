@@ -68,7 +68,10 @@ def become(command: Any, source: int, sink: int) -> int:
             os.dup2(given, wanted)
             os.close(given)
     # POSIX shell 2.9.1.1: words are expanded before redirections make files.
-    argv = expanded(command["argv"], command["patterns"])
+    try:
+        argv = expanded(command["argv"], command["patterns"])
+    except PermissionError as error:
+        return _say(command["argv"][0], error)
     for descriptor, kind, target in command["redirects"]:
         try:
             redirect(descriptor, kind, target)
@@ -145,6 +148,10 @@ def expanded(argv: list[str], patterns: list[Any]) -> list[str]:
     words = []
     for place, word in enumerate(argv):
         names = sorted(glob.glob(pattern_of[place])) if place in pattern_of else []
+        # INVARIANT: none was there when the line was judged.
+        options = [name for name in names if name[0] == "-" != pattern_of[place][0]]
+        if options and "--" not in argv[:place]:
+            raise PermissionError(1, "a name that is an option matches now: " + options[0])
         words += names or [word]
     return words
 

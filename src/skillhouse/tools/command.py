@@ -29,6 +29,7 @@ from skillhouse.permission import (
     judge_argv,
     judge_line,
     plan_text,
+    shell_line,
 )
 from skillhouse.sandbox import (
     Completed,
@@ -130,8 +131,8 @@ class ExecTool(Tool):
         "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. For curl "
         "and wget the user can say yes to the hosts that are named. Give a "
         "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
-        "patterns and known variables work; substitutions, loops and `&` need a person's yes each "
-        "time. Or give a program's name as `command` and its arguments as `params`, which no shell "
+        "patterns, known variables and `for` over words work; other substitutions and loops, and `&`, "
+        "need a person's yes each time. Or give a program's name as `command` and its arguments as `params`, which no shell "
         "reads."
     )
     durable = True
@@ -180,6 +181,8 @@ class ExecTool(Tool):
             paths=self._workspace.paths,
             is_open=paths.is_named,
         )
+        if params and (line := shell_line((command, *params), rules, places)):
+            command, params = line, None
         if params is None:
             variables = shown_variables(self._environment, self._workspace.root)
             verdict = judge_line(command, rules, places, environment=variables)
