@@ -28,8 +28,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _measure import ROOT, markdown_table
 from _days import Day, Outcome, days, lived
+from _measure import ROOT, markdown_table
 from policy import hostile_cases, measured
 from skillhouse.permission import (
     CommandRules,

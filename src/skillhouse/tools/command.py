@@ -131,9 +131,9 @@ class ExecTool(Tool):
         "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. For curl "
         "and wget the user can say yes to the hosts that are named. Give a "
         "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
-        "patterns, known variables and `for` over words work; other substitutions and loops, and `&`, "
-        "need a person's yes each time. Or give a program's name as `command` and its arguments as `params`, which no shell "
-        "reads."
+        "patterns, known variables and `for` over words work; other substitutions and loops, "
+        "and `&`, need a person's yes each time. Or give a program's name as `command` and its "
+        "arguments as `params`, which no shell reads."
     )
     durable = True
     required_actions = ("exec",)
@@ -183,11 +183,7 @@ class ExecTool(Tool):
         )
         if params and (line := shell_line((command, *params), rules, places)):
             command, params = line, None
-        if params is None:
-            variables = shown_variables(self._environment, self._workspace.root)
-            verdict = judge_line(command, rules, places, environment=variables)
-        else:
-            verdict = judge_argv(checked_argv((command, *params), rules), rules, places)
+        verdict = self._judged(command, params, rules, places)
         work = self._work(command, verdict, rules, session, paths)
         network = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
@@ -285,6 +281,14 @@ class ExecTool(Tool):
             remarks=work.remarks,
             title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
         )
+
+    def _judged(
+        self, command: str, params: Sequence[str] | None, rules: LayerRules, places: PathPolicy
+    ) -> CommandVerdict:
+        if params is not None:
+            return judge_argv(checked_argv((command, *params), rules), rules, places)
+        variables = shown_variables(self._environment, self._workspace.root)
+        return judge_line(command, rules, places, environment=variables)
 
     def _work(
         self,
