@@ -33,6 +33,10 @@ from scripts.suite_record import Record, changed_files, reaching
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = ROOT / ".x" / "failed-tests.txt"
 """Node ids that failed in the last run, a line each, for `./x test failed`."""
+COSTS = ROOT / ".x" / "test-costs.tsv"
+"""Seconds of CPU, on the clock, and node id of each test of the last run, the dearest first."""
+DEAREST, DEAR_SECONDS = 20, 10
+"""Tests that a run names at its end: at most so many, each of so much CPU."""
 PARTS = ("fast", "default", "all", "changed", "failed", "nightly")
 MARKS = {
     "fast": "not slow and not heavy",
@@ -61,6 +65,8 @@ class Portion:
     log: Path
     process: subprocess.Popen[bytes] | None = None
     outcomes: dict[str, str] = field(default_factory=dict)
+    costs: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By test: seconds of CPU, of what it waited for too, and seconds on the clock."""
     read: int = 0
 
     def start(self, options: Sequence[str], environment: dict[str, str]) -> None:
@@ -84,10 +90,12 @@ class Portion:
             for line in file:
                 if line.endswith(b"\n"):
                     self.read += len(line)
-                    node, outcome = json.loads(line)
+                    node, *said = json.loads(line)
+                    if len(said) == 2:
+                        self.costs[node] = (said[0], said[1])
                     # A test is as good as the worst of its phases.
-                    if self.outcomes.get(node) != "failed":
-                        self.outcomes[node] = outcome
+                    elif self.outcomes.get(node) != "failed":
+                        self.outcomes[node] = said[0]
 
 
 def portions_of(files: Sequence[str], costs: Sequence[float], count: int) -> list[list[str]]:
@@ -174,6 +182,12 @@ def finish(portions: Sequence[Portion], seconds: float) -> int:
         code = max(code, 1 if ended in ENDED_WELL else 2)
     FAILED.parent.mkdir(exist_ok=True)
     FAILED.write_text("".join(f"{node}\n" for node in failed), encoding="utf-8")
+    costs = {node: cost for portion in portions for node, cost in portion.costs.items()}
+    rows = sorted(costs.items(), key=lambda row: -row[1][0])
+    COSTS.write_text("".join(f"{c}\t{w}\t{n}\n" for n, (c, w) in rows), encoding="utf-8")
+    for node, (cpu, wall) in rows[:DEAREST]:
+        if cpu >= DEAR_SECONDS:
+            print(f"suite: {cpu:.0f} s CPU, {wall:.0f} s wall: {node[:110]}")
     counts = Counter(outcome for portion in portions for outcome in portion.outcomes.values())
     print(*(f"FAILED {node}" for node in failed), sep="\n", end="\n" if failed else "")
     print(f"suite: {seconds:.0f} s wall, {_cpu():.0f} s CPU")

@@ -1,9 +1,11 @@
-"""Pytest plugin of scripts/suite.py: writes outcomes, and leaves out what is left to CI."""
+"""Pytest plugin of scripts/suite.py: writes outcomes and costs, leaves out what is left to CI."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Generator
 
 import pytest
 from scripts.suite_record import Record
@@ -31,8 +33,26 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
         note(report.nodeid, "failed")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    before, begun = _cpu(), time.monotonic()
+    result = yield
+    write([item.nodeid, round(_cpu() - before, 2), round(time.monotonic() - begun, 2)])
+    return result
+
+
+def _cpu() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def note(node: str, outcome: str) -> None:
-    """Append an outcome; each line is written at once, so a crash loses none."""
+    """Append an outcome."""
+    write([node, outcome])
+
+
+def write(row: list[object]) -> None:
+    """Append a line to the reports; each is written at once, so a crash loses none."""
     if place := os.environ.get("SUITE_REPORTS"):
         with open(place, "a", encoding="utf-8") as file:
-            file.write(json.dumps([node, outcome]) + "\n")
+            file.write(json.dumps(row) + "\n")
