@@ -42,6 +42,7 @@ from skillhouse.tools import (
     WriteGate,
 )
 from tests.audit.logs import small_log
+from tests.tools.houses import no_background
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
@@ -342,6 +343,7 @@ def asked_and_run(
                 decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
                 scripts=ScriptStore(Path(base, "state")),
                 limits=Limits(),
+                background=no_background(Path(base)),
             )
 
         anyio.run(tool(planned).plan({"command": line}, session).run)

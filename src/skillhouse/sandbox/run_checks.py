@@ -17,7 +17,8 @@ from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, 
 
 
 async def census_of(profile: SandboxProfile) -> Census | None:
-    if profile.paths is None:
+    if profile.paths is None or (profile.read_only and not profile.writable):
+        # What can write nothing makes nothing: whatever is new is another program's.
         return None
     always = {*PROTECTED_NAMES} & {*profile.protected}
     shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
@@ -27,6 +28,9 @@ async def census_of(profile: SandboxProfile) -> Census | None:
         profile.opened,
         profile.below.directories if profile.below else {},
         is_shielded=lambda name: shielded.fullmatch(name.casefold()) is not None,
+        places=tuple(str(path.relative_to(profile.workspace)) for path in profile.writable)
+        if profile.read_only
+        else ("",),
     )
     await in_thread(census.take)
     return census
@@ -53,6 +57,7 @@ def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
             workspace=profile.workspace.resolve(strict=True),
             readable=tuple(path.resolve(strict=True) for path in profile.readable),
             skills=tuple(path.resolve(strict=True) for path in profile.skills),
+            writable=tuple(path.resolve(strict=True) for path in profile.writable),
         )
         directory = cwd.resolve(strict=True)
     except OSError as error:

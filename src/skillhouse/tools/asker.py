@@ -163,7 +163,11 @@ class Asker:
             return self._failed(context, error)
         plan = now.known_plan
         if inputs is not None and plan.run_sealed is not None:
-            now = replace(now, plan=replace(plan, run=partial(plan.run_sealed, inputs)))
+            sealed = partial(plan.run_sealed, inputs)
+            # INVARIANT: whoever hears of progress runs the approved bytes, too.
+            with_progress = sealed if plan.run_with_progress is not None else None
+            plan = replace(plan, run=partial(sealed, None), run_with_progress=with_progress)
+            now = replace(now, plan=plan)
         state.context = replace(now, approval=used)
         return begin(tool, state) or self._stored(state, used)
 

@@ -34,9 +34,7 @@ from skillhouse.sandbox import (
     Completed,
     Launcher,
     Limits,
-    SandboxError,
     SandboxProfile,
-    SandboxUnavailableError,
     plan_argv,
     plan_readable,
 )
@@ -47,12 +45,23 @@ from skillhouse.tools.approved_scripts import (
     script_copies,
     script_runs,
 )
+from skillhouse.tools.background_command import (
+    WRITABLE_MAX,
+    BackgroundForm,
+    background_form,
+    beside_background,
+    check_writes,
+    look_of,
+    refuse_moving_scripts,
+)
+from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import (
     OUTPUT_MAX,
     Output,
     PermissionRequest,
     Plan,
     RefusedError,
+    ReportProgress,
     object_schema,
 )
 from skillhouse.tools.command_inputs import (
@@ -66,7 +75,6 @@ from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
 from skillhouse.tools.command_output import (
     NOT_BOUND,
     checked_binding,
-    output_of,
     tested,
     titled,
     with_changes,
@@ -89,9 +97,9 @@ from skillhouse.tools.command_requests import (
     uncovered,
     uncovered_need,
 )
+from skillhouse.tools.command_run import ReadyCommand, seconds_of
 from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
-from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
 
@@ -132,7 +140,8 @@ class ExecTool(Tool):
         "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
         "patterns and known variables work; substitutions, loops and `&` need a person's yes each "
         "time. Or give a program's name as `command` and its arguments as `params`, which no shell "
-        "reads."
+        "reads. With `background` it goes on by itself, as a server does: you get an id for "
+        "`exec_output` and `exec_stop`."
     )
     durable = True
     required_actions = ("exec",)
@@ -151,7 +160,9 @@ class ExecTool(Tool):
         scripts: ScriptStore,
         has_namespaces: Callable[[], bool] = lambda: True,
         limits: Limits,
+        background: BackgroundRuns,
     ) -> None:
+        self._background = background
         self._limits = limits
         self.schema: Mapping[str, Any] = _schema(int(limits.seconds))
         self._has_namespaces = has_namespaces
@@ -173,19 +184,11 @@ class ExecTool(Tool):
         layers = self._layers(session.agent)
         rules = LayerRules(layers)
         paths = PathRules(self._workspace, session, layers, self._decide)
-        places = PathPolicy(
-            self._workspace.root,
-            writable=(self._workspace.root,),
-            readable=tuple(session.loaded.values()),
-            paths=self._workspace.paths,
-            is_open=paths.is_named,
-        )
-        if params is None:
-            variables = shown_variables(self._environment, self._workspace.root)
-            verdict = judge_line(command, rules, places, environment=variables)
-        else:
-            verdict = judge_argv(checked_argv((command, *params), rules), rules, places)
+        verdict = self._judged(arguments, session, rules, paths)
+        form = background_form(arguments, self._workspace, session, paths)
         work = self._work(command, verdict, rules, session, paths)
+        if form is not None:
+            check_writes(verdict.structure, form, str(self._workspace.root))
         network = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
@@ -196,10 +199,13 @@ class ExecTool(Tool):
             paths=self._workspace.paths,
             opened=work.writes.opened,
             environment=self._environment,
-            limits=_limits_of(self._limits, arguments, session),
+            limits=_limits_of(self._limits, arguments, session, form),
+            writable=form.writable if form else (),
+            is_lasting=form is not None,
         )
 
-        async def run(sealed: Mapping[str, bytes] | None = None) -> Output:
+        async def prepared(sealed: Mapping[str, bytes] | None) -> ReadyCommand:
+            """Look once more, and return what runs the command."""
             if verdict.effect is Effect.DENY:
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer. On one thread, as each
@@ -217,71 +223,109 @@ class ExecTool(Tool):
                 verdict.structure, paths, root, work.writes.opened
             ):
                 raise RefusedError("nothing was done: more paths are not covered; try again")
+            refuse_moving_scripts(scripts, await in_thread(self._background.written))
             protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
-            named = network.named
-            way = self._way_out(session, command_line, named) if network.is_open else nullcontext()
-            try:
-                launcher = checked_binding(
-                    await tested(self._launcher),
-                    {*(sealed or {}), *scripts},
-                    is_said=NOT_BOUND in facts,
+            launcher = checked_binding(
+                await tested(self._launcher),
+                {*(sealed or {}), *scripts},
+                is_said=NOT_BOUND in facts,
+            )
+            is_fixed = form is not None or paths.freezes_all or only_looks(verdict.structure)
+            return ReadyCommand(
+                launcher=launcher,
+                argv=work.argv,
+                profile=replace(
+                    profile,
+                    protected=protected,
+                    below=below,
+                    read_only=is_fixed,
+                    sealed={**(sealed or {}), **scripts},
+                ),
+                way=lambda seconds: (
+                    self._way_out(session, command_line, network.named, seconds)
+                    if network.is_open
+                    else nullcontext()
+                ),
+                network=network,
+            )
+
+        async def run(
+            sealed: Mapping[str, bytes] | None = None, report: ReportProgress | None = None
+        ) -> Output:
+            ready = await prepared(sealed)
+            if form is not None:
+                look = await in_thread(lambda: look_of(self._workspace, paths, form))
+                output = await ready.started(
+                    self._background, session, title=title, form=form, look=look
                 )
-                async with way as socket:
-                    reaching = replace(
-                        profile,
-                        protected=protected,
-                        below=below,
-                        read_only=paths.freezes_all or only_looks(verdict.structure),
-                        proxy_socket=socket,
-                        sealed={**(sealed or {}), **scripts},
-                    )
-                    running = launcher.run(work.argv, reaching, cwd=self._workspace.root)
-                    done = await command_inside(running, str(launcher.level))
-            except (SandboxError, SandboxUnavailableError) as error:
-                raise RefusedError(str(error)) from error
-            output = output_of(done, launcher.level, profile.limits, network=network.word)
-            text = f"{output.text}\n[{network.withheld}]" if network.withheld else output.text
-            return replace(output, text=text, span_attributes=_traits(work, done))
+                return _with_withheld(output, network)
+            done, output = await ready.awaited(report)
+            return replace(_with_withheld(output, network), span_attributes=_traits(work, done))
 
         root = str(self._workspace.root)
 
         def inputs() -> CommandInputs:
-            if verdict.structure is None:
-                return inputs_of_line(command_line, root)
-            asked = (need.permission for need in work.needs)
-            return inputs_of_plan(
-                verdict.structure, root, written=(p.resource for p in asked if p.action == "write")
-            )
+            found = _inputs_of(work, verdict, command_line, root)
+            return beside_background(found, form, self._background.written())
 
-        async def run_sealed(approved: CommandInputs) -> Output:
+        async def run_sealed(
+            approved: CommandInputs, report: ReportProgress | None = None
+        ) -> Output:
             try:
                 copies = await in_thread(lambda: sealed_copies(approved))
             except InputChangedError as error:
                 raise RefusedError(f"nothing was done: {error}") from error
-            output = await run(copies)
+            output = await run(copies, report)
             return await in_thread(lambda: with_changes(output, approved, root))
 
         kept = kept_files(verdict.structure, work.writes.opened)
         facts = (
             *(*work.writes.facts, *work.scripts.facts, *kept, network.fact),
             *(() if self._has_namespaces() else (NOT_BOUND,)),
+            *((form.fact,) if form is not None else ()),
             *work.facts,
         )
         said = f"{work.left} paths not covered: " if work.left else ""
+        how = "exec" if form is None else "exec in the background"
+        title = f"{said}{how}: {titled(work.programs) if verdict.structure else command_line}"
+        is_alone = work.scripts.runs_alone
+        more = () if form is None else form.needs_of(command_line, runs_scripts=is_alone)
         return Plan(
-            needs=(*work.needs, *network.needs(), *session.active_remote_requests.values()),
+            needs=(*work.needs, *more, *network.needs(), *session.active_remote_requests.values()),
             run=run,
+            run_with_progress=lambda report: run(None, report),
+            progress_total=None,
             check_feasible=partial(tested, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
-            changes_workspace=may_change(verdict.structure),
-            runs_alone=work.scripts.runs_alone,
+            changes_workspace=form is None and may_change(verdict.structure),
+            runs_alone=form is None and is_alone,
             approved=keeping(self._scripts, work.scripts, root, session),
             facts=facts,
             remarks=work.remarks,
-            title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
+            title=title,
         )
+
+    def _judged(
+        self,
+        arguments: Mapping[str, Any],
+        session: Session,
+        rules: LayerRules,
+        paths: PathRules,
+    ) -> CommandVerdict:
+        places = PathPolicy(
+            self._workspace.root,
+            writable=(self._workspace.root,),
+            readable=tuple(session.loaded.values()),
+            paths=self._workspace.paths,
+            is_open=paths.is_named,
+        )
+        command, params = arguments["command"], arguments.get("params")
+        if params is None:
+            variables = shown_variables(self._environment, self._workspace.root)
+            return judge_line(command, rules, places, environment=variables)
+        return judge_argv(checked_argv((command, *params), rules), rules, places)
 
     def _work(
         self,
@@ -379,6 +423,14 @@ class ExecTool(Tool):
         )
 
 
+def _inputs_of(work: _Work, verdict: CommandVerdict, line: str, root: str) -> CommandInputs:
+    if verdict.structure is None:
+        return inputs_of_line(line, root)
+    asked = (need.permission for need in work.needs)
+    written = (p.resource for p in asked if p.action == "write")
+    return inputs_of_plan(verdict.structure, root, written=written)
+
+
 def _schema(seconds: int) -> Mapping[str, Any]:
     return object_schema(
         {
@@ -393,13 +445,30 @@ def _schema(seconds: int) -> Mapping[str, Any]:
                 "description": "the program's arguments, each as it is",
             },
             "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": seconds},
+            "background": {
+                "type": "boolean",
+                "description": "return at once; the workspace is read-only to it",
+            },
+            "writable": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": WRITABLE_MAX,
+                "description": "directories that a command in the background may write",
+            },
         },
         required=("command",),
     )
 
 
-def _limits_of(limits: Limits, arguments: Mapping[str, Any], session: Session) -> Limits:
-    seconds = min(arguments.get("timeout_seconds", limits.seconds), limits.seconds)
+def _with_withheld(output: Output, network: CommandNetwork) -> Output:
+    withheld = network.withheld
+    return replace(output, text=f"{output.text}\n[{withheld}]") if withheld else output
+
+
+def _limits_of(
+    limits: Limits, arguments: Mapping[str, Any], session: Session, form: BackgroundForm | None
+) -> Limits:
+    seconds = seconds_of(arguments.get("timeout_seconds"), limits.seconds, form)
     # A skill's code gets results whole, in a frame that has a bound of its own.
     kept = min(limits.output_bytes, OUTPUT_MAX) if session.origin_digest else limits.output_bytes
     return replace(limits, seconds=seconds, output_bytes=kept)

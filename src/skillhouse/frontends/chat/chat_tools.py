@@ -62,9 +62,11 @@ class ChatTools(SkillhouseToolset):
         return result
 
     async def _show(self, progress: Progress) -> None:
-        of = f" of {progress.total:g}" if progress.total is not None else ""
         message = f" {one_line(progress.message)}" if progress.message else ""
-        self._screen.progress(cut(f"  {progress.progress:g}{of}{message}", _LINE))
+        # Without a total it is a line of output, whose number says nothing.
+        total = progress.total
+        share = "" if total is None else f"{progress.progress:g} of {total:g}"
+        self._screen.progress(cut(f"  {f'{share}{message}'.strip()}", _LINE))
 
 
 def described(name: str, arguments: Mapping[str, Any]) -> str:
