@@ -159,7 +159,7 @@ def test_its_end_is_that_of_daemons_too(ground: Ground) -> None:
         if one.record.detail.get("event") == "background-end"
     ]
     said = [(end["background"], end["ended_by"]) for end in ends]
-    assert said == [(run_id, "by `exec_stop`"), (other, "the house was closed")]
+    assert said == [(run_id, "by `exec_stop`"), (other, "skillhouse was closed")]
     assert verify_log(ground.house.audit_log.path).problems == ()
 
 

@@ -40,7 +40,8 @@ class BackgroundForm:
         names = ", ".join(f"`{place.name}/`" for place in self.writable)
         reach = f"the workspace is read-only but for {names}" if names else "it writes no file"
         hours = BACKGROUND_SECONDS // 3600
-        return ("in the background", f"until it ends or is ended, at most {hours} hours; {reach}")
+        ends = f"until it ends or is ended, at most {hours} hours"
+        return ("in the background", f"{ends}; {reach}; nothing outside reaches a port of it")
 
     def needs_of(self, line: str, *, runs_scripts: bool) -> Iterator[PermissionRequest]:
         """Yield what the command needs besides: the approval of a script is about a run in which

@@ -1,7 +1,7 @@
 """Commands that go on in the background, until they end or are ended.
 
-They run on the thread of the house, so that they outlive the call and the event loop that started
-them, and end with the house: a sandboxed process ends with the thread that started it.
+They run on the thread of a `Skillhouse`, so that they outlive the call and the event loop that
+started them, and end with it: a sandboxed process ends with the thread that started it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOOK_SECONDS = 2.0
 """Time between two looks at what a command in the background must not see or make."""
 PAUSE_SECONDS = 0.05
 ANSWER_SECONDS = 2.0
-"""How long the end of the house waits for answers to other processes."""
+"""How long a `Skillhouse` that is closed waits for answers to other processes."""
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class BackgroundRun:
     """How long it ran; 0 before it is over."""
     done: Completed | None = None
     ended_by: str = ""
-    """Why it was ended: a call, a stop, the house, or what it must not see or make."""
+    """Why it was ended: a call, a stop, the end of skillhouse, or what it must not see or make."""
     failure: str = ""
     """Why it could not run."""
     is_over: bool = False
@@ -201,7 +201,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 class BackgroundRuns:
-    """The commands in the background of one house."""
+    """The commands in the background of one `Skillhouse`."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class BackgroundRuns:
 
     @property
     def has_unread(self) -> bool:
-        """Whether one ended by itself, so that somebody may still look for its output."""
+        """Whether one ended by itself, so that its output may still be wanted."""
         with self._lock:
             return any(run.is_ended and not run.ended_by for run in self._runs.values())
 
@@ -337,7 +337,7 @@ class BackgroundRuns:
         with self._lock:
             runs = tuple(self._runs.values())
         for run in runs:
-            run.end("the house was closed")
+            run.end("skillhouse was closed")
         for run in runs:
             await run.wait(BACKGROUND_SECONDS)
         if self._service is not None:

@@ -46,8 +46,6 @@ from skillhouse.tools.approved_scripts import (
     script_runs,
 )
 from skillhouse.tools.background_command import (
-    WRITABLE_MAX,
-    BackgroundForm,
     background_form,
     beside_background,
     check_writes,
@@ -56,13 +54,11 @@ from skillhouse.tools.background_command import (
 )
 from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import (
-    OUTPUT_MAX,
     Output,
     PermissionRequest,
     Plan,
     RefusedError,
     ReportProgress,
-    object_schema,
 )
 from skillhouse.tools.command_inputs import (
     CommandInputs,
@@ -97,7 +93,8 @@ from skillhouse.tools.command_requests import (
     uncovered,
     uncovered_need,
 )
-from skillhouse.tools.command_run import ReadyCommand, seconds_of
+from skillhouse.tools.command_run import ReadyCommand, exec_schema, limits_of
+from skillhouse.tools.consequences import consequence
 from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -164,7 +161,7 @@ class ExecTool(Tool):
     ) -> None:
         self._background = background
         self._limits = limits
-        self.schema: Mapping[str, Any] = _schema(int(limits.seconds))
+        self.schema: Mapping[str, Any] = exec_schema(int(limits.seconds))
         self._has_namespaces = has_namespaces
         self._workspace = workspace
         self._scripts = scripts
@@ -199,7 +196,7 @@ class ExecTool(Tool):
             paths=self._workspace.paths,
             opened=work.writes.opened,
             environment=self._environment,
-            limits=_limits_of(self._limits, arguments, session, form),
+            limits=limits_of(self._limits, arguments, session, form),
             writable=form.writable if form else (),
             is_lasting=form is not None,
         )
@@ -256,12 +253,11 @@ class ExecTool(Tool):
             ready = await prepared(sealed)
             if form is not None:
                 look = await in_thread(lambda: look_of(self._workspace, paths, form))
-                output = await ready.started(
+                return await ready.started(
                     self._background, session, title=title, form=form, look=look
                 )
-                return _with_withheld(output, network)
             done, output = await ready.awaited(report)
-            return replace(_with_withheld(output, network), span_attributes=_traits(work, done))
+            return replace(output, span_attributes=_traits(work, done))
 
         root = str(self._workspace.root)
 
@@ -281,6 +277,7 @@ class ExecTool(Tool):
 
         kept = kept_files(verdict.structure, work.writes.opened)
         facts = (
+            *consequence(verdict.structure, root, has_network=network.is_open),
             *(*work.writes.facts, *work.scripts.facts, *kept, network.fact),
             *(() if self._has_namespaces() else (NOT_BOUND,)),
             *((form.fact,) if form is not None else ()),
@@ -429,49 +426,6 @@ def _inputs_of(work: _Work, verdict: CommandVerdict, line: str, root: str) -> Co
     asked = (need.permission for need in work.needs)
     written = (p.resource for p in asked if p.action == "write")
     return inputs_of_plan(verdict.structure, root, written=written)
-
-
-def _schema(seconds: int) -> Mapping[str, Any]:
-    return object_schema(
-        {
-            "command": {
-                "type": "string",
-                "minLength": 1,
-                "description": "a shell line; with `params` a program's name",
-            },
-            "params": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "the program's arguments, each as it is",
-            },
-            "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": seconds},
-            "background": {
-                "type": "boolean",
-                "description": "return at once; the workspace is read-only to it",
-            },
-            "writable": {
-                "type": "array",
-                "items": {"type": "string"},
-                "maxItems": WRITABLE_MAX,
-                "description": "directories that a command in the background may write",
-            },
-        },
-        required=("command",),
-    )
-
-
-def _with_withheld(output: Output, network: CommandNetwork) -> Output:
-    withheld = network.withheld
-    return replace(output, text=f"{output.text}\n[{withheld}]") if withheld else output
-
-
-def _limits_of(
-    limits: Limits, arguments: Mapping[str, Any], session: Session, form: BackgroundForm | None
-) -> Limits:
-    seconds = seconds_of(arguments.get("timeout_seconds"), limits.seconds, form)
-    # A skill's code gets results whole, in a frame that has a bound of its own.
-    kept = min(limits.output_bytes, OUTPUT_MAX) if session.origin_digest else limits.output_bytes
-    return replace(limits, seconds=seconds, output_bytes=kept)
 
 
 def _shell() -> str:

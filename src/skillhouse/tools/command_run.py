@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from skillhouse.floor import dataclass
 from skillhouse.sandbox import (
     Completed,
     Launcher,
+    Limits,
     OutputListener,
     SandboxError,
     SandboxProfile,
     SandboxUnavailableError,
 )
-from skillhouse.tools.background_command import BackgroundForm
+from skillhouse.tools.background_command import WRITABLE_MAX, BackgroundForm
 from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns, value_of
-from skillhouse.tools.call import Output, RefusedError, ReportProgress
+from skillhouse.tools.call import (
+    OUTPUT_MAX,
+    Output,
+    RefusedError,
+    ReportProgress,
+    object_schema,
+)
 from skillhouse.tools.command_network import CommandNetwork
 from skillhouse.tools.command_output import output_of
 from skillhouse.tools.telemetry import command_inside
@@ -61,7 +69,8 @@ class ReadyCommand:
         except (SandboxError, SandboxUnavailableError) as error:
             raise RefusedError(str(error)) from error
         level, limits = self.launcher.level, self.profile.limits
-        return done, output_of(done, level, limits, network=self.network.word)
+        output = output_of(done, level, limits, network=self.network.word)
+        return done, self._with_withheld(output)
 
     async def started(
         self,
@@ -93,7 +102,7 @@ class ReadyCommand:
         )
         said = f"[in the background as {run.id}: {run.state}" + ("]" if is_over else f"; {hint}]")
         is_failed = run.done is not None and run.done.exit_code != 0
-        return Output(
+        output = Output(
             text="\n".join(filter(None, (text, said))),
             data={**value_of(run), "next_offset": end, "output": text},
             failed=is_failed,
@@ -104,12 +113,52 @@ class ReadyCommand:
                 "network": self.network.word,
             },
         )
+        return self._with_withheld(output)
+
+    def _with_withheld(self, output: Output) -> Output:
+        withheld = self.network.withheld
+        return replace(output, text=f"{output.text}\n[{withheld}]") if withheld else output
 
 
-def seconds_of(asked: int | None, most: float, form: BackgroundForm | None) -> float:
-    """Return how long a command may run: as asked, at most as the operator or the form says."""
-    bound = most if form is None else BACKGROUND_SECONDS
-    return bound if asked is None else min(asked, bound)
+def limits_of(
+    limits: Limits, arguments: Mapping[str, Any], session: Session, form: BackgroundForm | None
+) -> Limits:
+    """Return the limits of a call: its time as asked, at most as the operator or the form says."""
+    most = limits.seconds if form is None else BACKGROUND_SECONDS
+    seconds = min(arguments.get("timeout_seconds", most), most)
+    # A skill's code gets results whole, in a frame that has a bound of its own.
+    kept = min(limits.output_bytes, OUTPUT_MAX) if session.origin_digest else limits.output_bytes
+    return replace(limits, seconds=seconds, output_bytes=kept)
+
+
+def exec_schema(seconds: int) -> Mapping[str, Any]:
+    """Return what `exec` takes; `seconds` is the most that a call may ask for."""
+    return object_schema(
+        {
+            "command": {
+                "type": "string",
+                "minLength": 1,
+                "description": "a shell line; with `params` a program's name",
+            },
+            "params": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "the program's arguments, each as it is",
+            },
+            "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": seconds},
+            "background": {
+                "type": "boolean",
+                "description": "return at once; the workspace is read-only to it",
+            },
+            "writable": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": WRITABLE_MAX,
+                "description": "directories that a command in the background may write",
+            },
+        },
+        required=("command",),
+    )
 
 
 class LineReports:
