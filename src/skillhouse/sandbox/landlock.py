@@ -32,11 +32,11 @@ from skillhouse.sandbox.profile import (
     SandboxError,
     SandboxProfile,
 )
-from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield
+from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts
 from skillhouse.sandbox.run_checks import (
     census_of,
     check_argv,
-    protected_paths,
+    mounts_of,
     resolved,
     with_census,
 )
@@ -144,16 +144,7 @@ class LandlockLauncher:
             async with AsyncExitStack() as shielded:
 
                 async def prepare() -> None:
-                    mounts = shield(
-                        str(profile.workspace),
-                        protected_paths(profile),
-                        stash=None,
-                        hidden=profile.hidden,
-                        census=census,
-                        below=profile.below,
-                        read_only=profile.read_only,
-                        is_lasting=profile.is_lasting,
-                    )
+                    mounts = mounts_of(profile, census, None)
                     found = await shielded.enter_async_context(mounts)
                     granted.append(await in_thread(lambda: _grants(profile, found)))
 

@@ -24,11 +24,11 @@ from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder_notes import placeholder_note
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile
-from skillhouse.sandbox.protected_mounts import MountCover, shield
+from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_checks import (
     census_of,
     check_argv,
-    protected_paths,
+    mounts_of,
     resolved,
     with_census,
 )
@@ -114,16 +114,7 @@ class BubblewrapLauncher:
             async def prepare() -> None:
                 nonlocal census
                 census = await census_of(profile)
-                mounts = shield(
-                    str(profile.workspace),
-                    protected_paths(profile),
-                    stash=self._stash,
-                    hidden=profile.hidden,
-                    census=census,
-                    below=profile.below,
-                    read_only=profile.read_only,
-                    is_lasting=profile.is_lasting,
-                )
+                mounts = mounts_of(profile, census, self._stash)
                 found = await shielded.enter_async_context(mounts)
                 covers.update(found.covers)
                 placeholders.extend(found.placeholders)

@@ -6,14 +6,16 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import PROGRAM_PATH
-from skillhouse.sandbox.mountpoints import is_placeholder
+from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
+from skillhouse.sandbox.protected_mounts import ProtectedMounts, shield
 
 
 async def census_of(profile: SandboxProfile) -> Census | None:
@@ -93,6 +95,22 @@ def missing_names(profile: SandboxProfile) -> tuple[str, ...]:
     top = str(profile.workspace)
     paths = ((name, f"{top}/{name}") for name in sorted(names))
     return tuple(n for n, path in paths if not os.path.lexists(path) or is_placeholder(path))
+
+
+def mounts_of(
+    profile: SandboxProfile, census: Census | None, stash: Stash | None
+) -> AbstractAsyncContextManager[ProtectedMounts]:
+    """Return what is mounted over the protected paths of a run, as `shield` does it."""
+    return shield(
+        str(profile.workspace),
+        protected_paths(profile),
+        stash=stash,
+        hidden=profile.hidden,
+        census=census,
+        below=profile.below,
+        read_only=profile.read_only,
+        is_lasting=profile.is_lasting,
+    )
 
 
 def with_census(done: Completed, census: Census | None) -> Completed:
