@@ -77,6 +77,19 @@ RAW: list[str] = [
     *("12", "2"),
     *("'\\'", '"\\n"', '"\\""', '"\\$X"', "'$X'", "a'\nb'", "if", "then", "time", "done", "}"),
     *("{", "]]"),
+    *(
+        "a.{txt,b}",
+        "sub/{c,d}.md",
+        "./{a,z}*",
+        "x{,y}",
+        "{a,}",
+        "{a.txt,z}",
+        "-{n,c}",
+        "{a,b}{c,d}",
+    ),
+    *("$'b\\x2e'", "$'\\141.txt'", "$'it\\'s'", "$'\\e'", "$'a\\x2'", "$'\\1012'", "$'a\\\\b'"),
+    *('"$V"', "$V", "sub/$V", "\"$(cat <<'E'\na $X ) ' \" `b`\n\nE\n)\"", "\"$(cat <<'E'\nE\n)\""),
+    *("\"$(cat <<'E'\nE F\nE\n\n)\"", "\"$(cat <<'E' a\nE\n)\"", "$(cat <<'E'\na  b\nE\n)"),
     *("<(echo a)", "$PWD", '"$PWD"', "$HOME", "$LANG", "$?", "$$", "$_", "$1", "${X}y", "$Xy", "é"),
 ]
 READERS = {
@@ -137,10 +150,26 @@ SAYING_OF_THE_SHELL = ("test", "[", "printf", "type", "command", "echo", "pwd", 
 CONNECTORS = [";", " && ", " || ", " | ", "\n", " |& ", "|", "&&", " ; ", " \\\n&& ", " &&\n"]
 ODD_CONNECTORS = [" & ", ";;", " ! ", "\\\n", " #c\n", " | |", "&\\\n&"]
 STARTS = ["cd sub && ", "cd sub; ", "cd inlink && ", "cd missing; ", "cd sub/.. && ", "cd out\n"]
+STARTS += ["set -e; ", "set -euo pipefail\n", "set -eu && ", "set -e; cd sub; ", "set -e; set -u; "]
 SETS = ["X=z; ", "X=sub/c.md && ", "export X=z; ", "export Y=1 && ", "Y=z X=$Y; ", "X='a b'; "]
 ODD_STARTS = ["! ", "( ", "{ ", "if ", "X=$(pwd); ", "export -n X; ", "LANG=C; ", "X=~; ", "X=; "]
 ENDS = [" ;", "\n", " # c", "; X=1", " &&", " |", " &", ")", ";\n\n", "\\"]
 TEXTS = ["  a\nb\nE\n", "E\n", "a $X\nE", "\tx\n E\nE\n", "a\\\nE\nE\n"]
+AROUND = [
+    *("(TEXT)", "( TEXT )", "(TEXT\n)", "(TEXT;)", "((TEXT))", "(TEXT) ", "(TEXT"),
+    *(
+        "for V in a.txt z; do TEXT; done",
+        "for V in a b c\ndo\nTEXT\ndone",
+        "for V in z;do TEXT;done",
+    ),
+    *("for V in sub; do TEXT; cat $V/c.md; done", 'for V in a.txt ; do cat "$V"; TEXT; done'),
+    *("for V in *.txt; do TEXT; done", "for V in a -n; do TEXT; done", "for X in z; do TEXT; done"),
+    *(
+        "for V in a; do TEXT; done; cat z",
+        "for V in a b; do TEXT; done | cat",
+        "for V; do TEXT; done",
+    ),
+]
 BEFORE = ["LC_ALL=C", "LANG=C", "A=1", "X=z", "NO_COLOR=1", "TZ=UTC", "A='b c'", "LANG=$LANG"]
 WITHOUT_OPERANDS = ("tr", "command", "type", "which", "env", "timeout", "[")
 
@@ -158,6 +187,8 @@ def line(chance: random.Random) -> str:
         text = chance.choice(chance.choice((STARTS, STARTS, SETS, SETS, ODD_STARTS))) + text
     if pick() < 0.03:
         text += chance.choice(ENDS)
+    if pick() < 0.06:
+        text = chance.choice(AROUND).replace("TEXT", text)
     if "<<" in text and "\n" not in text:
         text += "\n" + chance.choice(TEXTS)
     return text

@@ -104,7 +104,7 @@ def _plain(*argv: str) -> dict[str, Any]:
     ("line", "plan"),
     [
         ("ls $HOME", None),
-        ("(ls)", None),
+        ("(ls)", (("ls",),)),
         ("ls 'unclosed", None),
         ("cd a || ls", None),
         ("ls; cd a", None),

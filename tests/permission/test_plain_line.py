@@ -71,7 +71,7 @@ def test_an_exact_rule_is_not_widened_by_what_the_parser_lost() -> None:
         ("export A=1 && cd a || echo b", None),
         ("ls; X=b", None),
         ('echo $"hi"', None),
-        ("echo $'a'", None),
+        ("echo $'a'", ("a",)),
         ("echo {fd}>f", None),
         ("{fd}>f echo a", None),
         ("echo 3>f", None),

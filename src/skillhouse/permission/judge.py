@@ -24,12 +24,14 @@ from skillhouse.permission.plan import (
     Pipeline,
     SimpleCommand,
 )
-from skillhouse.permission.raw_line import UnreadableError
+from skillhouse.permission.raw_line import Reading, UnreadableError
 from skillhouse.permission.simple import CommandJudge
 
 BYTES_MAX = 8_192
 """Bytes of a command line (issue "command judge")."""
 
+_COMMAND_OPTIONS = ("-c", "-lc")
+"""Of bash (bash(1), "OPTIONS"); in the sandbox a login shell finds no files of its own."""
 _ORDINARY = regex(r"[\n\t -~]*")
 
 
@@ -83,6 +85,31 @@ def judge_line(
         reading = read_line(line, environment)
     except UnreadableError as error:
         return _refused(f"unparseable: {error}")
+    found = _verdict_of(reading, rules, places)
+    (argv,) = found.plan if found.plan is not None and len(found.plan) == 1 else ((),)
+    return _by_its_line(found, argv, rules, places, environment)
+
+
+def _by_its_line(
+    found: CommandVerdict,
+    argv: tuple[str, ...],
+    rules: CommandRules,
+    places: PathPolicy,
+    environment: Mapping[str, str] | None,
+) -> CommandVerdict:
+    """Return the verdict on the line of `bash -c LINE` where that can be taken apart and nothing
+    rules the whole: what runs is then the plan of that line, and no shell."""
+    structure = found.structure
+    is_alone = structure is not None and structure.plain() == argv
+    if found.effect is not Effect.ASK or not is_alone or len(argv) != 3:
+        return found
+    if argv[0] != "bash" or argv[1] not in _COMMAND_OPTIONS:
+        return found
+    inner = judge_line(argv[2], rules, places, environment=environment)
+    return found if inner.structure is None and inner.effect is not Effect.DENY else inner
+
+
+def _verdict_of(reading: Reading, rules: CommandRules, places: PathPolicy) -> CommandVerdict:
     judged = _Verdicts()
     if reading.calls_itself:
         judged.say(Effect.DENY, "a function that calls itself without end")
@@ -128,7 +155,8 @@ def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> 
         directory="",
         pipelines=(Pipeline(joined="", commands=(SimpleCommand(argv=tuple(argv)),)),),
     )
-    return judged.verdict((tuple(argv),), structure=structure)
+    found = judged.verdict((tuple(argv),), structure=structure)
+    return _by_its_line(found, tuple(argv), rules, places, None)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from skillhouse.permission.raw_line import (
     Word,
     decode_word,
 )
+from skillhouse.permission.static_forms import STATIC_TEXT, braced, unrolled
 from skillhouse.permission.variables import KnownVariables
 
 REDIRECTS_MAX = 64
@@ -31,6 +32,7 @@ _BLANKS = regex(r"[ \t]*")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = rf"""
     '[^']*+'
+    | \$'(?:[^'\\]|\\.)*+'
     | \\[^\n]
     | "(?: [^"\\`$] | \\. | \${_NAME} | \$\{{{_NAME}\}} | \$(?=["\ /.,:;=+%\]|)&<>}}^~]) )*+"
 """
@@ -76,7 +78,8 @@ def read_line(line: str, environment: Mapping[str, str] | None = None) -> Readin
         UnreadableError: it is no valid line, or is nested too deep, or has too many commands.
     """
     try:
-        pipelines = _PlainReader(_joined_lines(line), KnownVariables(environment or {})).read()
+        text = unrolled(_joined_lines(line))
+        pipelines = _PlainReader(text, KnownVariables(environment or {})).read()
     except NeedsShellError as error:
         # The parser is loaded for a line that needs it, not with the package.
         from skillhouse.permission.line_parser import read_script  # noqa: PLC0415
@@ -102,6 +105,14 @@ class _PlainReader:
         quoted."""
         self._is_sure = True
         """Whether all of this list so far surely succeeds."""
+        self._exits = False
+        """Whether the line ends where a list fails, by `set -e`."""
+        self._fails_inside = False
+        """Whether a pipeline fails with each of its commands, by `set -o pipefail`."""
+        self._following: Joined = ""
+        """How the next list is joined to the one before."""
+        self._is_mixed = False
+        """Whether this list has several pipelines, whose failure may not end the line."""
         self._export: RawCommand | None = None
         """The open command, when it is an `export` of plain assignments so far."""
 
@@ -129,6 +140,8 @@ class _PlainReader:
         if self._joined or self._pipeline or self._texts:
             raise NeedsShellError("a list without an end")
         if not self._pipelines:
+            if self._exits or self._fails_inside:
+                raise NeedsShellError("`set` alone")
             raise UnreadableError("there is no command")
         if self._pipelines[-1][1][0].only_sets:
             raise NeedsShellError("an assignment at the end")
@@ -153,6 +166,8 @@ class _PlainReader:
 
     def _open(self) -> RawCommand:
         if self._command is None:
+            if self._is_mixed and not self._joined and not self._pipeline:
+                raise NeedsShellError("`set -e` before a list of several pipelines")
             self._count += 1
             if self._count > COMMANDS_MAX:
                 raise UnreadableError(f"more than {COMMANDS_MAX} commands")
@@ -160,6 +175,9 @@ class _PlainReader:
         return self._command
 
     def _word(self) -> None:
+        if text := STATIC_TEXT.match(self._line, self._at):
+            self._static_text(text)
+            return
         source = self._source()
         command = self._open()
         if not command.words:
@@ -179,7 +197,21 @@ class _PlainReader:
                 self._export = None
         is_bare = not (command.words or command.assignments or command.redirects)
         self._export = command if is_bare and source == "export" else self._export
+        # A name or an assignment is no place for a list in braces.
+        several = braced(source) if command.words and self._export is not command else ()
+        if several:
+            command.words += [self._decoded(each) for each in several]
+            return
         command.words.append(self._decoded(source, is_name=not command.words))
+
+    def _static_text(self, found: re.Match[str]) -> None:
+        """Take a here-document that is an argument: nothing in it is expanded."""
+        command = self._open()
+        if not command.words or self._export is command or self._texts:
+            raise NeedsShellError("a substitution")
+        text = found["text"].rstrip("\n")
+        command.words.append(Word(text))
+        self._at = found.end()
 
     def _decoded(self, source: str, *, is_name: bool = False) -> Word:
         word = decode_word(source, None if is_name else self._variables.plain)
@@ -280,8 +312,11 @@ class _PlainReader:
 
     def _end_list(self) -> None:
         self._end_command()
+        is_mixed = bool(self._joined)
         self._end_pipeline("")
         self._is_sure = True
+        if self._exits and self._pipelines:
+            self._following, self._is_mixed = "&&", is_mixed
 
     def _end_command(self) -> None:
         command = self._command
@@ -289,6 +324,11 @@ class _PlainReader:
             raise NeedsShellError("a list without an end")
         if not command.words and (command.redirects or not command.assignments):
             raise NeedsShellError("a redirection without a command")
+        if {word.text for word in command.words[1:]} <= {"--"} and (
+            command.words and command.words[0].text == "printf"
+        ):
+            # That of bash ends with another exit code than the program.
+            raise NeedsShellError("`printf` without a format")
         is_export = self._export is command and len(command.words) > 1
         command.only_sets = is_export or not command.words
         self._pipeline.append(command)
@@ -296,7 +336,14 @@ class _PlainReader:
 
     def _end_pipeline(self, joined: Joined) -> None:
         pipeline, first = self._pipeline, self._pipeline[0]
-        self._pipelines.append((self._joined, pipeline))
+        if first.words and first.words[0].text == "set":
+            self._set(pipeline, joined)
+            return
+        if (self._fails_inside and len(pipeline) > 1) or (
+            self._exits and any(command.only_sets for command in pipeline)
+        ):
+            raise NeedsShellError("`set`")
+        self._pipelines.append((self._joined or self._following, pipeline))
         self._pipeline, self._joined = [], joined
         if any(command.only_sets for command in pipeline):
             # INVARIANT: a variable is known only where the assignment surely happened, and then
@@ -314,6 +361,25 @@ class _PlainReader:
         else:
             self._is_sure = False
 
+    def _set(self, pipeline: list[RawCommand], joined: Joined) -> None:
+        """Take `set -e` and its like at the beginning, which no program sees."""
+        (command, *others), words = pipeline, [word.text for word in pipeline[0].words[1:]]
+        options = "".join(word[1:] for word in words if word[:1] == "-")
+        is_known = bool(words) and words in _SET_FORMS
+        is_bare = not (command.redirects or command.assignments or command.exported or others)
+        if not is_known or not is_bare or self._pipelines or self._joined or joined == "||":
+            raise NeedsShellError("`set`")
+        self._exits = self._exits or "e" in options
+        self._fails_inside = self._fails_inside or "pipefail" in words
+        self._pipeline, self._joined = [], ""
+
+
+_SET_FORMS = (
+    *(["-e"], ["-u"], ["-eu"], ["-ue"], ["-e", "-u"]),
+    *([*before, "pipefail"] for before in (["-o"], ["-eo"], ["-euo"], ["-e", "-o"], ["-eu", "-o"])),
+)
+"""`-u` changes nothing here: a variable that is not known needs a shell."""
+
 
 def _joined_lines(line: str) -> str:
     """Return a line without the escaped ends of lines, which bash takes out before all else.
@@ -322,6 +388,9 @@ def _joined_lines(line: str) -> str:
     """
     if "\\\n" not in line:
         return line
+    if "$'" in line or "$(" in line:
+        # In there an escaped end of a line may stay.
+        raise NeedsShellError("an escaped end of a line")
     made: list[str] = []
     at, has_text, last = 0, False, "\n"
     while at < len(line):

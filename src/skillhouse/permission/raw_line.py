@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import field
 
@@ -22,6 +23,18 @@ _ASSIGNING = regex(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
 """A word like an assignment, in which bash looks for home directories behind `=` and `:`."""
 _ESCAPABLE = ("$", "`", '"', "\\", "\n")
 """What a backslash takes its meaning from between double quotes (POSIX shell, 2.2.3)."""
+
+
+_ESCAPE = regex(r"""\\(?:([nt\\'"?])|x([0-9A-Fa-f]{2})(?![0-9A-Fa-f])|([0-3][0-7]{2}))""")
+"""Escapes of `$'…'` (bash(1), "QUOTING") that mean one sign, whatever follows."""
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Return what an escape means, or "" where that is no sign that a person sees."""
+    if letter := found[1]:
+        return {"n": "\n", "t": "\t"}.get(letter, letter)
+    sign = chr(int(found[2], 16) if found[2] else int(found[3], 8))
+    return sign if " " <= sign <= "~" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +151,23 @@ class _Decoder:
         self._literal(value)
         return found.end()
 
+    def _escapes(self, at: int) -> int:
+        """Take `$'…'`; return where it ends, or -1 for an escape that is not plain text."""
+        source = self._source
+        at += 2
+        while at < len(source) and source[at] != "'":
+            if source[at] != "\\":
+                self._literal(source[at])
+                at += 1
+                continue
+            found = _ESCAPE.match(source, at)
+            text = "" if found is None else _escaped(found)
+            if found is None or not text:
+                return -1
+            self._literal(text)
+            at = found.end()
+        return at + 1 if at < len(source) else -1
+
     def _bare(self, at: int) -> int:
         """Take one unquoted character or bracket; return where it ends, or -1."""
         source, sign = self._source, self._source[at]
@@ -147,7 +177,7 @@ class _Decoder:
         if sign in "`;|&<>() \t\n":
             return -1
         if sign == "$":
-            return self._dollar(at, "")
+            return self._escapes(at) if source.startswith("$'", at) else self._dollar(at, "")
         if sign in "*?":
             self._wild(sign)
         elif sign == "[":

@@ -135,10 +135,10 @@ class ExecTool(Tool):
         "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. For curl "
         "and wget the user can say yes to the hosts that are named. Give a "
         "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
-        "patterns and known variables work; substitutions, loops and `&` need a person's yes each "
-        "time. Or give a program's name as `command` and its arguments as `params`, which no shell "
-        "reads. With `background` it goes on by itself, as a server does: you get an id for "
-        "`exec_output` and `exec_stop`."
+        "patterns, `{a,b}`, loops over words, quoted here-documents and known variables work; "
+        "other substitutions and loops and `&` need a person's yes each time. Or give a program's "
+        "name as `command` and its arguments as `params`, which no shell reads. With `background` "
+        "it goes on by itself, as a server does: you get an id for `exec_output` and `exec_stop`."
     )
     durable = True
     required_actions = ("exec",)
