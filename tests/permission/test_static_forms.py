@@ -85,6 +85,7 @@ def test_a_denied_program_is_seen_through_each_form(line: str) -> None:
         "for PATH in a; do echo x; done; ls",
         "(ls) > out",
         "(ls # )",
+        "ls >> 2> /dev/null",
         "((ls))",
         "(ls \\)",
         "git commit -m \"x $(cat <<'EOF'\na\nEOF\n)\"",

@@ -242,7 +242,8 @@ class _PlainReader:
         said = f"the redirection `{self._line[begin : begin + 60]}`"
         if sign not in _REDIRECTS or (number or "0") not in ("0", "1", "2"):
             raise NeedsShellError(said)
-        if self._line[self._at : self._at + 1] == "#":
+        # A comment, or a number that begins another redirection, is no target.
+        if self._line[self._at : self._at + 1] == "#" or _DESCRIPTOR.match(self._line, self._at):
             raise NeedsShellError(said)
         kind, default = _REDIRECTS[sign]
         descriptor = default if number is None else int(number)
