@@ -29,7 +29,13 @@ from skillhouse.permission import (
     decide,
     matches,
 )
-from skillhouse.sandbox import Completed, Limits, SandboxLevel, SandboxProfile
+from skillhouse.sandbox import (
+    Completed,
+    Limits,
+    OutputListener,
+    SandboxLevel,
+    SandboxProfile,
+)
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     EvaluatedPermission,
@@ -251,7 +257,13 @@ class Recorder:
         self.ran: list[tuple[str, ...]] = []
 
     async def run(
-        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+        self,
+        argv: Sequence[str],
+        profile: SandboxProfile,
+        *,
+        cwd: Path,
+        stdin: bytes = b"",
+        on_output: OutputListener | None = None,
     ) -> Completed:
         self.ran.append(tuple(argv))
         return Completed(exit_code=0, stdout=b"", stderr=b"", duration_seconds=0.0)
