@@ -62,11 +62,11 @@ class ChatTools(SkillhouseToolset):
         return result
 
     async def _show(self, progress: Progress) -> None:
-        message = f" {one_line(progress.message)}" if progress.message else ""
+        message, total = one_line(progress.message), progress.total
+        share = f"{progress.progress:g}" if total is None else f"{progress.progress:g} of {total:g}"
         # Without a total it is a line of output, whose number says nothing.
-        total = progress.total
-        share = "" if total is None else f"{progress.progress:g} of {total:g}"
-        self._screen.progress(cut(f"  {f'{share}{message}'.strip()}", _LINE))
+        shown = message if total is None and message else f"{share} {message}".rstrip()
+        self._screen.progress(cut(f"  {shown}", _LINE))
 
 
 def described(name: str, arguments: Mapping[str, Any]) -> str:
