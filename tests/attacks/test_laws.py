@@ -29,7 +29,13 @@ from skillhouse.permission import (
     decide,
     matches,
 )
-from skillhouse.sandbox import Completed, Limits, SandboxLevel, SandboxProfile
+from skillhouse.sandbox import (
+    Completed,
+    Limits,
+    OutputListener,
+    SandboxLevel,
+    SandboxProfile,
+)
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     EvaluatedPermission,
@@ -42,6 +48,7 @@ from skillhouse.tools import (
     WriteGate,
 )
 from tests.audit.logs import small_log
+from tests.tools.houses import no_background
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
@@ -250,7 +257,13 @@ class Recorder:
         self.ran: list[tuple[str, ...]] = []
 
     async def run(
-        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+        self,
+        argv: Sequence[str],
+        profile: SandboxProfile,
+        *,
+        cwd: Path,
+        stdin: bytes = b"",
+        on_output: OutputListener | None = None,
     ) -> Completed:
         self.ran.append(tuple(argv))
         return Completed(exit_code=0, stdout=b"", stderr=b"", duration_seconds=0.0)
@@ -342,6 +355,7 @@ def asked_and_run(
                 decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
                 scripts=ScriptStore(Path(base, "state")),
                 limits=Limits(),
+                background=no_background(Path(base)),
             )
 
         anyio.run(tool(planned).plan({"command": line}, session).run)

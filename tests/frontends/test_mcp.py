@@ -44,7 +44,10 @@ pytestmark = pytest.mark.slow
 
 
 Work = Callable[[Client], Awaitable[None]]
-TOOLS = ["skill", "search_skills", "read", "list", "write", "edit", "exec", "fetch", "web_search"]
+TOOLS = [
+    *("skill", "search_skills", "read", "list", "write", "edit"),
+    *("exec", "exec_output", "exec_stop", "fetch", "web_search"),
+]
 
 
 def talk(peer: Peer, work: Work, mode: str = LEGACY) -> None:
@@ -82,7 +85,7 @@ def test_annotations_say_which_tools_only_read(peer: Peer) -> None:
             for tool in (await client.list_tools()).tools
             if tool.annotations
         }
-        reading = {"skill", "search_skills", "read", "list", "web_search"}
+        reading = {"skill", "search_skills", "read", "list", "exec_output", "web_search"}
         assert hints == {name: (name in reading, name not in reading) for name in TOOLS}
 
     talk(peer, work)

@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
 from anyio.streams.tls import TLSStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,9 +63,10 @@ class Place:
 async def proxied(
     base: Path,
     *rules: str,
-    answer: bytes | None = None,
+    answer: Any = None,
     addresses: list[str] | None = None,
     limits: NetLimits | None = None,
+    idle_seconds: float | None = None,
 ) -> AsyncIterator[Place]:
     async with serving(answer or ok(b"page")) as server:
         place = Place(server, base / "proxy.sock")
@@ -74,7 +77,10 @@ async def proxied(
             limits=limits or NetLimits(),
         )
         route = Route(resolve=fixed(addresses or ["127.0.0.1"]))
-        async with EgressProxy(policy, report=place.said.append, route=route).listening(place.path):
+        proxy = EgressProxy(
+            policy, report=place.said.append, route=route, idle_seconds=idle_seconds
+        )
+        async with proxy.listening(place.path):
             yield place
 
 
@@ -384,5 +390,54 @@ def test_no_bytes_of_a_client_end_the_proxy(tmp_path_factory, data):
                 with anyio.move_on_after(0.05):
                     await stream.send(b"".join(data))
             assert status(await place.ask("GET http://docs.test:PORT/")) == b"200"
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(("idle_seconds", "expected"), [(None, b"504"), (30.0, b"200")])
+def test_an_answer_may_take_as_long_as_the_run_of_its_command(
+    tmp_path: Path, idle_seconds: float | None, expected: bytes
+):
+    """A build that waits for its server was cut off after ten seconds, a tunnel after sixty."""
+
+    async def slow(stream: SocketStream) -> None:
+        await anyio.sleep(0.5)
+        await stream.send(ok(b"page"))
+
+    async def main() -> None:
+        limits = NetLimits(head_seconds=0.1)
+        options: Any = {"limits": limits, "idle_seconds": idle_seconds, "answer": slow}
+        async with proxied(tmp_path, *RULES, **options) as place:
+            assert status(await place.ask("GET http://docs.test:PORT/")) == expected
+
+    anyio.run(main)
+
+
+def test_a_silent_tunnel_stays_for_the_time_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("skillhouse.net.proxy.IDLE_SECONDS", 0.2)
+    mine, trusting = contexts(tmp_path, "deep.test")
+
+    async def main() -> None:
+        async with secure(mine, ok(b"late")) as server:
+            rule = f"CONNECT https://deep.test:{server.port}"
+            async with (
+                proxied(tmp_path, rule, idle_seconds=30.0) as place,
+                await anyio.connect_unix(place.path) as stream,
+            ):
+                request = f"CONNECT deep.test:{server.port} HTTP/1.1\r\nHost: x\r\n\r\n"
+                await stream.send(request.encode())
+                assert b" 200 " in await stream.receive()
+                tls = await TLSStream.wrap(
+                    stream,
+                    server_side=False,
+                    hostname="deep.test",
+                    ssl_context=trusting,
+                    standard_compatible=False,
+                )
+                await anyio.sleep(0.6)
+                await tls.send(b"GET /in HTTP/1.1\r\n\r\n")
+                assert (await tls.receive()).endswith(b"late")
 
     anyio.run(main)

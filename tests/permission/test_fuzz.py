@@ -69,6 +69,9 @@ def _is_unsteady(pipeline: Pipeline) -> bool:
         merges = any(r.kind == "copy" and r.descriptor == 2 for r in command.redirects)
         if merges and command.argv[0] in fuzz_lines.SAYING_OF_THE_SHELL:
             return True
+        if command.argv[0] == "diff" and "-" in command.argv:
+            # It prints the time at which it read its input.
+            return True
     writing = [_writes(command) for command in pipeline.commands]
     naming = [len(command.argv) > 1 for command in pipeline.commands]
     others = any(w and any(naming[:at] + naming[at + 1 :]) for at, w in enumerate(writing))

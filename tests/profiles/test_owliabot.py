@@ -159,7 +159,7 @@ def test_markdown_and_the_built_in_tools_suffice(
     with Skillhouse(load_config(places), profile="owliabot") as house:
         assert f"<location>{file}</location>" in house.catalog().text
         assert {tool.name for tool in house.tools()} == {
-            *("read", "list", "write", "edit", "exec"),
+            *("read", "list", "write", "edit", "exec", "exec_output", "exec_stop"),
             *("fetch", "web_search"),
         }
         result = house.call_sync("read", {"path": str(file)})

@@ -94,6 +94,6 @@ def test_the_named_tool_reads_every_listed_location_whole(tmp_path: Path, place:
 def test_no_tool_lists_or_loads_skills(tmp_path: Path, place: Path) -> None:
     with house_under(tmp_path, "owliabot", roots=[place]) as house:
         assert [tool.name for tool in house.tools()] == [
-            *("read", "list", "write", "edit", "exec"),
+            *("read", "list", "write", "edit", "exec", "exec_output", "exec_stop"),
             *("fetch", "web_search"),
         ]

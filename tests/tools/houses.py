@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
 from skillhouse.approval import Answer, ApprovalRequest, Unattended
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
+from skillhouse.tools import BackgroundRuns
 from tests.runtime.places import make_places
 
 
@@ -22,6 +25,16 @@ class Person:
     async def ask(self, request: ApprovalRequest) -> Answer:
         self.asked.append(request)
         return self.answers.pop(0) if self.answers else Answer.NO
+
+
+def no_background(base: Path) -> BackgroundRuns:
+    """Return what keeps commands in the background, of a test that starts none."""
+    return BackgroundRuns(
+        base / "background",
+        portal=lambda: pytest.fail("nothing goes on in the background"),
+        running=lambda: pytest.fail("nothing goes on in the background"),
+        record=lambda _: None,
+    )
 
 
 def house_at(

@@ -19,6 +19,7 @@ from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import SandboxSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
+from skillhouse.tools import Progress
 from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import launcher_at
 from tests.tools.houses import Person, house_at
@@ -442,3 +443,16 @@ def test_where_no_command_can_run_nobody_is_asked(tmp_path: Path) -> None:
         house.services.sandbox.adopt(nothing)
         result = house.call_sync("exec", {"command": "mkdir made"})
     assert (result.status, "no way here" in result.content, person.asked) == ("error", True, [])
+
+
+def test_lines_are_progress_while_a_command_runs(house: Skillhouse) -> None:
+    heard: list[tuple[float, float | None, str]] = []
+
+    async def hear(now: Progress) -> None:
+        heard.append((now.progress, now.total, now.message))
+
+    script = "echo one; echo two >&2; sleep 0.5; printf 'half\\r\\033[31mred\\n'"
+    result = house.call_sync("exec", {"command": "sh", "params": ["-c", script]}, listener=hear)
+    assert result.status == "ok"
+    assert heard[-1] == (4.0, None, " [31mred")
+    assert len(heard) >= 2

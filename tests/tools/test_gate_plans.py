@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,11 +24,13 @@ from skillhouse.tools import (
     ExecTool,
     Gate,
     PermissionRequest,
+    Progress,
     Session,
     ToolCall,
     ToolResult,
     Workspace,
 )
+from tests.tools.houses import no_background
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
@@ -56,7 +59,9 @@ class Recorder:
     def __init__(self) -> None:
         self.ran: list[tuple[tuple[str, ...], SandboxProfile, Path]] = []
 
-    async def run(self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path) -> Completed:
+    async def run(
+        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, **_: object
+    ) -> Completed:
         self.ran.append((tuple(argv), profile, cwd))
         return Completed(exit_code=0, stdout=b"", stderr=b"", duration_seconds=0)
 
@@ -105,16 +110,17 @@ class Desk:
             decide=decided,
             scripts=ScriptStore(self.base),
             limits=Limits(),
+            background=no_background(self.base),
         )
         log = AuditLog(self.base / "audit.jsonl")
         gate = Gate(
             [tool], decide=decided, approvals=self.broker, audit=log, workspace_root=str(self.place)
         )
-        approval_id = more.pop("approval_id", "")
+        approval_id, listener = more.pop("approval_id", ""), more.pop("listener", None)
         arguments = {"command": command, **({"params": list(params)} if params else {}), **more}
         wanted = ToolCall(name="exec", arguments=arguments, approval_id=approval_id)
         with log:
-            return anyio.run(gate.call, wanted, self.session)
+            return anyio.run(lambda: gate.call(wanted, self.session, listener=listener))
 
     def approve(self, approval_id: str | None) -> dict[str, Any]:
         """Say yes, and return what the yes is about."""
@@ -193,3 +199,22 @@ def test_what_runs_is_what_the_same_plan_would_run_without_a_question(tmp_path: 
         assert (cwd, profile.workspace) == (base / "here", base / "here")
         if params:
             assert argv == (line, *params)
+
+
+def test_whoever_hears_of_progress_runs_the_approved_bytes(tmp_path: Path) -> None:
+    """What has progress is another way into a plan than that which has the sealed copies."""
+
+    async def hear(_: Progress) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    for listener in (None, hear):
+        base = tmp_path / str(listener is None)
+        base.mkdir(mode=0o700)
+        desk = Desk(base)
+        (desk.place / "a.py").write_text("print('approved')\n")
+        asked = desk.call("python3", ("a.py",))
+        desk.approve(asked.approval_id)
+        done = desk.call("python3", ("a.py",), approval_id=asked.approval_id, listener=listener)
+        assert done.status == "ok", done.content
+        ((_, profile, _),) = desk.recorder.ran
+        assert profile.sealed == {f"{desk.place}/a.py": b"print('approved')\n"}

@@ -14,7 +14,8 @@ from skillhouse.tools import BUILTIN_TOOLS, ToolNotOfferedError, UnknownToolErro
 from tests.runtime.places import make_places, write_skill
 
 ABOUT_SKILLS = ["skill", "search_skills"]
-REST = ["read", "list", "write", "edit", "exec", "fetch", "web_search"]
+EXEC = ["exec", "exec_output", "exec_stop"]
+REST = ["read", "list", "write", "edit", *EXEC, "fetch", "web_search"]
 PROFILES = ("default", "openseed", "opencode", "claude-desktop", "claude-code", "gemini-cli")
 
 
@@ -43,7 +44,7 @@ def names(house: Skillhouse, agent: str = "default") -> list[str]:
         (("all",), [*ABOUT_SKILLS, *REST]),
         (("skills",), ABOUT_SKILLS),
         (("skills", "read"), [*ABOUT_SKILLS, "read"]),
-        (("web_*", "exec"), ["exec", "web_search"]),
+        (("web_*", "exec"), [*EXEC, "web_search"]),
         (("pdf:*",), []),
         (("sign", "memory_search"), []),
     ],
@@ -74,7 +75,7 @@ def test_every_builtin_tool_has_a_name_that_lists_know(tmp_path):
     [
         ("exce", "unknown tool `exce` in `tools`; did you mean `exec`"),
         ("Skills", "unknown tool `Skills` in `tools`; did you mean `skills`"),
-        ("zzzz", "unknown tool `zzzz` in `tools`, known are all, edit, exec, fetch"),
+        ("zzzz", "unknown tool `zzzz` in `tools`, known are all, edit, exec, exec_output"),
     ],
 )
 def test_an_unknown_name_is_an_error_that_says_what_there_is(tmp_path, name, message):
@@ -96,9 +97,9 @@ def test_a_call_of_a_tool_that_is_not_offered_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("rules", "missing"),
     [
-        (("deny exec *",), {"exec"}),
+        (("deny exec *",), {*EXEC}),
         # Of commands the strictest of all rules holds, whatever their order.
-        (("deny exec *", "allow exec git *"), {"exec"}),
+        (("deny exec *", "allow exec git *"), {*EXEC}),
         (("allow exec *", "deny exec rm *"), set()),
         (("deny fetch *",), {"fetch"}),
         (("deny fetch *", "allow fetch GET https://a.example*"), set()),
@@ -157,10 +158,10 @@ BOTH = 'tools = ["skills", "read"]\n[agents.coder]\ntools = ["exec", "read"]\n[a
 @pytest.mark.parametrize(
     ("managed", "flag", "expected"),
     [
-        ("", None, ([*ABOUT_SKILLS, "read"], ["read", "exec"])),
+        ("", None, ([*ABOUT_SKILLS, "read"], ["read", *EXEC])),
         ("", ("skills",), (ABOUT_SKILLS, [])),
         # Whoever starts a server cannot offer more than the configuration does.
-        ("", ("all",), ([*ABOUT_SKILLS, "read"], ["read", "exec"])),
+        ("", ("all",), ([*ABOUT_SKILLS, "read"], ["read", *EXEC])),
         ('tools = ["read"]', ("all",), (["read"], ["read"])),
     ],
 )

@@ -20,7 +20,13 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.config import NetSettings
 from skillhouse.runtime.sandbox_provider import SandboxProvider
-from skillhouse.sandbox import Completed, SandboxError, SandboxLevel, SandboxProfile
+from skillhouse.sandbox import (
+    Completed,
+    OutputListener,
+    SandboxError,
+    SandboxLevel,
+    SandboxProfile,
+)
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside
 from tests.golden.places import golden
@@ -50,7 +56,13 @@ class FixedLauncher:
         self._answers = list(answers)
 
     async def run(
-        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+        self,
+        argv: Sequence[str],
+        profile: SandboxProfile,
+        *,
+        cwd: Path,
+        stdin: bytes = b"",
+        on_output: OutputListener | None = None,
     ) -> Completed:
         answer = self._answers.pop(0)
         if isinstance(answer, SandboxError):

@@ -32,7 +32,7 @@ from skillhouse.net.policy import NetPolicy, Target, parse_url
 CONNECTIONS = 32
 """Connections at one time; a further one waits."""
 IDLE_SECONDS = 60.0
-"""Longest silence of both sides of a connection."""
+"""Longest silence of both sides of a connection, where no run's limit says more."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,19 @@ class EgressProxy:
     for each request, so the command needs no DNS.
     """
 
-    def __init__(self, policy: NetPolicy, *, report: Report, route: Route | None = None) -> None:
+    def __init__(
+        self,
+        policy: NetPolicy,
+        *,
+        report: Report,
+        route: Route | None = None,
+        idle_seconds: float | None = None,
+    ) -> None:
+        """Make it; a connection may be silent for `idle_seconds`, such as the time of the run."""
+        self._idle_seconds = IDLE_SECONDS if idle_seconds is None else idle_seconds
+        self._answer_limits = policy.limits
+        if idle_seconds is not None:
+            self._answer_limits = replace(policy.limits, head_seconds=idle_seconds)
         self._policy = policy
         self._report = report
         self._route = route or Route()
@@ -142,9 +154,9 @@ class EgressProxy:
                     began = True
                     await stream.send(b"HTTP/1.1 200 connected\r\n\r\n")
                     await upstream.send(await self._greeting(stream, incoming.rest(), target))
-                    await _relay(stream, upstream)
+                    await _relay(stream, upstream, self._idle_seconds)
                     return
-                exchange = Exchange(upstream, self._policy.limits)
+                exchange = Exchange(upstream, self._answer_limits)
                 await exchange.send(method, target, incoming.headers(request), body)
                 head = await exchange.head()
                 began = True
@@ -217,7 +229,7 @@ class EgressProxy:
             raise NetError("host-refused", message) from error
 
 
-async def _relay(client: ByteStream, upstream: ByteStream) -> None:
+async def _relay(client: ByteStream, upstream: ByteStream, idle_seconds: float) -> None:
     """Copy bytes both ways until both sides have ended, or both were silent for too long."""
 
     async def carry(source: ByteStream, sink: ByteStream) -> None:
@@ -225,14 +237,14 @@ async def _relay(client: ByteStream, upstream: ByteStream) -> None:
             with suppress(anyio.EndOfStream):
                 while True:
                     data = await source.receive(CHUNK)
-                    idle.deadline = anyio.current_time() + IDLE_SECONDS
+                    idle.deadline = anyio.current_time() + idle_seconds
                     await sink.send(data)
             await sink.send_eof()
             return
         # One direction is broken, so the other one has no peer.
         idle.cancel()
 
-    with anyio.move_on_after(IDLE_SECONDS) as idle:
+    with anyio.move_on_after(idle_seconds) as idle:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(carry, client, upstream)
             tasks.start_soon(carry, upstream, client)

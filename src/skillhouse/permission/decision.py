@@ -24,7 +24,7 @@ ACTIONS = (
     "memory",
 )
 """The actions that calls of the main tools need."""
-TOOL_ACTIONS = ("invoke", "search_skills", "skill_code", "skill_tool", "web_search")
+TOOL_ACTIONS = ("background", "invoke", "search_skills", "skill_code", "skill_tool", "web_search")
 """Those that the other tools need; a rule about any further action is for a program's own tool."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.plan import Joined, RedirectKind
 from skillhouse.permission.raw_line import (
     COMMANDS_MAX,
@@ -55,9 +56,8 @@ _DONE = regex(r"done[ \t]*(&&|\|\||[;\n]|\Z)")
 _IN_BRACKETS = regex(r"[()#]|<<")
 """What a line in brackets must not hold: the bracket at its end may belong to it."""
 _PLAIN_PATH = regex(r"/[A-Za-z0-9_./@%+-]*")
-_EXITING = tuple(
-    tuple(f"set {words}".split()) for words in ("-e", "-eu", "-ue", "-euo pipefail", "-eo pipefail")
-)
+_SETTING = ("-e", "-u", "-eu", "-ue", "-e -u", "-euo pipefail", "-eo pipefail", "-e -o pipefail")
+_EXITING = tuple(tuple(f"set {words}".split()) for words in _SETTING)
 LOOPS_MAX = 2
 """Loops in each other."""
 _RESERVED = frozenset(
@@ -134,6 +134,7 @@ class _PlainReader:
         self._exits_from = -1
         """Pipelines before a `set -e`; -1 without one."""
         self._pipes_fail = False
+        self._sets = False
         self._count = 0
         self._pipelines: list[tuple[Joined, list[RawCommand]]] = []
         self._joined: Joined = ""
@@ -153,6 +154,8 @@ class _PlainReader:
             self._end_list()
         if self._joined or self._pipeline or self._texts:
             raise NeedsShellError("a list without an end")
+        if not self._pipelines and self._sets:
+            raise NeedsShellError("`set` alone")
         if not self._pipelines:
             raise UnreadableError("there is no command")
         if self._pipelines[-1][1][0].only_sets:
@@ -192,7 +195,10 @@ class _PlainReader:
         assert begin is not None  # noqa: S101 - the caller has seen it.
         name = begin[1]
         is_first = not (self._joined or self._pipeline or self._texts)
-        if not is_first or self._loops >= LOOPS_MAX or not self._variables.is_settable(name):
+        is_told = environment_concern(name, "x")[0] or may_start(name, "x")
+        if not self._variables.is_settable(name) or is_told:
+            raise NeedsShellError(f"the assignment of `{name}`")
+        if not is_first or self._loops >= LOOPS_MAX:
             raise NeedsShellError("`for`")
         self._at = begin.end()
         values: list[str] = []
@@ -354,7 +360,8 @@ class _PlainReader:
         said = f"the redirection `{self._line[begin : begin + 60]}`"
         if sign not in _REDIRECTS or (number or "0") not in ("0", "1", "2"):
             raise NeedsShellError(said)
-        if self._line[self._at : self._at + 1] == "#":
+        # A comment, or a number that begins another redirection, is no target.
+        if self._line[self._at : self._at + 1] == "#" or _DESCRIPTOR.match(self._line, self._at):
             raise NeedsShellError(said)
         kind, default = _REDIRECTS[sign]
         descriptor = default if number is None else int(number)
@@ -476,7 +483,9 @@ class _PlainReader:
             return False
         if pipeline[0].assignments or self._exits_from >= 0:
             return False
-        self._exits_from = len(self._pipelines)
+        self._sets = True
+        if words != ("set", "-u"):  # A variable that is not known needs a shell anyway.
+            self._exits_from = len(self._pipelines)
         self._pipes_fail = words[-1] == "pipefail"
         return True
 
@@ -495,7 +504,7 @@ def _joined_lines(line: str) -> str:
     while at < len(line):
         sign = line[at]
         piece = sign
-        if sign == "\n" and has_text:
+        if (sign == "\n" and has_text) or line.startswith('"$(cat <<', at):
             return "".join(made) + line[at:]
         if sign == "\\":
             piece = line[at : at + 2]
@@ -508,8 +517,6 @@ def _joined_lines(line: str) -> str:
         elif sign == "#" and last in " \t\n|&;<>()":
             end = line.find("\n", at)
             piece = line[at:end] if end > 0 else line[at:]
-        elif line.startswith('"$(cat <<', at):
-            return "".join(made) + line[at:]
         elif line.startswith("<<", at):
             has_text, piece = True, "<<"
         at += len(piece)

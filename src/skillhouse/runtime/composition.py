@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.sandbox_provider import SandboxProvider
     from skillhouse.runtime.trust import TrustStore
     from skillhouse.skill import Profile
-    from skillhouse.tools import ResultFiles, Tool
+    from skillhouse.tools import BackgroundRuns, ResultFiles, Tool
 
 
 class Composition:
@@ -42,6 +42,7 @@ class Composition:
         enforcement: Callable[[], EnforcementServices],
         sandbox: Callable[[], SandboxProvider],
         results: Callable[[], ResultFiles],
+        background: Callable[[], BackgroundRuns],
         own_tools: Sequence[Tool],
         newest: Callable[[], Composition],
         before: Composition | None = None,
@@ -56,6 +57,7 @@ class Composition:
         self._enforcement = enforcement
         self._sandbox = sandbox
         self._results = results
+        self._background = background
         self._own_tools = own_tools
         self._newest = newest
         self._network_before: Network | None = None
@@ -109,6 +111,7 @@ class Composition:
             self.network,
             self._sandbox(),
             self._results(),
+            background=self._background,
             newest=lambda: (self._newest().policy, self._newest().config.write_gate),
             own_tools=self._own_tools,
         )

@@ -210,6 +210,24 @@ class EnforcementServices:
         except AuditError:
             logger.exception("`%s` is not in the audit log", what)
 
+    def note_background(self, run: toolbox.BackgroundRun) -> None:
+        """Record the end of a command in the background."""
+        agent, user, channel = run.owner
+        self.audit_log.append_read(
+            AuditDraft(
+                kind="event",
+                tool="exec",
+                agent=agent,
+                user=user,
+                channel=channel,
+                arguments={"command": run.title},
+                status="error" if run.failure else "ok",
+                reason=run.state,
+                duration_ms=int(run.seconds * 1000),
+                detail={"event": "background-end", **toolbox.end_of(run)},
+            )
+        )
+
     def _device_event(self, what: str, device: approval.Device | None, detail: str) -> None:
         """Record an event about a device; only pairing depends on the audit log."""
         named = {"device": device.id, "name": device.name} if device else {}

@@ -34,11 +34,13 @@ class GateFactory:
         sandbox: SandboxProvider,
         results: toolbox.ResultFiles,
         *,
+        background: Callable[[], toolbox.BackgroundRuns],
         newest: Callable[[], tuple[Policy, toolbox.WriteGate]],
         own_tools: Sequence[toolbox.Tool] = (),
     ) -> None:
         """`newest` gives the rules in use, which may be later ones than `policy`; `own_tools` are
         those of the program, which every agent has."""
+        self._background = background
         self._newest = newest
         self._config = config
         self._policy = policy
@@ -152,6 +154,7 @@ class GateFactory:
                 scripts=self._enforcement.approvals.scripts,
                 has_namespaces=self._sandbox.expects_namespaces,
                 limits=Limits(**self._config.sandbox_limits.values()),
+                background=self._background(),
             )
 
         makers: dict[str, toolbox.ToolMaker] = {
@@ -161,6 +164,10 @@ class GateFactory:
             "write": lambda: toolbox.WriteTool(workspace()),
             "edit": lambda: toolbox.EditTool(workspace()),
             "exec": command_tool,
+            "exec_output": lambda: toolbox.ExecOutputTool(
+                self._background(), self._network.conceal
+            ),
+            "exec_stop": lambda: toolbox.ExecStopTool(self._background(), self._network.conceal),
             "fetch": lambda: toolbox.FetchTool(self._network),
             "web_search": lambda: toolbox.WebSearchTool(self._network),
         }
@@ -207,11 +214,15 @@ class GateFactory:
         return makers
 
     def _way_out(
-        self, session: toolbox.Session, command: str, named: tuple[toolbox.NamedRequest, ...]
+        self,
+        session: toolbox.Session,
+        command: str,
+        named: tuple[toolbox.NamedRequest, ...],
+        seconds: float,
     ) -> AbstractAsyncContextManager[Path]:
         audit = self._enforcement.audit_log
         report = EgressReport(command, session, self._decide, audit, named)
-        return self._network.way_out(report, named)
+        return self._network.way_out(report, named, idle_seconds=seconds)
 
     def _telemetry(self) -> toolbox.CallTelemetry:
         audit = self._enforcement.audit_log

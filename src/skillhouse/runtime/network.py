@@ -117,6 +117,8 @@ class Network:
         self,
         report: Callable[[net.EgressDecision], None],
         named: Sequence[NamedRequest] = (),
+        *,
+        idle_seconds: float | None = None,
     ) -> AbstractAsyncContextManager[Path]:
         """Open a proxy and give its socket; what `report` raises refuses the request.
 
@@ -125,7 +127,9 @@ class Network:
         policy = replace(self.policy, hosts=()) if named else self.policy
         for request in named:
             policy = policy.granted(request.target, request.method)
-        return net.EgressProxy(policy, report=report, route=self.route).listening()
+        return net.EgressProxy(
+            policy, report=report, route=self.route, idle_seconds=idle_seconds
+        ).listening()
 
     def fetch_for(
         self, source: remote.RemoteSource, report: Callable[[str], None] = lambda _: None

@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 SANDBOX_STATE = "sandbox"
 """Directory of the state for markers, placeholders and passed self-tests."""
+BACKGROUND_DIRECTORY = "background"
+"""Directory of the state for the places of commands in the background."""
 SEEN_DIRECTORY = "seen-skills"
 """Directory of the state for what was last loaded of each skill."""
 
@@ -193,6 +195,7 @@ class Services:
             enforcement=lambda: self.enforcement,
             sandbox=lambda: self.sandbox,
             results=lambda: self.results,
+            background=lambda: self.background,
             own_tools=self._own_tools,
             newest=lambda: self.composition,
             before=vars(self).get("composition"),
@@ -296,6 +299,24 @@ class Services:
         self.enforcement.approvals.connections.on_end(results.end_connection)
         return results
 
+    @once
+    def background(self) -> toolbox.BackgroundRuns:
+        """The commands in the background, which end with this."""
+        runs = toolbox.BackgroundRuns(
+            self.config.state_directory / BACKGROUND_DIRECTORY,
+            portal=self.portal,
+            running=lambda: self.enforcement.tier_gate.running(),  # noqa: PLW0108 made late
+            record=lambda run: self.enforcement.note_background(run),  # noqa: PLW0108 likewise
+        )
+        conceal = lambda text: self.network.conceal(text)  # noqa: E731, PLW0108 the newest
+        runs.answer_by(toolbox.BackgroundAnswers(runs, conceal).answer)
+        return runs
+
+    @property
+    def has_background(self) -> bool:
+        """Whether a command goes on in the background."""
+        return "background" in vars(self) and self.background.is_busy
+
     def caller(self, caller: Caller | None, fields: CallerFields | None = None) -> Caller:
         """Return the caller, given in one form, with client and connection; TypeError for both."""
         if caller is not None and fields:
@@ -366,6 +387,8 @@ class Services:
         with self._portal_lock:
             portal, self._portal = self._portal, None
         if portal is not None:
+            if "background" in vars(self):
+                portal.call(self.background.close)
             portal.call(self.release_loop)
             portal.close()
 

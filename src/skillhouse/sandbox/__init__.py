@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import CoveredPaths as CoveredPaths
     from skillhouse.sandbox.profile import Limits as Limits
     from skillhouse.sandbox.profile import Opened as Opened
+    from skillhouse.sandbox.profile import OutputListener as OutputListener
     from skillhouse.sandbox.profile import SandboxError as SandboxError
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import SandboxUnavailableError as SandboxUnavailableError

@@ -25,12 +25,18 @@ from skillhouse.sandbox.landlock_grants import Grants, grants_for
 from skillhouse.sandbox.landlock_inside import CHANGE, WRITE
 from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.process import Command, Run
-from skillhouse.sandbox.profile import Completed, Limits, SandboxError, SandboxProfile
-from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield
+from skillhouse.sandbox.profile import (
+    Completed,
+    Limits,
+    OutputListener,
+    SandboxError,
+    SandboxProfile,
+)
+from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts
 from skillhouse.sandbox.run_checks import (
     census_of,
     check_argv,
-    protected_paths,
+    mounts_of,
     resolved,
     with_census,
 )
@@ -114,7 +120,13 @@ class LandlockLauncher:
         self._place = place
 
     async def run(
-        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+        self,
+        argv: Sequence[str],
+        profile: SandboxProfile,
+        *,
+        cwd: Path,
+        stdin: bytes = b"",
+        on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
         check_argv(argv)
@@ -132,15 +144,7 @@ class LandlockLauncher:
             async with AsyncExitStack() as shielded:
 
                 async def prepare() -> None:
-                    mounts = shield(
-                        str(profile.workspace),
-                        protected_paths(profile),
-                        stash=None,
-                        hidden=profile.hidden,
-                        census=census,
-                        below=profile.below,
-                        read_only=profile.read_only,
-                    )
+                    mounts = mounts_of(profile, census, None)
                     found = await shielded.enter_async_context(mounts)
                     granted.append(await in_thread(lambda: _grants(profile, found)))
 
@@ -157,7 +161,7 @@ class LandlockLauncher:
                     options=options,
                 )
                 try:
-                    run = Run(command, guard, profile.limits)
+                    run = Run(command, guard, profile.limits, on_output=on_output)
                     done = await run.complete(stdin, prepare=prepare)
                 finally:
                     with anyio.CancelScope(shield=True):
@@ -195,6 +199,9 @@ def _check_reach(profile: SandboxProfile) -> None:
     if profile.network or profile.proxy_socket is not None:
         message = "no network at the sandbox level `landlock`: it cannot bound where commands reach"
         raise SandboxError("network-refused", f"{message}; install bubblewrap, or run without it")
+    if profile.writable:
+        message = "a read-only workspace with writable directories needs bubblewrap"
+        raise SandboxError("place-refused", message)
     for path in profile.readable:
         if profile.workspace.is_relative_to(path):
             message = "a readable directory holds the workspace, so its secrets could be read"

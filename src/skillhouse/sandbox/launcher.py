@@ -23,12 +23,12 @@ from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder_notes import placeholder_note
 from skillhouse.sandbox.process import Command, Run
-from skillhouse.sandbox.profile import Completed, SandboxProfile
-from skillhouse.sandbox.protected_mounts import MountCover, shield
+from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile
+from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_checks import (
     census_of,
     check_argv,
-    protected_paths,
+    mounts_of,
     resolved,
     with_census,
 )
@@ -46,13 +46,20 @@ class Launcher(Protocol):
     level: SandboxLevel
 
     async def run(
-        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+        self,
+        argv: Sequence[str],
+        profile: SandboxProfile,
+        *,
+        cwd: Path,
+        stdin: bytes = b"",
+        on_output: OutputListener | None = None,
     ) -> Completed:
         """Run a program to its end, or to a limit; all of its processes are gone afterwards.
 
         Args:
             argv: The program's plain name, found in the sandbox's own PATH, and its arguments.
             cwd: The workspace, a directory in it or in a readable one.
+            on_output: Hears the output while the program runs.
 
         Raises:
             SandboxError: the run is refused or could not be started; `code` is the reason.
@@ -85,7 +92,13 @@ class BubblewrapLauncher:
         self._stash = stash
 
     async def run(
-        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+        self,
+        argv: Sequence[str],
+        profile: SandboxProfile,
+        *,
+        cwd: Path,
+        stdin: bytes = b"",
+        on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
         check_argv(argv)
@@ -101,21 +114,14 @@ class BubblewrapLauncher:
             async def prepare() -> None:
                 nonlocal census
                 census = await census_of(profile)
-                mounts = shield(
-                    str(profile.workspace),
-                    protected_paths(profile),
-                    stash=self._stash,
-                    hidden=profile.hidden,
-                    census=census,
-                    below=profile.below,
-                    read_only=profile.read_only,
-                )
+                mounts = mounts_of(profile, census, self._stash)
                 found = await shielded.enter_async_context(mounts)
                 covers.update(found.covers)
                 placeholders.extend(found.placeholders)
 
             try:
-                run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)
+                command = self._command(argv, profile, covers, cwd)
+                run = Run(command, guard, profile.limits, on_output=on_output)
                 done = await run.complete(stdin, prepare=prepare)
             finally:
                 with anyio.CancelScope(shield=True):

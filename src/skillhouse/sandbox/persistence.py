@@ -68,6 +68,10 @@ class Census:
     """Directories that were looked into for this run already; the others are read."""
     is_shielded: Callable[[str], bool] = lambda _: False
     """Whether `shield` covers a name at any depth by itself."""
+    places: tuple[str, ...] = ("",)
+    """The directories that the run can write, relative; "" is the workspace."""
+    placeholders: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Identity of each relative path that the run sees something empty in place of."""
     covered: list[str] = field(default_factory=list)
     """Absolute paths to be mounted read-only."""
     changes: list[str] = field(default_factory=list)
@@ -89,7 +93,7 @@ class Census:
 
     def take(self) -> None:
         left = ENTRIES_MAX
-        waiting = deque([""])
+        waiting = deque(self.places)
         later: deque[str] = deque()
         while waiting or later:
             is_late = not waiting
@@ -107,6 +111,11 @@ class Census:
             for relative, name in self._descended(classified):
                 # What is in the packages comes after everything else.
                 (later if is_late or name in DEPENDENCIES else waiting).append(relative)
+
+    def note_placeholders(self, paths: Iterable[str]) -> None:
+        """Remember what is at these absolute paths now."""
+        start = len(f"{self.workspace}/")
+        self.placeholders = {path[start:]: _identity(path) for path in paths}
 
     def check(self) -> None:
         """Look at what changed in a run, and undo what it may not have made."""
@@ -218,12 +227,20 @@ class Census:
                 # One that was there before is looked at by itself, if it changed.
                 if relative not in self._directories:
                     yield relative
-            elif is_placeholder(path) or self._is_as_before(relative, path, group):
+            elif self._is_covered(relative, path) or self._is_as_before(relative, path, group):
                 continue
             elif spelled(entry.name) == ".git":
                 self._check_git(relative, entry)
             else:
                 self._check_new(relative, tree=tree)
+
+    def _is_covered(self, relative: str, path: str) -> bool:
+        """Whether something was mounted over a path all the time, so that no run wrote to it: it
+        is a placeholder, or another program's that put something into one.
+
+        Whatever removes a placeholder takes away the mount, so that it is the same directory.
+        """
+        return is_placeholder(path) or self.placeholders.get(relative) == _identity(path)
 
     def _is_as_before(self, relative: str, path: str, group: PathGroup | None) -> bool:
         """Whether a path has the content and the name that it had, here or where it was moved."""
@@ -330,7 +347,7 @@ class Census:
 
     def _withhold(self, relative: str, why: str) -> None:
         path = self._absolute(relative)
-        if not os.path.lexists(path) or is_placeholder(path):
+        if not os.path.lexists(path) or self._is_covered(relative, path):
             return
         directory, name = os.path.split(path)
         make_readable(directory)

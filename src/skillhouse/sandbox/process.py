@@ -32,7 +32,13 @@ from skillhouse.floor.crash_cleanup import SANDBOX_NAME, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import ProcessGuard
 from skillhouse.sandbox.pipes import CHUNK, Pipes
-from skillhouse.sandbox.profile import Completed, Limits, SandboxError, left_out_text
+from skillhouse.sandbox.profile import (
+    Completed,
+    Limits,
+    OutputListener,
+    SandboxError,
+    left_out_text,
+)
 
 GRACE_SECONDS = 0.5
 """Longest wait for the end of the output of killed processes."""
@@ -136,8 +142,16 @@ class Command:
 class Run:
     """One run; `complete` is called once."""
 
-    def __init__(self, command: Command, guard: ProcessGuard, limits: Limits) -> None:
+    def __init__(
+        self,
+        command: Command,
+        guard: ProcessGuard,
+        limits: Limits,
+        *,
+        on_output: OutputListener | None = None,
+    ) -> None:
         self._command = command
+        self._on_output = on_output
         self._guard = guard
         self._limits = limits
         self._pipes = Pipes()
@@ -254,6 +268,8 @@ class Run:
     async def _collect(self, name: str, process: subprocess.Popen[bytes]) -> None:
         async for chunk in self._pipes.chunks(name):
             self._output.add(name, chunk)
+            if self._on_output is not None:
+                self._on_output(chunk)
             if self._limits.ends_at_output and self._output.left_out:
                 self._stop(process, "output")
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import KW_ONLY, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -205,6 +205,11 @@ class SandboxProfile:
     below: CoveredPaths | None = None
     """The result of `covered_paths`; without it only names decide."""
     read_only: bool = False
+    writable: tuple[Path, ...] = ()
+    """Directories of the workspace that are writable in a `read_only` run."""
+    is_lasting: bool = False
+    """Whether a `read_only` run goes on beside others: it holds no lock of the workspace, and what
+    is in there may change meanwhile."""
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     """Files of the workspace that the run sees with these bytes, read-only, by real path."""
     paths: PersistentPaths | None = None
@@ -219,6 +224,10 @@ class SandboxProfile:
     environment: Mapping[str, str] = field(default_factory=dict)
     """All variables besides PATH, HOME and LANG."""
     limits: Limits = field(default_factory=Limits)
+
+
+OutputListener = Callable[[bytes], object]
+"""Takes each piece of a run's output when it comes, of both streams."""
 
 
 def left_out_text(count: int) -> str:

@@ -90,6 +90,7 @@ async def shield(
     census: Census | None = None,
     below: CoveredPaths | None = None,
     read_only: bool = False,
+    is_lasting: bool = False,
 ) -> AsyncIterator[ProtectedMounts]:
     """Yield what to mount over the protected paths, with placeholders where there is nothing.
 
@@ -100,14 +101,16 @@ async def shield(
         hidden: More of them, that cannot be read either.
         census: What acts later there, as it was before the run; checked after it.
         below: What `covered_paths` found further down; without it, it is asked.
-        read_only: The run can make nothing, so that it needs no placeholders.
+        read_only: The run can make nothing at the top, so that it needs no placeholders.
+        is_lasting: A read-only run that holds no lock, and may outlast those of other runs.
 
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
     """
     handle = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        await _share(handle, workspace)
+        if not is_lasting:
+            await _share(handle, workspace)
         mounts = ProtectedMounts(workspace)
         try:
             try:
@@ -124,6 +127,8 @@ async def shield(
                     stash.record(workspace, mounts.missing)
                     _place(mounts.missing, stash)
                     mounts.placeholders = mounts.missing
+                    if census is not None:
+                        census.note_placeholders(mounts.missing)
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
                 raise SandboxError("protect-failed", message) from error
@@ -134,7 +139,7 @@ async def shield(
                 if census is not None:
                     census.check()
             finally:
-                if stash is not None:
+                if stash is not None and not is_lasting:
                     _tidy(handle, mounts.missing, stash)
     finally:
         os.close(handle)
@@ -327,8 +332,14 @@ def _look_through(mounts: ProtectedMounts, path: str, *, secret: bool) -> None:
 
 
 def _leave_missing(mounts: ProtectedMounts) -> None:
+    """Leave out what is for runs that can write there: what others changed meanwhile stays."""
+    mounts.links, mounts.undone, mounts.bare = {}, [], False
     for path in mounts.missing:
         mounts.covers.pop(path, None)
+        repository, found, _ = path[len(mounts.workspace) :].rpartition("/.git/")
+        if found:
+            # In a directory that can be written nothing may be made there either.
+            mounts.covers[f"{mounts.workspace}{repository}/.git"] = MountCover.READ_ONLY
     # Those of a run that goes on at the same time.
     mounts.placeholders = [path for path in mounts.missing if os.path.lexists(path)]
 

@@ -6,18 +6,21 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import PROGRAM_PATH
-from skillhouse.sandbox.mountpoints import is_placeholder
+from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
+from skillhouse.sandbox.protected_mounts import ProtectedMounts, shield
 
 
 async def census_of(profile: SandboxProfile) -> Census | None:
-    if profile.paths is None:
+    if profile.paths is None or (profile.read_only and not profile.writable):
+        # What can write nothing makes nothing: whatever is new is another program's.
         return None
     always = {*PROTECTED_NAMES} & {*profile.protected}
     shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
@@ -27,6 +30,9 @@ async def census_of(profile: SandboxProfile) -> Census | None:
         profile.opened,
         profile.below.directories if profile.below else {},
         is_shielded=lambda name: shielded.fullmatch(name.casefold()) is not None,
+        places=tuple(str(path.relative_to(profile.workspace)) for path in profile.writable)
+        if profile.read_only
+        else ("",),
     )
     await in_thread(census.take)
     return census
@@ -53,6 +59,7 @@ def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
             workspace=profile.workspace.resolve(strict=True),
             readable=tuple(path.resolve(strict=True) for path in profile.readable),
             skills=tuple(path.resolve(strict=True) for path in profile.skills),
+            writable=tuple(path.resolve(strict=True) for path in profile.writable),
         )
         directory = cwd.resolve(strict=True)
     except OSError as error:
@@ -88,6 +95,22 @@ def missing_names(profile: SandboxProfile) -> tuple[str, ...]:
     top = str(profile.workspace)
     paths = ((name, f"{top}/{name}") for name in sorted(names))
     return tuple(n for n, path in paths if not os.path.lexists(path) or is_placeholder(path))
+
+
+def mounts_of(
+    profile: SandboxProfile, census: Census | None, stash: Stash | None
+) -> AbstractAsyncContextManager[ProtectedMounts]:
+    """Return what is mounted over the protected paths of a run, as `shield` does it."""
+    return shield(
+        str(profile.workspace),
+        protected_paths(profile),
+        stash=stash,
+        hidden=profile.hidden,
+        census=census,
+        below=profile.below,
+        read_only=profile.read_only,
+        is_lasting=profile.is_lasting,
+    )
 
 
 def with_census(done: Completed, census: Census | None) -> Completed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from skillhouse.floor import unread_paths
@@ -134,9 +134,13 @@ def _places(
             yield from ("--ro-bind", str(directory), str(directory))
     bind = "--ro-bind" if profile.read_only else "--bind"
     yield from (bind, str(workspace), str(workspace))
+    for directory in profile.writable:
+        yield from ("--bind", str(directory), str(directory))
     # Binds first: bubblewrap reads the table of all mounts again for each one.
     for path, cover in sorted(covers.items(), key=lambda item: item[1] in _DIRECTORIES):
-        if not (profile.read_only and cover is MountCover.PIN):
+        # A bind of a directory is writable, whatever is around it.
+        is_fixed = profile.read_only and not _is_in(path, profile.writable)
+        if not (is_fixed and cover is MountCover.PIN):
             yield from _cover(path, cover)
     for directory in readable:
         if directory.is_relative_to(workspace):
@@ -150,6 +154,10 @@ def _places(
     for path, cover in skill_covers(profile).items():
         if hidden.isdisjoint((path, *map(str, Path(path).parents))):
             yield from _cover(path, cover)
+
+
+def _is_in(path: str, directories: Iterable[Path]) -> bool:
+    return any(path.startswith(f"{directory}/") for directory in directories)
 
 
 def _cover(path: str, cover: MountCover) -> tuple[str, ...]:

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import list_assets as list_assets
     from skillhouse.tools.assets import read_asset as read_asset
     from skillhouse.tools.assets import script_path as script_path
+    from skillhouse.tools.background_runs import BACKGROUND_SECONDS as BACKGROUND_SECONDS
+    from skillhouse.tools.background_runs import BackgroundRun as BackgroundRun
+    from skillhouse.tools.background_runs import BackgroundRuns as BackgroundRuns
+    from skillhouse.tools.background_runs import end_of as end_of
+    from skillhouse.tools.background_tools import BackgroundAnswers as BackgroundAnswers
+    from skillhouse.tools.background_tools import ExecOutputTool as ExecOutputTool
+    from skillhouse.tools.background_tools import ExecStopTool as ExecStopTool
     from skillhouse.tools.call import HIDDEN_TEXT as HIDDEN_TEXT
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import PERSISTENCE as PERSISTENCE

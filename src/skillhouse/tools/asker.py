@@ -35,6 +35,7 @@ from skillhouse.tools.call import (
     failure_text,
 )
 from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
+from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
 from skillhouse.tools.standing import standing_pattern, standing_patterns
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tool import Session, Tool
@@ -163,7 +164,11 @@ class Asker:
             return self._failed(context, error)
         plan = now.known_plan
         if inputs is not None and plan.run_sealed is not None:
-            now = replace(now, plan=replace(plan, run=partial(plan.run_sealed, inputs)))
+            sealed = partial(plan.run_sealed, inputs)
+            # INVARIANT: whoever hears of progress runs the approved bytes, too.
+            with_progress = sealed if plan.run_with_progress is not None else None
+            plan = replace(plan, run=partial(sealed, None), run_with_progress=with_progress)
+            now = replace(now, plan=plan)
         state.context = replace(now, approval=used)
         return begin(tool, state) or self._stored(state, used)
 
@@ -211,7 +216,9 @@ class Asker:
             how = request_to_user(approval.request, self._approvals.page)
             # The code of a skill that asks for this has begun.
             done = "" if session.origin_digest else "nothing was done; "
-            text = f"not approved yet: {why}; {done}{how}, then repeat the same call{hint}"
+            known = dict(approval.request.facts).get(WILL_NOT_WORK, "")
+            fails = f" ({known})" if known else ""
+            text = f"not approved yet: {why}{fails}; {done}{how}, then repeat the same call{hint}"
             return self._recorder.refuse(context, text, "pending")
         if approval is not None:
             # Only a person's denial makes a tool halt: a model's many calls do not.

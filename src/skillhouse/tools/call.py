@@ -206,7 +206,7 @@ class Progress:
 ProgressHandler = Callable[[Progress], Awaitable[None]]
 """Hears how far a call is. What it raises is logged and costs the call nothing."""
 ReportProgress = Callable[[float, str], None]
-"""Takes how much of a call is done, from 0 to 1, and a word about it."""
+"""Takes how much of a call is done, of `Plan.progress_total`, and a word about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +218,8 @@ class Plan:
     """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
     run_with_progress: Callable[[ReportProgress], Awaitable[Output]] | None = None
     """Does as `run` does and says how far it is."""
+    progress_total: float | None = 1.0
+    """What `run_with_progress` counts to; None where that is not known."""
     check_feasible: Callable[[], Awaitable[object]] | None = None
     """Awaited before a person is asked; raises `RefusedError` where no approval makes it run."""
     facts: tuple[tuple[str, str], ...] = ()
@@ -226,7 +228,7 @@ class Plan:
     """Further facts: what rules say of it. No approval is bound to these."""
     inputs: Callable[[], CommandInputs] | None = None
     """Measures the files that the call depends on: an approval is about these bytes too."""
-    run_sealed: Callable[[CommandInputs], Awaitable[Output]] | None = None
+    run_sealed: Callable[[CommandInputs, ReportProgress | None], Awaitable[Output]] | None = None
     """Does as `run` does, with the approved bytes of the files that run."""
     changes_workspace: bool = False
     title: str = ""

@@ -35,9 +35,7 @@ from skillhouse.sandbox import (
     Completed,
     Launcher,
     Limits,
-    SandboxError,
     SandboxProfile,
-    SandboxUnavailableError,
     plan_argv,
     plan_readable,
 )
@@ -48,13 +46,20 @@ from skillhouse.tools.approved_scripts import (
     script_copies,
     script_runs,
 )
+from skillhouse.tools.background_command import (
+    background_form,
+    beside_background,
+    check_writes,
+    look_of,
+    refuse_moving_scripts,
+)
+from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import (
-    OUTPUT_MAX,
     Output,
     PermissionRequest,
     Plan,
     RefusedError,
-    object_schema,
+    ReportProgress,
 )
 from skillhouse.tools.command_inputs import (
     CommandInputs,
@@ -67,7 +72,6 @@ from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
 from skillhouse.tools.command_output import (
     NOT_BOUND,
     checked_binding,
-    output_of,
     tested,
     titled,
     with_changes,
@@ -90,9 +94,10 @@ from skillhouse.tools.command_requests import (
     uncovered,
     uncovered_need,
 )
+from skillhouse.tools.command_run import ReadyCommand, exec_schema, limits_of
+from skillhouse.tools.consequences import consequence
 from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
-from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
 
@@ -133,7 +138,8 @@ class ExecTool(Tool):
         "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
         "patterns, known variables and `for` over words work; other substitutions and loops, "
         "and `&`, need a person's yes each time. Or give a program's name as `command` and its "
-        "arguments as `params`, which no shell reads."
+        "arguments as `params`, which no shell reads. With `background` it goes on by itself, as a "
+        "server does: you get an id for `exec_output` and `exec_stop`."
     )
     durable = True
     required_actions = ("exec",)
@@ -152,9 +158,11 @@ class ExecTool(Tool):
         scripts: ScriptStore,
         has_namespaces: Callable[[], bool] = lambda: True,
         limits: Limits,
+        background: BackgroundRuns,
     ) -> None:
+        self._background = background
         self._limits = limits
-        self.schema: Mapping[str, Any] = _schema(int(limits.seconds))
+        self.schema: Mapping[str, Any] = exec_schema(int(limits.seconds))
         self._has_namespaces = has_namespaces
         self._workspace = workspace
         self._scripts = scripts
@@ -184,7 +192,10 @@ class ExecTool(Tool):
         if params and (line := shell_line((command, *params), rules, places)):
             command, params = line, None
         verdict = self._judged(command, params, rules, places)
+        form = background_form(arguments, self._workspace, session, paths)
         work = self._work(command, verdict, rules, session, paths)
+        if form is not None:
+            check_writes(verdict.structure, form, str(self._workspace.root))
         network = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
@@ -195,10 +206,13 @@ class ExecTool(Tool):
             paths=self._workspace.paths,
             opened=work.writes.opened,
             environment=self._environment,
-            limits=_limits_of(self._limits, arguments, session),
+            limits=limits_of(self._limits, arguments, session, form),
+            writable=form.writable if form else (),
+            is_lasting=form is not None,
         )
 
-        async def run(sealed: Mapping[str, bytes] | None = None) -> Output:
+        async def prepared(sealed: Mapping[str, bytes] | None) -> ReadyCommand:
+            """Look once more, and return what runs the command."""
             if verdict.effect is Effect.DENY:
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer. On one thread, as each
@@ -216,70 +230,88 @@ class ExecTool(Tool):
                 verdict.structure, paths, root, work.writes.opened
             ):
                 raise RefusedError("nothing was done: more paths are not covered; try again")
+            refuse_moving_scripts(scripts, await in_thread(self._background.written))
             protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
-            named = network.named
-            way = self._way_out(session, command_line, named) if network.is_open else nullcontext()
-            try:
-                launcher = checked_binding(
-                    await tested(self._launcher),
-                    {*(sealed or {}), *scripts},
-                    is_said=NOT_BOUND in facts,
+            launcher = checked_binding(
+                await tested(self._launcher),
+                {*(sealed or {}), *scripts},
+                is_said=NOT_BOUND in facts,
+            )
+            is_fixed = form is not None or paths.freezes_all or only_looks(verdict.structure)
+            return ReadyCommand(
+                launcher=launcher,
+                argv=work.argv,
+                profile=replace(
+                    profile,
+                    protected=protected,
+                    below=below,
+                    read_only=is_fixed,
+                    sealed={**(sealed or {}), **scripts},
+                ),
+                way=lambda seconds: (
+                    self._way_out(session, command_line, network.named, seconds)
+                    if network.is_open
+                    else nullcontext()
+                ),
+                network=network,
+            )
+
+        async def run(
+            sealed: Mapping[str, bytes] | None = None, report: ReportProgress | None = None
+        ) -> Output:
+            ready = await prepared(sealed)
+            if form is not None:
+                look = await in_thread(lambda: look_of(self._workspace, paths, form))
+                return await ready.started(
+                    self._background, session, title=title, form=form, look=look
                 )
-                async with way as socket:
-                    reaching = replace(
-                        profile,
-                        protected=protected,
-                        below=below,
-                        read_only=paths.freezes_all or only_looks(verdict.structure),
-                        proxy_socket=socket,
-                        sealed={**(sealed or {}), **scripts},
-                    )
-                    running = launcher.run(work.argv, reaching, cwd=self._workspace.root)
-                    done = await command_inside(running, str(launcher.level))
-            except (SandboxError, SandboxUnavailableError) as error:
-                raise RefusedError(str(error)) from error
-            output = output_of(done, launcher.level, profile.limits, network=network.word)
-            text = f"{output.text}\n[{network.withheld}]" if network.withheld else output.text
-            return replace(output, text=text, span_attributes=_traits(work, done))
+            done, output = await ready.awaited(report)
+            return replace(output, span_attributes=_traits(work, done))
 
         root = str(self._workspace.root)
 
         def inputs() -> CommandInputs:
-            if verdict.structure is None:
-                return inputs_of_line(command_line, root)
-            asked = (need.permission for need in work.needs)
-            return inputs_of_plan(
-                verdict.structure, root, written=(p.resource for p in asked if p.action == "write")
-            )
+            found = _inputs_of(work, verdict, command_line, root)
+            return beside_background(found, form, self._background.written())
 
-        async def run_sealed(approved: CommandInputs) -> Output:
+        async def run_sealed(
+            approved: CommandInputs, report: ReportProgress | None = None
+        ) -> Output:
             try:
                 copies = await in_thread(lambda: sealed_copies(approved))
             except InputChangedError as error:
                 raise RefusedError(f"nothing was done: {error}") from error
-            output = await run(copies)
+            output = await run(copies, report)
             return await in_thread(lambda: with_changes(output, approved, root))
 
         kept = kept_files(verdict.structure, work.writes.opened)
         facts = (
+            *consequence(verdict.structure, root, has_network=network.is_open),
             *(*work.writes.facts, *work.scripts.facts, *kept, network.fact),
             *(() if self._has_namespaces() else (NOT_BOUND,)),
+            *((form.fact,) if form is not None else ()),
             *work.facts,
         )
         said = f"{work.left} paths not covered: " if work.left else ""
+        how = "exec" if form is None else "exec in the background"
+        title = f"{said}{how}: {titled(work.programs) if verdict.structure else command_line}"
+        is_alone = work.scripts.runs_alone
+        more = () if form is None else form.needs_of(command_line, runs_scripts=is_alone)
         return Plan(
-            needs=(*work.needs, *network.needs(), *session.active_remote_requests.values()),
+            needs=(*work.needs, *more, *network.needs(), *session.active_remote_requests.values()),
             run=run,
+            run_with_progress=lambda report: run(None, report),
+            progress_total=None,
             check_feasible=partial(tested, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
-            changes_workspace=may_change(verdict.structure),
-            runs_alone=work.scripts.runs_alone,
+            changes_workspace=form is None and may_change(verdict.structure),
+            runs_alone=form is None and is_alone,
             approved=keeping(self._scripts, work.scripts, root, session),
             facts=facts,
             remarks=work.remarks,
-            title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
+            title=title,
         )
 
     def _judged(
@@ -386,30 +418,12 @@ class ExecTool(Tool):
         )
 
 
-def _schema(seconds: int) -> Mapping[str, Any]:
-    return object_schema(
-        {
-            "command": {
-                "type": "string",
-                "minLength": 1,
-                "description": "a shell line; with `params` a program's name",
-            },
-            "params": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "the program's arguments, each as it is",
-            },
-            "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": seconds},
-        },
-        required=("command",),
-    )
-
-
-def _limits_of(limits: Limits, arguments: Mapping[str, Any], session: Session) -> Limits:
-    seconds = min(arguments.get("timeout_seconds", limits.seconds), limits.seconds)
-    # A skill's code gets results whole, in a frame that has a bound of its own.
-    kept = min(limits.output_bytes, OUTPUT_MAX) if session.origin_digest else limits.output_bytes
-    return replace(limits, seconds=seconds, output_bytes=kept)
+def _inputs_of(work: _Work, verdict: CommandVerdict, line: str, root: str) -> CommandInputs:
+    if verdict.structure is None:
+        return inputs_of_line(line, root)
+    asked = (need.permission for need in work.needs)
+    written = (p.resource for p in asked if p.action == "write")
+    return inputs_of_plan(verdict.structure, root, written=written)
 
 
 def _shell() -> str:

@@ -35,10 +35,12 @@ class NamedRequest:
         return f"{self.method} {self.target.origin}"
 
 
-WayOut = Callable[[Session, str, tuple[NamedRequest, ...]], AbstractAsyncContextManager[Path]]
+WayOut = Callable[
+    [Session, str, tuple[NamedRequest, ...], float], AbstractAsyncContextManager[Path]
+]
 """Opens a filtering proxy for one command of a conversation and gives the socket. The text is the
-command, for the log. With requests the proxy lets through these alone, else what the list of hosts
-allows."""
+command, for the log; the number is how many seconds it may run, and be silent. With requests the
+proxy lets through these alone, else what the list of hosts allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,14 +212,17 @@ logger = logging.getLogger(__name__)
 async def relayed(
     listener: ProgressHandler,
     *,
+    total: float | None = 1.0,
+    conceal: Callable[[str], str] = lambda text: text,
     pause_seconds: float = PAUSE_SECONDS,
     last_seconds: float = LAST_SECONDS,
 ) -> AsyncIterator[ReportProgress]:
     """Yield what takes progress while a call runs; the last report is sent before this ends.
 
-    A listener that fails hears nothing more of the call, and the call goes on.
+    A listener that fails hears nothing more of the call, and the call goes on. `conceal` takes
+    secrets out of a message.
     """
-    relay = _Relay(listener, pause_seconds)
+    relay = _Relay(listener, pause_seconds, total, conceal)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(relay.run)
@@ -240,7 +243,15 @@ async def relayed(
 class _Relay:
     """The newest report, of a skill that may send thousands, for a listener that may be slow."""
 
-    def __init__(self, listener: ProgressHandler, pause_seconds: float) -> None:
+    def __init__(
+        self,
+        listener: ProgressHandler,
+        pause_seconds: float,
+        total: float | None,
+        conceal: Callable[[str], str],
+    ) -> None:
+        self._total = total
+        self._conceal = conceal
         self._listener = listener
         self._pause_seconds = pause_seconds
         self._newest: Progress | None = None
@@ -254,7 +265,8 @@ class _Relay:
         if fraction <= self._most:
             return
         self._most = fraction
-        self._newest = Progress(progress=fraction, total=1.0, message=_shown(text))
+        message = _shown(self._conceal(text))
+        self._newest = Progress(progress=fraction, total=self._total, message=message)
         self._news.set()
 
     def finish(self) -> None:

@@ -51,6 +51,7 @@ _OWN_NAME = regex(rf"[A-Za-z][A-Za-z0-9_-]{{0,{OWN_NAME_MAX - 1}}}")
 _ACTION = regex(r"[A-Za-z][A-Za-z0-9_.-]*")
 _RESERVED = frozenset(
     {
+        "background",
         "exec",
         "exec-once",
         "invoke",

@@ -106,6 +106,7 @@ class Gate:
         # Without `self`: a gate in a circle would keep the skills of its scan in memory.
         offered = self._tools
         has_read = lambda: "read" in offered.shown()  # noqa: E731 - only a long result asks.
+        self._conceal = conceal or _as_it_is
         self._delivery = Delivery(conceal, results, has_read=has_read) if conceal else None
 
     @once
@@ -286,7 +287,7 @@ class Gate:
         plan, approval = state.plan, state.context.approval
         try:
             with self._agreed.giving(plan.binding, approval.id if approval else ""):
-                state.output = await _ran(tool, plan, span.listener)
+                state.output = await _ran(tool, plan, span.listener, self._conceal)
             state.account.ended(state.output, signs=state.context.level == "sign")
         finally:
             reason = state.running.stopped() if state.output.failed else ""
@@ -362,11 +363,17 @@ class Gate:
         )
 
 
-async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Output:
+def _as_it_is(text: str) -> str:
+    return text
+
+
+async def _ran(
+    tool: Tool, plan: Plan, listener: ProgressHandler | None, conceal: Callable[[str], str]
+) -> Output:
     try:
         if listener is None or plan.run_with_progress is None:
             return await plan.run()
-        async with relayed(listener) as say:
+        async with relayed(listener, total=plan.progress_total, conceal=conceal) as say:
             return await plan.run_with_progress(say)
     except RefusedError as refused:
         return Output(text=str(refused), failed=True)

@@ -27,6 +27,8 @@ BUILTIN_TOOLS = (
     "write",
     "edit",
     "exec",
+    "exec_output",
+    "exec_stop",
     "fetch",
     "web_search",
     "memory_search",
@@ -52,6 +54,9 @@ class OfferedTool(Protocol):
     def is_about_skills(self) -> bool: ...
 
     @property
+    def listed_with(self) -> str: ...
+
+    @property
     def required_actions(self) -> tuple[str, ...]: ...
 
     @property
@@ -65,6 +70,7 @@ class ProfileTool:
     name: str
     kind: str
     full_name: str = ""
+    listed_with: str = ""
     is_about_skills: bool = True
     required_resource: str = "*"
 
@@ -135,7 +141,7 @@ def check_tool_lists(lists: Mapping[str, Iterable[str]], known: Iterable[str]) -
 def _names(entry: str, tool: OfferedTool) -> bool:
     if entry == ALL or (entry == SKILLS and tool.is_about_skills):
         return True
-    own = (tool.name, tool.full_name) if tool.full_name else (tool.name,)
+    own = tuple(filter(None, (tool.name, tool.full_name, tool.listed_with)))
     return any(matches(entry, name) for name in own) if "*" in entry else entry in own
 
 

@@ -11,11 +11,11 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import field
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio.from_thread import start_blocking_portal
@@ -337,9 +337,25 @@ class Portal:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._portal = self._stack.enter_context(start_blocking_portal())
+        self._thread = self._portal.call(threading.get_ident)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         return self._portal.call(function)
+
+    def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Let it run on the thread, from any thread; it handles its own errors."""
+
+        def begin() -> None:
+            task = asyncio.get_running_loop().create_task(function())
+            # The loop itself holds a task only weakly.
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        if threading.get_ident() == self._thread:
+            begin()
+        else:
+            self._portal.start_task_soon(begin)
 
     def close(self) -> None:
         """End the thread; running calls are waited for."""

@@ -296,6 +296,8 @@ class Tool(ABC):
     listed_at_once: bool = False
     """Whether clients that defer tools should list it from the start."""
     loads_skills: bool = False
+    listed_with: str = ""
+    """A tool that is of no use without this one: a list that names that means it too."""
     is_about_skills: bool = False
     """Whether `skills` in a list of tools is about it too."""
     required_actions: tuple[str, ...] = ()

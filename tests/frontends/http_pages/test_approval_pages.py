@@ -77,6 +77,16 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
     assert (tmp_path / "project/a.txt").read_text() == "text"
 
 
+def test_the_page_says_on_top_what_will_not_work(house: Skillhouse, client: TestClient) -> None:
+    asked = house.call_sync("exec", {"command": "npm install lodash"})
+    sentence = "no network is granted: this will fail"
+    assert sentence in asked.content
+    page = client.get(f"/approvals/{asked.approval_id}").text
+    assert page.index(sentence) < page.index("What would happen")
+    other = house.call_sync("write", {"path": "a.txt", "content": sentence}).approval_id
+    assert 'class="notice' not in client.get(f"/approvals/{other}").text
+
+
 @pytest.mark.slow
 def test_a_lasting_yes_is_narrowed_on_the_page(house: Skillhouse, client: TestClient) -> None:
     opened = house.approvals.open(question("/w/notes/a.txt"))

@@ -62,9 +62,11 @@ class ChatTools(SkillhouseToolset):
         return result
 
     async def _show(self, progress: Progress) -> None:
-        of = f" of {progress.total:g}" if progress.total is not None else ""
-        message = f" {one_line(progress.message)}" if progress.message else ""
-        self._screen.progress(cut(f"  {progress.progress:g}{of}{message}", _LINE))
+        message, total = one_line(progress.message), progress.total
+        share = f"{progress.progress:g}" if total is None else f"{progress.progress:g} of {total:g}"
+        # Without a total it is a line of output, whose number says nothing.
+        shown = message if total is None and message else f"{share} {message}".rstrip()
+        self._screen.progress(cut(f"  {shown}", _LINE))
 
 
 def described(name: str, arguments: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import secrets
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import anyio
 
 from skillhouse import tools as toolbox
 from skillhouse.frontends.cli.call_arguments import parse_object, parse_words
+from skillhouse.frontends.cli.kept_process import Kept, keep_running
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -36,10 +38,13 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.frontends.presentation.tool_values import result_value, tool_value
 
 if TYPE_CHECKING:
+    from skillhouse.audit import AuditEntry
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
     from skillhouse.tools import Progress, SkillCodeTool, ToolResult
 
+QUIET_SECONDS = 1.0
+"""Time of a command before its lines are shown as progress."""
 _TOOLS_EXAMPLES = """examples:
   skillhouse tools list
   skillhouse tools list --agent planner --json
@@ -90,11 +95,15 @@ _CALL_EXAMPLES = """examples:
   skillhouse call read path=README.md
   skillhouse call exec command=git 'params=["status"]'
   skillhouse call skill name=weather --json
+  skillhouse call exec command='npm run dev' background=true
+  skillhouse call exec_output
   skillhouse call exec --args '{"command": "git", "params": ["status"]}'
   skillhouse call dex-swap:swap --args @swap.json --wait-seconds 600
   skillhouse call crypto-price:get_price coin=bitcoin --verbose
   skillhouse call crypto-price:get_price coin=bitcoin --debug
 
+A command in the background goes on in a process of its own: `exec_output` and
+`exec_stop` of any process find it. It ends with 8 hours, `exec_stop` or `skillhouse stop`.
 A VALUE is text where the tool takes text, and JSON elsewhere.
 A call that needs approval asks on the terminal: y once, s for this session, p in this
 project, a always; anything else denies it. Without a terminal the request stays open:
@@ -132,6 +141,17 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
 def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     """Make one gated call; 1 when it was refused or failed."""
     arguments = parse_object(options.args)
+    if arguments.get("background") is True or "background=true" in options.words:
+        return keep_running(lambda kept: _called(options, terminal, arguments, kept))
+    return _called(options, terminal, arguments, None)
+
+
+def _called(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    arguments: dict[str, Any],
+    kept: Kept | None,
+) -> int:
     request = secrets.token_hex(8)
     is_shown = options.verbose or options.debug
     entry = None
@@ -155,6 +175,23 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
             raise
         if is_shown or (result.status == "error" and _may_be_of_skill(options.tool)):
             entry = recorded_call(house.audit_log, request)
+        code = _print_call(options, terminal, result, entry, is_shown=is_shown)
+        if kept is not None and house.services.has_background:
+            kept.detach(code)
+            anyio.run(house.services.background.wait, toolbox.BACKGROUND_SECONDS)
+            if house.services.background.has_unread:
+                kept.linger()
+    return code
+
+
+def _print_call(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    result: ToolResult,
+    entry: AuditEntry | None,
+    *,
+    is_shown: bool,
+) -> int:
     if options.json:
         terminal.json({**result_value(result), **code_value(entry)})
         return 1 if result.is_error else 0
@@ -209,9 +246,15 @@ async def _make_call(
     request: str,
     waiting: WaitingChannel | None,
 ) -> ToolResult:
+    began = time.monotonic()
+
     async def tell(progress: Progress) -> None:
-        share = progress.progress / progress.total if progress.total else 0.0
-        terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
+        if progress.total:
+            share = progress.progress / progress.total
+            terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
+        elif time.monotonic() - began >= QUIET_SECONDS:
+            # What is over soon is shown whole at its end.
+            terminal.note(f"  … {shown(progress.message)}")
 
     try:
         if _may_be_of_skill(options.tool):

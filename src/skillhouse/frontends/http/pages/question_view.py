@@ -12,6 +12,7 @@ from skillhouse.approval import Approval, ApprovalRequest, content_digest
 from skillhouse.floor import PathError, dataclass
 from skillhouse.floor.paths import open_beneath
 from skillhouse.tools.call import SKILL_CLAIM
+from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
 from skillhouse.tools.files import READ_MAX, change_facts
 
 DIFFERENCE = "difference"
@@ -60,6 +61,8 @@ class QuestionView:
     """Labels and values; of what signs only what skillhouse decoded itself."""
     differences: tuple[tuple[str, str], ...]
     """Those of the facts that skillhouse made by comparing; no argument passes for one."""
+    consequence: str
+    """What will not work, in a sentence of ours; empty where nothing is known to fail."""
     content: str
     """The whole call as JSON."""
     is_transaction: bool
@@ -95,6 +98,7 @@ def view_of(approval: Approval) -> QuestionView:
         others=tuple(one for one in wanted if one.action != "exec"),
         facts=facts,
         differences=tuple(one for one in _shown(content) if _is_difference(*one)),
+        consequence=dict(_shown(content)).get(WILL_NOT_WORK, ""),
         content=json.dumps(content, indent=2),
         is_transaction=is_transaction,
         typed=typed_of(facts, request) if request.level == "sign" else None,
