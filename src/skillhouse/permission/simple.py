@@ -6,7 +6,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
@@ -117,7 +117,11 @@ class CommandJudge:
             refused = self._refusals.of_words(argv)
             if refused:
                 return JudgedCommand(argv=argv, effect=Effect.DENY, reason=refused)
-        name, ruling = argv[0], self._rules.rule(argv)
+        ruling = self._rules.rule(argv)
+        named = self._by_name(argv, ruling, patterns, depth)
+        if named is not None:
+            return named
+        name = argv[0]
         if ruling.denied or depth > DEPTH_MAX:
             reason = ruling.denied or f"more than {DEPTH_MAX} wrappers"
             return JudgedCommand(argv=argv, effect=Effect.DENY, reason=reason)
@@ -152,6 +156,30 @@ class CommandJudge:
             said = f"`{_shown(argv)}`: {scrutiny}"
             return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         return allowed
+
+    def _by_name(
+        self, argv: tuple[str, ...], ruling: Ruling, patterns: Sequence[Word], depth: int
+    ) -> JudgedCommand | None:
+        """Return the verdict on a program that a path names by the name that it has, if it is one
+        of the system or of PATH, or if a rule covers it; None where its path is judged.
+
+        A program of the workspace is one of its scripts besides, whose bytes are asked about.
+        """
+        if "/" not in argv[0] or ruling.denied or ruling.asked or ruling.cover is not Breadth.NONE:
+            return None
+        name = self._places.named_program(argv[0])
+        if name:
+            return self.words((name, *argv[1:]), patterns=patterns, depth=max(depth, 1))
+        last = argv[0].rpartition("/")[2]
+        inner = (last, *argv[1:])
+        if not last or not self._places.is_own_program(argv[0]) or _looks_up(inner):
+            return None
+        if _needs_shell(inner) or self._rules.rule(inner).literals == 0:
+            return None
+        judged = self.words(inner, patterns=patterns, depth=max(depth, 1))
+        if judged.effect is not Effect.ALLOW or judged.argv != inner:
+            return None
+        return replace(judged, scripts=((argv[0],), *judged.scripts), is_own=True)
 
     def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""

@@ -88,7 +88,7 @@ class BubblewrapLauncher:
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
     ) -> Completed:
         asked_at = time.monotonic()
-        check_argv(argv)
+        check_argv(argv, profile.tools)
         profile, cwd = resolved(profile, cwd)
         run_options.check_places(profile, cwd)
         profile = with_bridge(profile)
@@ -153,7 +153,7 @@ class BubblewrapLauncher:
             program=self._program,
             argv=bridged_argv(argv, self._seccomp) if profile.proxy_socket else argv,
             files={"seccomp": self._bridge_seccomp if profile.proxy_socket else self._seccomp}
-            | {path: text.encode() for path, text in texts.items()}
+            | {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
             | dict(profile.sealed),
             options=options,
         )

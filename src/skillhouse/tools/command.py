@@ -6,6 +6,7 @@ runs only what nothing else can run, after an approval that holds once.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -29,6 +30,7 @@ from skillhouse.permission import (
     judge_argv,
     judge_line,
     plan_text,
+    unwrapped,
 )
 from skillhouse.sandbox import (
     Completed,
@@ -37,6 +39,8 @@ from skillhouse.sandbox import (
     SandboxError,
     SandboxProfile,
     SandboxUnavailableError,
+    ToolFinder,
+    Toolset,
     plan_argv,
     plan_readable,
 )
@@ -69,6 +73,7 @@ from skillhouse.tools.command_output import (
     output_of,
     tested,
     titled,
+    unsigned,
     with_changes,
 )
 from skillhouse.tools.command_protection import (
@@ -81,7 +86,6 @@ from skillhouse.tools.command_protection import (
 from skillhouse.tools.command_requests import (
     check_program,
     checked_argv,
-    is_program,
     line_needs,
     needs_of,
     shell_need,
@@ -121,6 +125,17 @@ class _Work:
     """Paths that are not covered; 0 where that is of no account."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    """By what one call is judged."""
+
+    rules: LayerRules
+    session: Session
+    paths: PathRules
+    places: PathPolicy
+    tools: Toolset
+
+
 class ExecTool(Tool):
     """Runs a program or a shell line inside the sandbox."""
 
@@ -151,8 +166,10 @@ class ExecTool(Tool):
         scripts: ScriptStore,
         has_namespaces: Callable[[], bool] = lambda: True,
         limits: Limits,
+        tools: ToolFinder | None = None,
     ) -> None:
         self._limits = limits
+        self._tools = tools
         self.schema: Mapping[str, Any] = _schema(int(limits.seconds))
         self._has_namespaces = has_namespaces
         self._workspace = workspace
@@ -170,23 +187,11 @@ class ExecTool(Tool):
         command: str = arguments["command"]
         params = arguments.get("params")
         self._workspace.check(session)
-        layers = self._layers(session.agent)
-        rules = LayerRules(layers)
-        paths = PathRules(self._workspace, session, layers, self._decide)
-        places = PathPolicy(
-            self._workspace.root,
-            writable=(self._workspace.root,),
-            readable=tuple(session.loaded.values()),
-            paths=self._workspace.paths,
-            is_open=paths.is_named,
-        )
-        if params is None:
-            variables = shown_variables(self._environment, self._workspace.root)
-            verdict = judge_line(command, rules, places, environment=variables)
-        else:
-            verdict = judge_argv(checked_argv((command, *params), rules), rules, places)
-        work = self._work(command, verdict, rules, session, paths)
-        network = self._network_of(work, verdict, session)
+        verdict, context = self._judged(command, params, session)
+        paths, tools = context.paths, context.tools
+        programs = self._own_programs(verdict)
+        work = self._work(command, verdict, context)
+        network = self._network_of(work, verdict, context)
         command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
             workspace=self._workspace.root,
@@ -204,13 +209,12 @@ class ExecTool(Tool):
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer. On one thread, as each
             # change of threads takes some 0.3 ms.
-            own, below, scripts = await in_thread(
+            own, below, scripts, now = await in_thread(
                 lambda: (
                     self._workspace.protected(session),
                     paths.coverage(work.writes.opened),
-                    script_copies(
-                        work.scripts, self._script_runs(verdict, rules, paths, session), root
-                    ),
+                    script_copies(work.scripts, self._script_runs(verdict, context), root),
+                    self._tools_now(tools, programs),
                 )
             )
             if below.left > work.left and uncovered(
@@ -235,13 +239,15 @@ class ExecTool(Tool):
                         read_only=paths.freezes_all or only_looks(verdict.structure),
                         proxy_socket=socket,
                         sealed={**(sealed or {}), **scripts},
+                        tools=now,
                     )
                     running = launcher.run(work.argv, reaching, cwd=self._workspace.root)
                     done = await command_inside(running, str(launcher.level))
             except (SandboxError, SandboxUnavailableError) as error:
                 raise RefusedError(str(error)) from error
             output = output_of(done, launcher.level, profile.limits, network=network.word)
-            text = f"{output.text}\n[{network.withheld}]" if network.withheld else output.text
+            said = (network.withheld, unsigned(work.programs) if now.git.signs else "")
+            text = "\n".join((output.text, *(f"[{note}]" for note in said if note)))
             return replace(output, text=text, span_attributes=_traits(work, done))
 
         root = str(self._workspace.root)
@@ -283,22 +289,41 @@ class ExecTool(Tool):
             title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
         )
 
-    def _work(
-        self,
-        line: str,
-        verdict: CommandVerdict,
-        rules: LayerRules,
-        session: Session,
-        paths: PathRules,
-    ) -> _Work:
+    def _judged(
+        self, command: str, params: Sequence[str] | None, session: Session
+    ) -> tuple[CommandVerdict, _Context]:
+        """Return the verdict on a line, or on a program with its arguments."""
+        layers = self._layers(session.agent)
+        rules = LayerRules(layers)
+        paths = PathRules(self._workspace, session, layers, self._decide)
+        root = self._workspace.root
+        tools = self._tools.places(root) if self._tools else Toolset()
+        places = PathPolicy(
+            root,
+            writable=(root,),
+            readable=tuple(session.loaded.values()),
+            paths=self._workspace.paths,
+            is_open=paths.is_named,
+            programs=tools.outside_path.split(":"),
+        )
+        if params is None:
+            variables = shown_variables(self._environment, root, tools)
+            verdict = judge_line(command, rules, places, environment=variables)
+        else:
+            verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
+        if self._tools and (programs := self._own_programs(verdict)):
+            tools = self._tools.places(root, programs)
+        context = _Context(rules=rules, session=session, paths=paths, places=places, tools=tools)
+        return verdict, context
+
+    def _work(self, line: str, verdict: CommandVerdict, context: _Context) -> _Work:
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
+        rules, session, paths = context.rules, context.session, context.paths
         structure = verdict.structure
         if structure is not None and verdict.effect is not Effect.DENY:
-            check_scripts(
-                structure, self._workspace, session, may_be_program=lambda a: is_program(a, rules)
-            )
+            check_scripts(structure, self._workspace, session)
         for command in () if structure is None else structure.commands():
-            check_program(command.argv, rules)
+            check_program(command.argv, rules, context.places)
         if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
         said = tuple(("judge", reason) for reason in verdict.reasons)
@@ -315,7 +340,7 @@ class ExecTool(Tool):
                 left=left,
             )
         writes = writes_of(structure, self._workspace)
-        scripts = self._script_runs(verdict, rules, paths, session)
+        scripts = self._script_runs(verdict, context)
         left = uncovered(structure, paths, root, writes.opened)
         needs = (
             *writes.needs,
@@ -348,21 +373,49 @@ class ExecTool(Tool):
             left=left,
         )
 
-    def _script_runs(
-        self, verdict: CommandVerdict, rules: LayerRules, paths: PathRules, session: Session
-    ) -> ScriptRuns:
+    def _own_programs(self, verdict: CommandVerdict) -> tuple[str, ...]:
+        """Return the absolute paths of the programs of the workspace that a line names."""
+        if verdict.structure is None:
+            return ()
+        root = self._workspace.root
+        directory = os.path.join(root, verdict.structure.directory)
+        argvs = (unwrapped(c.argv) or c.argv for c in verdict.structure.commands())
+        paths = (os.path.normpath(os.path.join(directory, a[0])) for a in argvs if "/" in a[0])
+        return tuple(path for path in paths if path.startswith(f"{root}/"))
+
+    def _tools_now(self, planned: Toolset, programs: Sequence[str]) -> Toolset:
+        """Return the tools for a run, with those of environments whose programs it names.
+
+        Raises:
+            RefusedError: names would mean other programs than those that were judged.
+        """
+        if self._tools is None:
+            return planned
+        now = self._tools.find(self._workspace.root, programs)
+        if (now.path, now.pinned) != (planned.path, planned.pinned):
+            message = "the directories of programs have changed meanwhile; try again"
+            raise RefusedError(f"nothing was done: {message}")
+        return now
+
+    def _script_runs(self, verdict: CommandVerdict, context: _Context) -> ScriptRuns:
         if verdict.structure is None:
             return ScriptRuns()
-        root = str(self._workspace.root)
+        root, session = str(self._workspace.root), context.session
         places = ScriptPlaces(
             root=root,
             approved=lambda: self._scripts.of(root, session.user, session.agent),
-            is_of_skill=paths.is_of_skill,
+            is_of_skill=context.paths.is_of_skill,
+            is_tool=context.tools.shows,
+            which=lambda name: context.tools.own_program(name, root),
         )
-        return script_runs(verdict, verdict.structure, rules, places)
+        return script_runs(verdict, verdict.structure, context.rules, places)
 
-    def _network_of(self, work: _Work, verdict: CommandVerdict, session: Session) -> CommandNetwork:
-        grants = [self._grants(session.agent, command_resource(p)) for p in work.programs]
+    def _network_of(
+        self, work: _Work, verdict: CommandVerdict, context: _Context
+    ) -> CommandNetwork:
+        agent, name_of = context.session.agent, context.places.named_program
+        named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
+        grants = [self._grants(agent, command_resource(argv)) for argv in named]
         has_own = self._has_namespaces()
         return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=has_own)
 

@@ -127,6 +127,8 @@ def _named_requests(
     """Return what the commands name that could be reached at all; nothing if it is too much."""
     found: dict[str, NamedRequest] = {}
     for judged in verdict.commands:
+        if judged.is_own:
+            continue
         for request in named_by(judged.argv):
             if _is_public(request.target, policy):
                 found.setdefault(request.resource, request)

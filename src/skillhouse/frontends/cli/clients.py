@@ -25,6 +25,7 @@ from skillhouse.frontends.presentation.doctor_values import (
     profile_value,
     profiles_of,
     seen_by,
+    tool_lines,
 )
 from skillhouse.frontends.presentation.fix_values import discarding
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
@@ -90,6 +91,9 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         if not options.clients:
             for line in wrapped(_others_text(places, chosen), COLUMNS):
                 terminal.line(line)
+            for at, text in enumerate(tool_lines(found.tools, str(places.home))):
+                for line in wrapped(one_line(text), COLUMNS - 2):
+                    terminal.line(f"  {line}" if at else line)
         for note in found.notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
