@@ -33,8 +33,8 @@ IDENTITY = (
     "EMAIL",
 )
 """Variables that say who commits (git-commit(1), "COMMIT INFORMATION")."""
-_OWN = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
-"""Variables that say where git's settings are."""
+_OWN = ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""Variables besides HOME that say where git's settings are."""
 
 _ALLOWED = regex(
     # git-config(1): nothing of it names a program, an address, a key or another file, and none

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from pathlib import Path
 from skillhouse.floor import dataclass
 from skillhouse.sandbox.person_git import IDENTITY, PersonGit
 from skillhouse.sandbox.tool_caches import caches_for
-from skillhouse.sandbox.toolchains import ToolPlaces, pinned_programs
-from skillhouse.sandbox.toolset import PROGRAM_PATH, Toolset
+from skillhouse.sandbox.toolchains import ToolPlaces
+from skillhouse.sandbox.toolset import Toolset
 
+KEPT_MAX = 64
+"""Workspaces, with the programs that commands named there, whose places are remembered."""
 CHECKED = ("git", "node", "python", "python3", "cargo", "go", "java", "uv", "gh")
 """Programs that `doctor` compares (issue 34)."""
 
@@ -44,6 +47,8 @@ class ToolFinder:
         self._caches = caches
         self._settings = settings
         self._git = PersonGit(environment, home)
+        self._kept: dict[tuple[str, tuple[str, ...]], _Kept] = {}
+        self._lock = threading.Lock()
 
     def find(self, workspace: Path, programs: Sequence[str] = ()) -> Toolset:
         """Return the tools of runs in a workspace, as they are now.
@@ -52,8 +57,9 @@ class ToolFinder:
             workspace: Its real path.
             programs: Absolute paths of programs in it that will run.
         """
-        tools = self.places(workspace, programs)
-        caches, variables, problem = caches_for(workspace, self._caches, tools.which)
+        kept = self._kept_for(workspace, programs)
+        tools = self._with_git(kept.tools, workspace)
+        caches, variables, problem = caches_for(workspace, self._caches, kept.which)
         return replace(
             tools,
             environment={**tools.environment, **variables},
@@ -63,21 +69,53 @@ class ToolFinder:
 
     def places(self, workspace: Path, programs: Sequence[str] = ()) -> Toolset:
         """Return the tools without their caches: nothing is made for it."""
-        found = ToolPlaces(self._environment, self._home, workspace).find(
+        return self._with_git(self._kept_for(workspace, programs).tools, workspace)
+
+    def _with_git(self, tools: Toolset, workspace: Path) -> Toolset:
+        program = shutil.which("git", path=tools.outside_path)
+        return replace(tools, git=self._git.of(workspace, program))
+
+    def _kept_for(self, workspace: Path, programs: Sequence[str]) -> _Kept:
+        key = (str(workspace), tuple(programs))
+        with self._lock:
+            kept = self._kept.get(key)
+        if kept is not None and kept.places.hold():
+            return kept
+        places = ToolPlaces(self._environment, self._home, workspace)
+        found = places.find(
             own=self._settings.path, mounts=self._settings.mounts, programs=programs
         )
         path = tuple(found.path)
         identity = {n: self._environment[n] for n in IDENTITY if self._environment.get(n)}
-        outside = ":".join((*path, PROGRAM_PATH))
-        return Toolset(
+        tools = Toolset(
             path=path,
             mounts=tuple(map(Path, sorted(found.mounts))),
             links=found.links,
-            pinned=pinned_programs(path),
+            pinned=places.pinned(path),
             environment={**found.variables, **identity},
-            git=self._git.of(workspace, shutil.which("git", path=outside)),
             notes=tuple(dict.fromkeys(found.notes)),
         )
+        kept = _Kept(places, tools)
+        with self._lock:
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            self._kept[key] = kept
+        return kept
+
+
+class _Kept:
+    """The places of one workspace, which hold until something of them changes."""
+
+    def __init__(self, places: ToolPlaces, tools: Toolset) -> None:
+        self.places = places
+        self.tools = tools
+        self._found: dict[str, str | None] = {}
+
+    def which(self, name: str) -> str | None:
+        """Return where a run found a program when it was first asked for."""
+        if name not in self._found:
+            self._found[name] = self.tools.which(name)
+        return self._found[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

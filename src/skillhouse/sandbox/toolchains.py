@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import os
+import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -114,6 +115,8 @@ class ToolPlaces:
         self._home = os.path.realpath(home)
         self._workspace = str(workspace)
         self._looks = Looks()
+        self._stamps: dict[str, tuple[int, ...]] = {}
+        """Of the directories and files that were read."""
         self._rooted = [
             (row, root) for row in tables()[0] for root in self._roots(row.root) if root != "/"
         ]
@@ -143,14 +146,56 @@ class ToolPlaces:
             self._directory(found, place, is_own=is_own)
         return found
 
+    def hold(self) -> bool:
+        """Whether `find` would return the same now."""
+        return self._looks.hold() and all(
+            _stamp(path) == stamp for path, stamp in self._stamps.items()
+        )
+
+    def pinned(self, path: Iterable[str]) -> Mapping[str, str]:
+        """Return the judged programs that directories have before the system, with the system's."""
+        system = PROGRAM_PATH.split(":")
+        names: set[str] = set()
+        for place in path:
+            if place not in system and not _is_below(place, ("/usr/sbin", "/usr/local/sbin")):
+                names |= JUDGED.intersection(self._names(place))
+        found = {}
+        for name in sorted(names):
+            places = (f"{place}/{name}" for place in system)
+            if program := next((p for p in places if os.access(p, os.X_OK)), None):
+                found[name] = program
+        return found
+
+    def _real(self, path: str) -> str:
+        return trail(path, self._looks).real
+
+    def _exists(self, path: str) -> bool:
+        return self._looks.at(self._real(path)) is not None
+
+    def _is_directory(self, path: str) -> bool:
+        fact = self._looks.at(path)
+        return fact is not None and stat.S_ISDIR(fact[0].st_mode)
+
+    def _names(self, directory: str) -> tuple[str, ...]:
+        self._stamps[directory] = stamp = _stamp(directory)
+        return _listed(directory, stamp)
+
+    def _first_words(self, files: Iterable[str]) -> list[str]:
+        """Return the words of the first file that is there, without comments."""
+        for path in files:
+            self._stamps[path] = stamp = _stamp(path)
+            if stamp and (words := _words(path, stamp)) is not None:
+                return words
+        return []
+
     def _directory(self, found: FoundPlaces, entry: str, *, is_own: bool) -> None:
         shown = f"`{entry}` of PATH"
         if not os.path.isabs(entry):
             if entry not in ("", "."):
                 found.notes.append(f"{shown} is left out: it is relative")
             return
-        real = os.path.realpath(entry)
-        if real in found.path or not os.path.isdir(real):
+        real = self._real(entry)
+        if real in found.path or not self._is_directory(real):
             return
         if _is_below(real, _SYSTEM):
             if directory_problem(Path(real), looks=self._looks):
@@ -158,7 +203,7 @@ class ToolPlaces:
             found.path.append(real)
             return
         for row, root in self._rooted:
-            if any(real == os.path.realpath(f"{root}/{shims}") for shims in row.shims):
+            if any(real == self._real(f"{root}/{shims}") for shims in row.shims):
                 self._shims(found, row, root, shown)
                 return
         problem = self._refusal(real, is_own=is_own)
@@ -183,7 +228,7 @@ class ToolPlaces:
             return "it has a name that secrets have"
         if problem := directory_problem(Path(real), looks=self._looks):
             return problem
-        if names := [name for name in _names(real) if is_secret(name)]:
+        if names := [name for name in self._names(real) if is_secret(name)]:
             return f"it holds `{names[0]}`, which has a name that secrets have"
         return ""
 
@@ -199,12 +244,12 @@ class ToolPlaces:
         self, found: FoundPlaces, row: Toolchain, root: str, prefix: str, shown: str
     ) -> bool:
         """Show an installed version: its parts, or it as a whole where it has nothing else."""
-        names = set(_names(prefix))
+        names = set(self._names(prefix))
         parts = [f"{prefix}/{part}".rstrip("/") for part in row.parts if not part or part in names]
         if row.parts == PARTS and prefix != root and names and names <= _HARMLESS:
             parts = [prefix]
         always = [f"{root}/{name}" for name in row.always]
-        if not self._mount(found, [*parts, *filter(os.path.exists, always)], shown):
+        if not self._mount(found, [*parts, *filter(self._exists, always)], shown):
             return False
         self._set_variables(found, row, root)
         if os.path.isfile(f"{prefix}/pyvenv.cfg"):
@@ -218,15 +263,16 @@ class ToolPlaces:
     def _beside(self, found: FoundPlaces, real: str) -> None:
         """Show what belongs to a directory of PATH and is elsewhere."""
         for row, root in self._rooted:
-            if any(os.path.realpath(place) == real for place in self._roots(row.beside)):
+            if real in self._roots(row.beside):
                 places = [f"{root}/{name}" for name in row.always]
-                if self._mount(found, filter(os.path.exists, places), f"`{row.name}`"):
+                if self._mount(found, filter(self._exists, places), f"`{row.name}`"):
                     self._set_variables(found, row, root)
 
     def _targets(self, found: FoundPlaces, real: str) -> None:
         """Show what the links of a directory lead to, where a row names it."""
         lost = []
-        for name, target in _links(real, _stamp(real)):
+        self._names(real)
+        for name, target in _links(real, self._stamps[real]):
             if _is_below(target, (*_SYSTEM, *found.mounts, self._workspace)):
                 # What is in the workspace is asked about by its bytes (tools/approved_scripts.py).
                 continue
@@ -254,7 +300,7 @@ class ToolPlaces:
         """Show some places; False, with a note, where one of them cannot be."""
         wanted = []
         for place in places:
-            real = os.path.realpath(place)
+            real = self._real(place)
             problem = self._place_problem(real)
             if problem:
                 found.notes.append(f"{shown} is left out: {problem}")
@@ -270,7 +316,7 @@ class ToolPlaces:
         return True
 
     def _place_problem(self, real: str) -> str:
-        if not os.path.exists(real):
+        if not self._exists(real):
             return f"`{real}` is not there"
         if _is_below(self._home, (real,)) or _is_below(self._workspace, (real,)):
             return f"`{real}` holds the home or the workspace"
@@ -278,7 +324,7 @@ class ToolPlaces:
             return f"`{real}` is in the workspace"
         if is_secret(real.removeprefix(f"{self._home}/")):
             return f"`{real}` has a name that secrets have"
-        directory = real if os.path.isdir(real) else os.path.dirname(real)
+        directory = real if self._is_directory(real) else os.path.dirname(real)
         return directory_problem(Path(directory), looks=self._looks)
 
     def _shims(self, found: FoundPlaces, row: Toolchain, root: str, shown: str) -> None:
@@ -288,9 +334,9 @@ class ToolPlaces:
             found.notes.append(f"{shown} is left out: {row.name}'s scripts need all of it; {way}")
             return
         for version in self._versions(row, root):
-            prefix = os.path.realpath(f"{root}/versions/{version}")
+            prefix = self._real(f"{root}/versions/{version}")
             place = f"{prefix}/bin"
-            if place in found.path or not os.path.isdir(place):
+            if place in found.path or not self._is_directory(self._real(place)):
                 continue
             problem = self._refusal(place, is_own=False)
             known = _prefix_of(row, root, place) is not None
@@ -304,10 +350,10 @@ class ToolPlaces:
         """Yield the versions that the manager would take, in its order."""
         wanted = self._environment.get(row.version["variable"], "").split(":")
         if wanted == [""]:
-            wanted = _first_words([*self._upward(row.version["file"])])
+            wanted = self._first_words([*self._upward(row.version["file"])])
         if not wanted:
-            wanted = _first_words([f"{root}/{row.version['root_file']}"])
-        installed = _names(f"{root}/versions")
+            wanted = self._first_words([f"{root}/{row.version['root_file']}"])
+        installed = self._names(f"{root}/versions")
         for text in wanted:
             name = text.removeprefix("python-")
             if name in installed:
@@ -326,7 +372,7 @@ class ToolPlaces:
 
     def _environments(self) -> Iterator[str]:
         for name in _VENVS:
-            if os.path.isfile(f"{self._workspace}/{name}/pyvenv.cfg"):
+            if self._exists(f"{self._workspace}/{name}/pyvenv.cfg"):
                 yield f"{self._workspace}/{name}/bin/python"
 
     def _base(self, found: FoundPlaces, program: str) -> None:
@@ -334,7 +380,7 @@ class ToolPlaces:
 
         INVARIANT: an agent can make the link lead anywhere, so that only what a row names is shown.
         """
-        real = os.path.realpath(program)
+        real = self._real(program)
         if _is_below(real, (*_SYSTEM, self._workspace)) or not os.path.isfile(real):
             return
         shown = f"the interpreter of `{os.path.dirname(os.path.dirname(program))}`"
@@ -357,8 +403,9 @@ class ToolPlaces:
     def _roots(self, texts: Iterable[str]) -> Iterator[str]:
         for text in texts:
             path = self._expanded(text)
-            if os.path.isabs(path) and os.path.isdir(path):
-                yield os.path.realpath(path)
+            real = self._real(path) if os.path.isabs(path) else ""
+            if real and self._is_directory(real):
+                yield real
 
     def _expanded(self, text: str) -> str:
         head, sign, rest = text.partition("/")
@@ -369,21 +416,6 @@ class ToolPlaces:
             if not os.path.isabs(head):
                 return ""
         return f"{head}{sign}{rest}"
-
-
-def pinned_programs(path: Iterable[str]) -> Mapping[str, str]:
-    """Return the judged programs that directories have before the system, with the system's."""
-    system = PROGRAM_PATH.split(":")
-    names: set[str] = set()
-    for place in path:
-        if place not in system and not _is_below(place, ("/usr/sbin", "/usr/local/sbin")):
-            names |= JUDGED.intersection(_names(place))
-    found = {}
-    for name in sorted(names):
-        places = (f"{place}/{name}" for place in system)
-        if program := next((p for p in places if os.access(p, os.X_OK)), None):
-            found[name] = program
-    return found
 
 
 def _prefix_of(row: Toolchain, root: str, real: str) -> str | None:
@@ -406,10 +438,6 @@ def _is_below(path: str, places: Iterable[str]) -> bool:
     return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in places)
 
 
-def _names(directory: str) -> tuple[str, ...]:
-    return _listed(directory, _stamp(directory))
-
-
 @functools.lru_cache(maxsize=256)
 def _listed(directory: str, stamp: tuple[int, ...]) -> tuple[str, ...]:
     try:
@@ -422,7 +450,7 @@ def _listed(directory: str, stamp: tuple[int, ...]) -> tuple[str, ...]:
 def _links(directory: str, stamp: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
     """Return the links of a directory that lead out of it, with where each leads."""
     found = []
-    for name in _names(directory):
+    for name in _listed(directory, stamp):
         path = f"{directory}/{name}"
         if os.path.islink(path):
             target = os.path.realpath(path)
@@ -439,19 +467,18 @@ def _stamp(directory: str) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
 
 
-def _first_words(files: Iterable[str]) -> list[str]:
-    """Return the words of the first file that is there, without comments."""
-    for path in files:
-        try:
-            if not os.path.isfile(path):
-                continue
-            with open(path, encoding="utf-8", errors="replace") as file:
-                lines = file.read(4_096).splitlines()
-        except OSError:
-            continue
-        words = [line.partition("#")[0].split()[:1] for line in lines]
-        return [word for each in words for word in each if "/" not in word and word != ".."]
-    return []
+@functools.lru_cache(maxsize=64)
+def _words(path: str, stamp: tuple[int, ...]) -> list[str] | None:
+    """Return the first word of each line of a file; None where it is none that can be read."""
+    try:
+        if not os.path.isfile(path):
+            return None
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(4_096).splitlines()
+    except OSError:
+        return None
+    words = [word for line in lines for word in line.partition("#")[0].split()[:1]]
+    return [word for word in words if "/" not in word and word != ".."]
 
 
 def _numbers(version: str) -> list[int]:
