@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.approval import Answer
+from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import ToolFinder, Toolset, ToolSettings
@@ -192,7 +192,7 @@ def test_a_program_that_replaces_itself_is_asked_about_again(desk: Desk, tmp_pat
     program(tool, "#!/bin/sh\necho good\n")
 
     class Swaps(Person):
-        async def ask(self, request):  # type: ignore[no-untyped-def]
+        async def ask(self, request: ApprovalRequest) -> Answer:
             program(tool, "#!/bin/sh\necho swapped\n")
             return Answer.ONCE
 

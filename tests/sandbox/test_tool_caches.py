@@ -78,6 +78,6 @@ def test_workspaces_that_were_not_used_for_longest_lose_theirs(tmp_path: Path) -
 def test_a_directory_that_others_write_is_none(tmp_path: Path) -> None:
     directory = made(tmp_path).directory
     directory.chmod(0o777)
-    found, _, problem = caches_for(tmp_path / "ws", tmp_path / "caches", {}.get)
+    found, _, problem = caches_for(tmp_path / "ws", tmp_path / "caches", lambda name: None)
     assert found is None
     assert "other users can use the directory" in problem

@@ -1,6 +1,6 @@
 """Which directories of the person's programs a run sees: the PATH of the shell, and what it needs.
 
-A directory counts by where it really is, and only if nobody but the person and root can change it.
+A directory counts by where it really is, and only if no one but the person and root can change it.
 Of the roots of version managers only what `toolchains.toml` names is shown: beside programs they
 hold credentials.
 """
