@@ -59,8 +59,8 @@ HOSTILE = """
 [commit]
 	gpgSign = true
 	template = ~/template
-[includeIf "gitdir:~/work/"]
-	path = ~/work.config
+[includeIf "gitdir:~/job/"]
+	path = ~/job.config
 """
 
 
@@ -68,10 +68,10 @@ HOSTILE = """
 def home(tmp_path: Path, need: Need) -> Path:
     need(shutil.which("git"), "no git")
     home = tmp_path / "home"
-    for name in ("work/repo", "play"):
+    for name in ("job/repo", "play"):
         subprocess.run(["git", "init", "-q", str(home / name)], check=True, env={"HOME": "/"})
     (home / ".gitconfig").write_text(HOSTILE)
-    (home / "work.config").write_text("[user]\n\temail = me@work.test\n")
+    (home / "job.config").write_text("[user]\n\temail = me@job.test\n")
     (home / "ignored").write_text("*.swp\n")
     return home
 
@@ -107,7 +107,7 @@ def test_identity_and_style_are_there_and_nothing_that_runs(home: Path, tmp_path
 
 
 def test_a_condition_holds_by_the_place_of_the_repository(home: Path, tmp_path: Path) -> None:
-    assert listed(of(home, "work/repo").config, tmp_path)["user.email"] == "me@work.test"
+    assert listed(of(home, "job/repo").config, tmp_path)["user.email"] == "me@job.test"
     assert listed(of(home, "play").config, tmp_path)["user.email"] == "me@home.test"
 
 

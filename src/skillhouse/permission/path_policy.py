@@ -29,11 +29,14 @@ class PathPolicy:
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
         is_open: Callable[[str], bool] = lambda path: False,
         programs: Sequence[str] = PROGRAMS,
+        binds_programs: bool = False,
     ) -> None:
         """Take the places; without `cwd` links are not followed and only texts are compared.
 
         A secret that `is_open` knows, by its resolved path, is read like any file. `programs` are
         the directories that names of programs are looked for in, which no command can write.
+        `binds_programs` says that whoever runs a command asks about the bytes of its scripts: a
+        program of the tree then goes by the rules for its name.
         """
         self.paths = paths
         self._is_open = is_open
@@ -41,6 +44,7 @@ class PathPolicy:
         self._writable = tuple(os.path.realpath(place) for place in writable)
         readable_places = (*readable, *writable)
         self._readable = tuple(os.path.realpath(place) for place in readable_places)
+        self.binds_programs = binds_programs
         self._programs = frozenset(map(os.path.realpath, programs))
         self.directory = ""
         """Where the line has gone by `cd`: relative to `cwd`, or absolute."""

@@ -113,15 +113,15 @@ class CommandJudge:
         self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
     ) -> JudgedCommand:
         """Judge the words of a command; a plain wrapper is judged by its inner command."""
+        by_name = self._by_name(argv, patterns, depth) if "/" in argv[0] else None
+        return by_name or self._words(argv, patterns, depth)
+
+    def _words(self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int) -> JudgedCommand:
         if depth == 0:
             refused = self._refusals.of_words(argv)
             if refused:
                 return JudgedCommand(argv=argv, effect=Effect.DENY, reason=refused)
-        ruling = self._rules.rule(argv)
-        named = self._by_name(argv, ruling, patterns, depth)
-        if named is not None:
-            return named
-        name = argv[0]
+        name, ruling = argv[0], self._rules.rule(argv)
         if ruling.denied or depth > DEPTH_MAX:
             reason = ruling.denied or f"more than {DEPTH_MAX} wrappers"
             return JudgedCommand(argv=argv, effect=Effect.DENY, reason=reason)
@@ -158,21 +158,24 @@ class CommandJudge:
         return allowed
 
     def _by_name(
-        self, argv: tuple[str, ...], ruling: Ruling, patterns: Sequence[Word], depth: int
+        self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int
     ) -> JudgedCommand | None:
         """Return the verdict on a program that a path names by the name that it has, if it is one
         of the system or of PATH, or if a rule covers it; None where its path is judged.
 
         A program of the workspace is one of its scripts besides, whose bytes are asked about.
         """
-        if "/" not in argv[0] or ruling.denied or ruling.asked or ruling.cover is not Breadth.NONE:
+        ruling = self._rules.rule(argv)
+        is_said = ruling.denied or ruling.asked or ruling.cover is not Breadth.NONE
+        if is_said or self._refusals.of_words(argv):
             return None
         name = self._places.named_program(argv[0])
         if name:
             return self.words((name, *argv[1:]), patterns=patterns, depth=max(depth, 1))
         last = argv[0].rpartition("/")[2]
         inner = (last, *argv[1:])
-        if not last or not self._places.is_own_program(argv[0]) or _looks_up(inner):
+        is_own = self._places.binds_programs and self._places.is_own_program(argv[0])
+        if not (last and is_own) or _looks_up(inner):
             return None
         if _needs_shell(inner) or self._rules.rule(inner).literals == 0:
             return None

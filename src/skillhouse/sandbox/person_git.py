@@ -112,7 +112,9 @@ class PersonGit:
                 return kept[2]
         program = shutil.which("git", path=PROGRAM_PATH) or program
         entries = _entries(program, workspace, self._environment) if program else []
-        files = tuple(sorted({*self._own_files(), *_repository_files(place), *_origins(entries)}))
+        files = tuple(
+            sorted({*self._own_files(), *_repository_files(place), *_origins(entries, place)})
+        )
         # Before what they name is read, so that a change meanwhile is seen the next time.
         stamps = _stamps(files)
         found = self._settings(entries)
@@ -130,7 +132,7 @@ class PersonGit:
         yield self._environment.get("GIT_CONFIG_GLOBAL") or ""
         yield self._environment.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig"
 
-    def _settings(self, entries: Sequence[_Entry]) -> GitSettings:
+    def _settings(self, entries: Sequence[_GitSetting]) -> GitSettings:
         personal = [entry for entry in entries if entry.scope in ("system", "global")]
         lines, left_out = [], []
         for entry in personal:
@@ -171,7 +173,7 @@ _PATHS = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _GitSetting:
     scope: str
     origin: str
     key: str
@@ -179,7 +181,7 @@ class _Entry:
     """None for a key without a `=`, which is true."""
 
 
-def _entries(program: str, workspace: Path, environment: Mapping[str, str]) -> list[_Entry]:
+def _entries(program: str, workspace: Path, environment: Mapping[str, str]) -> list[_GitSetting]:
     for directory in (str(workspace), "/"):
         # The second without the repository: git refuses one that belongs to another user.
         try:
@@ -200,12 +202,12 @@ def _entries(program: str, workspace: Path, environment: Mapping[str, str]) -> l
     return []
 
 
-def _entry(scope: str, origin: str, text: str) -> _Entry:
+def _entry(scope: str, origin: str, text: str) -> _GitSetting:
     key, sign, value = text.partition("\n")
-    return _Entry(scope, origin, key, value if sign else None)
+    return _GitSetting(scope, origin, key, value if sign else None)
 
 
-def _is_allowed(entry: _Entry) -> bool:
+def _is_allowed(entry: _GitSetting) -> bool:
     if entry.key in _LFS:
         return (entry.value or "true") in _LFS[entry.key]
     section, _, rest = entry.key.partition(".")
@@ -250,11 +252,15 @@ def _patterns(path: str) -> str:
     return text if text.endswith("\n") or not text else f"{text}\n"
 
 
-def _origins(entries: Iterable[_Entry]) -> Iterator[str]:
+def _origins(entries: Iterable[_GitSetting], place: str) -> Iterator[str]:
+    """Yield the files that the settings are from; those of a repository are relative paths."""
     for entry in entries:
         kind, _, path = entry.origin.partition(":")
-        if kind == "file" and os.path.isabs(path):
-            yield path
+        if kind == "file":
+            yield os.path.join(place, path)
+        if entry.scope == "local":
+            # The branch, which conditions may be about.
+            yield os.path.join(place, os.path.dirname(path), "HEAD")
 
 
 def _repository_files(place: str) -> Iterator[str]:

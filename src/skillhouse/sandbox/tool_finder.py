@@ -47,7 +47,7 @@ class ToolFinder:
         self._caches = caches
         self._settings = settings
         self._git = PersonGit(environment, home)
-        self._kept: dict[tuple[str, tuple[str, ...]], _Kept] = {}
+        self._kept: dict[tuple[str, tuple[str, ...]], _KeptPlaces] = {}
         self._lock = threading.Lock()
 
     def find(self, workspace: Path, programs: Sequence[str] = ()) -> Toolset:
@@ -75,7 +75,7 @@ class ToolFinder:
         program = shutil.which("git", path=tools.outside_path)
         return replace(tools, git=self._git.of(workspace, program))
 
-    def _kept_for(self, workspace: Path, programs: Sequence[str]) -> _Kept:
+    def _kept_for(self, workspace: Path, programs: Sequence[str]) -> _KeptPlaces:
         key = (str(workspace), tuple(programs))
         with self._lock:
             kept = self._kept.get(key)
@@ -95,7 +95,7 @@ class ToolFinder:
             environment={**found.variables, **identity},
             notes=tuple(dict.fromkeys(found.notes)),
         )
-        kept = _Kept(places, tools)
+        kept = _KeptPlaces(places, tools)
         with self._lock:
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
@@ -103,7 +103,7 @@ class ToolFinder:
         return kept
 
 
-class _Kept:
+class _KeptPlaces:
     """The places of one workspace, which hold until something of them changes."""
 
     def __init__(self, places: ToolPlaces, tools: Toolset) -> None:

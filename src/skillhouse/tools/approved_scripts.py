@@ -230,7 +230,7 @@ def _note_program(
     linked: dict[str, str],
     new: list[str],
 ) -> None:
-    """Remember the bytes of a program that a question names by its path: the answer is about them."""
+    """Remember the bytes of a program that is asked about by its path: the answer covers them."""
     if "/" not in argv[0]:
         return
     found = _found((argv[0],), base, places, is_program=True)

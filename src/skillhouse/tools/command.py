@@ -6,7 +6,6 @@ runs only what nothing else can run, after an approval that holds once.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -30,7 +29,6 @@ from skillhouse.permission import (
     judge_argv,
     judge_line,
     plan_text,
-    unwrapped,
 )
 from skillhouse.sandbox import (
     Completed,
@@ -88,6 +86,7 @@ from skillhouse.tools.command_requests import (
     checked_argv,
     line_needs,
     needs_of,
+    own_programs,
     shell_need,
     shown_variables,
     uncovered,
@@ -189,7 +188,7 @@ class ExecTool(Tool):
         self._workspace.check(session)
         verdict, context = self._judged(command, params, session)
         paths, tools = context.paths, context.tools
-        programs = self._own_programs(verdict)
+        programs = own_programs(verdict.structure, self._workspace.root)
         work = self._work(command, verdict, context)
         network = self._network_of(work, verdict, context)
         command_line = command if params is None else command_resource((command, *params))
@@ -305,13 +304,14 @@ class ExecTool(Tool):
             paths=self._workspace.paths,
             is_open=paths.is_named,
             programs=tools.outside_path.split(":"),
+            binds_programs=True,
         )
         if params is None:
             variables = shown_variables(self._environment, root, tools)
             verdict = judge_line(command, rules, places, environment=variables)
         else:
             verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
-        if self._tools and (programs := self._own_programs(verdict)):
+        if self._tools and (programs := own_programs(verdict.structure, root)):
             tools = self._tools.places(root, programs)
         context = _Context(rules=rules, session=session, paths=paths, places=places, tools=tools)
         return verdict, context
@@ -372,16 +372,6 @@ class ExecTool(Tool):
             is_planned=plain is None,
             left=left,
         )
-
-    def _own_programs(self, verdict: CommandVerdict) -> tuple[str, ...]:
-        """Return the absolute paths of the programs of the workspace that a line names."""
-        if verdict.structure is None:
-            return ()
-        root = self._workspace.root
-        directory = os.path.join(root, verdict.structure.directory)
-        argvs = (unwrapped(c.argv) or c.argv for c in verdict.structure.commands())
-        paths = (os.path.normpath(os.path.join(directory, a[0])) for a in argvs if "/" in a[0])
-        return tuple(path for path in paths if path.startswith(f"{root}/"))
 
     def _tools_now(self, planned: Toolset, programs: Sequence[str]) -> Toolset:
         """Return the tools for a run, with those of environments whose programs it names.

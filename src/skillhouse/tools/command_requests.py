@@ -278,6 +278,16 @@ def _below(rules: PathRules, directories: Iterable[str]) -> Iterator[PermissionR
         yield from rules.refused_below(directory)
 
 
+def own_programs(plan: CommandPlan | None, root: Path) -> tuple[str, ...]:
+    """Return the absolute paths of the programs of the workspace that a plan names by paths."""
+    if plan is None:
+        return ()
+    directory = os.path.join(root, plan.directory)
+    argvs = (unwrapped(command.argv) or command.argv for command in plan.commands())
+    paths = (os.path.normpath(os.path.join(directory, a[0])) for a in argvs if "/" in a[0])
+    return tuple(path for path in paths if path.startswith(f"{root}/"))
+
+
 def check_program(argv: tuple[str, ...], rules: LayerRules, places: PathPolicy) -> None:
     """Refuse a path to a program that the sandbox does not have: it has those of the workspace, of
     loaded skills, of the system and of PATH."""
