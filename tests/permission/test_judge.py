@@ -326,5 +326,5 @@ def test_the_words_of_a_plan_are_those_that_bash_makes(words: list[str]) -> None
     ],
 )
 def test_a_program_of_the_system_goes_by_its_name(line: str, effect: Effect) -> None:
-    rules = {"allow": ["ls *", "cat *", "echo *"], "deny": ["rm *", "/usr/bin/cat *"]}
-    assert judge_command(line, **rules).effect is effect
+    allow, deny = ["ls *", "cat *", "echo *"], ["rm *", "/usr/bin/cat *"]
+    assert judge_command(line, allow=allow, deny=deny).effect is effect
