@@ -83,7 +83,7 @@ DANGEROUS = [
     *("wc --files0-from=x", "cd .. && ls", "cd / ; ls", "coproc ls", "! ls", "ls() { :; }; ls"),
     *("if ls; then ls; fi", "while ls; do ls; done", "for i in a; do rm $i; done", "[[ a ]]"),
     *("((1))", "let x=1", "printf -v x y", "export A=b", "unset A", "x=1"),
-    *("\u200bls", "ls\u00a0x", "ｌs", "ls\r", "./ls", "/bin/ls", "l?", "~/ls", "$x", "$(x)"),
+    *("\u200bls", "ls\u00a0x", "ｌs", "ls\r", "./ls", "/opt/bin/ls", "l?", "~/ls", "$x", "$(x)"),
     *("", "   ", "# only a comment", "&& ls", "ls |", "ls >", "'", '"', "(", "a\0b", "ls \ud800"),
     *("x" * 9000, "ls;" * 65, "é" * 5000, "ls " + "(" * 60),
 ]

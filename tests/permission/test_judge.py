@@ -308,3 +308,23 @@ def test_the_words_of_a_plan_are_those_that_bash_makes(words: list[str]) -> None
         ["bash", "-c", f"set -- {line}; printf '%s\\0' \"$@\""], capture_output=True, check=True
     )
     assert [*found.plan[0]] == done.stdout.decode().split("\0")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("/bin/ls", Effect.ALLOW),
+        ("timeout 5 /usr/bin/ls -l", Effect.ALLOW),
+        ("/bin/../bin/ls", Effect.ASK),
+        ("/usr/bin/rm x", Effect.DENY),
+        ("/usr/bin/cat x", Effect.DENY),
+        ("/usr/bin/sh -c ls", Effect.ASK),
+        ("/usr/bin/echo x", Effect.ALLOW),
+        ("./echo x", Effect.ASK),
+        ("./command -v x", Effect.ASK),
+        ("bin/cd x", Effect.ASK),
+    ],
+)
+def test_a_program_of_the_system_goes_by_its_name(line: str, effect: Effect) -> None:
+    allow, deny = ["ls *", "cat *", "echo *"], ["rm *", "/usr/bin/cat *"]
+    assert judge_command(line, allow=allow, deny=deny).effect is effect

@@ -70,7 +70,7 @@ def test_a_standing_approval_is_the_sub_command_with_its_options(line: str, rule
         "timeout 5 ls",
         "xargs rm",
         "find . -delete",
-        "./x",
+        "/x",
         "make",
         "no-such-program *",
         "no-such-program a?",
@@ -80,6 +80,12 @@ def test_a_standing_approval_is_the_sub_command_with_its_options(line: str, rule
 )
 def test_there_is_none_for_a_hazard_or_for_what_is_not_understood(line: str) -> None:
     assert standing_rule(shlex.split(line)) == ""
+
+
+def test_a_program_of_the_workspace_gets_its_exact_words() -> None:
+    """Its bytes are asked about besides (tools/approved_scripts.py)."""
+    assert standing_rule(["./scripts/run", "a"]) == "./scripts/run a"
+    assert standing_rule([".venv/bin/python", "x.py"]) == ""
 
 
 def test_no_words_have_no_rule() -> None:

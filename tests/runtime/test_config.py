@@ -141,17 +141,18 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
 def test_limits_of_commands_are_merged_one_by_one_and_no_project_sets_them(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     for file, text in (
-        (places.managed_file, "[sandbox]\nseconds = 60\nmemory = 1073741824\n"),
+        (places.managed_file, "[sandbox]\nseconds = 60\nmemory = 1073741824\nmounts = ['/x']\n"),
         (places.user_file, '[sandbox]\nlevel = "bubblewrap"\nseconds = 6000\nprocesses = 64\n'),
-        (places.start / "skillhouse.toml", "[sandbox]\nseconds = 80000\nprocesses = 9999\n"),
+        (places.start / "skillhouse.toml", '[sandbox]\nseconds = 80000\npath = ["bin"]\n'),
     ):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     config = load_config(places, project=places.start)
     (problem,) = config.problems
     assert "`sandbox` cannot be set by a project" in problem.message
-    assert config.sandbox == "bubblewrap"
-    assert config.sandbox_limits.values() == {
+    limits = config.sandbox_limits
+    assert (config.sandbox, limits.path, limits.mounts) == ("bubblewrap", None, ("/x",))
+    assert limits.values() == {
         "seconds": 60,
         "processes": 64,
         "memory_bytes": 1 << 30,

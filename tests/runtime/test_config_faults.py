@@ -38,6 +38,8 @@ def user_file(places: object) -> Path:
         (f"[sandbox]\nmemory = 1{'0' * 17}\n", 2, "in `memory`, got 1"),
         ("[sandbox]\ntmp_bytes = 0\n", 2, "in `tmp_bytes`, got 0"),
         ("[sandbox]\noutput_bytes = 99999999999\n", 2, "in `output_bytes`, got 99999999999"),
+        ("[sandbox]\n\npath = ['a:b']\n", 3, "at most 24 directories in `path`, got ['a:b']"),
+        ("[sandbox]\nmounts = ['lib']\n", 2, "expected absolute paths in `mounts`, got 'lib'"),
         ("[sandbox]\nsecond = 5\n", 2, "unknown sandbox key `second`"),
         ('[approvals]\nunattended = "no"\n', 2, "`unattended` is one of pending, deny"),
         (

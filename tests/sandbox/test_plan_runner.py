@@ -151,4 +151,4 @@ def test_the_words_of_a_plan_reach_the_runner_as_one_argument() -> None:
     argv = plan_argv(plan)
     assert json.loads(argv[-1]) == plan
     assert argv[-5:-2] == ("-I", "-S", "-c")
-    assert "/" not in argv[0]
+    assert os.access(argv[0], os.X_OK)

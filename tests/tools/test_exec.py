@@ -160,7 +160,11 @@ def test_only_declared_variables_are_given(tmp_path: Path) -> None:
         layers=(Layer(name="user", rules=(ALLOW_EXEC,)),),
     ) as house:
         result = house.call_sync("exec", {"command": "env"})
-    assert sorted(result.content.splitlines()) == [
+    # Those of caches are in the person's cache (tests/sandbox/test_tool_caches.py).
+    given = (
+        line for line in result.content.splitlines() if "/.cache/skillhouse/tools/" not in line
+    )
+    assert sorted(given) == [
         "EDITOR=vi",
         "HOME=/tmp",
         "LANG=C.UTF-8",
@@ -342,7 +346,8 @@ def test_a_variable_that_may_start_something_asks_also_where_all_but_a_denial_is
         ("echo x > /tmp/out.txt", "is outside the workspace"),
         ("ls; rm -rf /", "no rule allows this: `rm` of `/`"),
         ("echo $(sudo id)", "`sudo` changes who runs it"),
-        ("ls | ./tool", "name a program, not a path"),
+        ("ls | ../tool", "no such file: `../tool`"),
+        ("ls | /var/tmp", "is no program of the workspace, of a loaded skill or of PATH"),
         ("echo 'unclosed", "unparseable"),
         ("LD_PRELOAD=./evil.so ls", "`LD_PRELOAD` decides what programs run or load"),
     ],
@@ -353,7 +358,7 @@ def test_what_no_yes_can_allow_is_refused_without_a_question(
     person = Person([Answer.ONCE] * 3)
     with house_at(tmp_path, ALLOW_EXEC, ALLOW_WRITE, person=person) as house:
         result = house.call_sync("exec", {"command": line})
-        assert (result.status, person.asked) == ("denied", [])
+        assert (result.is_error, person.asked) == (True, [])
         assert message in result.content
 
 

@@ -22,11 +22,12 @@ from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
-from skillhouse.sandbox.interpreters import PROGRAM_PATH, Python, interpreter, own_python
+from skillhouse.sandbox.interpreters import Python, interpreter, own_python
 from skillhouse.sandbox.profile import MIB, Limits, SandboxError
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.shared_filter import alone_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
+from skillhouse.sandbox.toolset import PROGRAM_PATH
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")

@@ -42,9 +42,10 @@ from skillhouse.cells.cell_environment import (
 from skillhouse.sandbox import bubblewrap, scratch
 from skillhouse.sandbox.bubblewrap import CellView
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
-from skillhouse.sandbox.interpreters import PROGRAM_PATH, default_python
+from skillhouse.sandbox.interpreters import default_python
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxError
+from skillhouse.sandbox.toolset import PROGRAM_PATH
 
 
 class CellProcess(ABC):

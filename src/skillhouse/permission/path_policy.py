@@ -14,6 +14,8 @@ from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
 from skillhouse.permission.plain_line import Surroundings
 
+PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
+"""Directories of programs that every run has."""
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")
 
 
@@ -28,10 +30,15 @@ class PathPolicy:
         readable: Sequence[Path] = (),
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
         is_open: Callable[[str], bool] = lambda path: False,
+        programs: Sequence[str] = PROGRAMS,
+        binds_programs: bool = False,
     ) -> None:
         """Take the places; without `cwd` links are not followed and only texts are compared.
 
-        A secret that `is_open` knows, by its resolved path, is read like any file.
+        A secret that `is_open` knows, by its resolved path, is read like any file. `programs` are
+        the directories that names of programs are looked for in, which no command can write.
+        `binds_programs` says that whoever runs a command asks about the bytes of its scripts: a
+        program of the tree then goes by the rules for its name.
         """
         self.paths = paths
         self._is_open = is_open
@@ -39,6 +46,8 @@ class PathPolicy:
         self._writable = tuple(os.path.realpath(place) for place in writable)
         readable_places = (*readable, *writable)
         self._readable = tuple(os.path.realpath(place) for place in readable_places)
+        self.binds_programs = binds_programs
+        self._programs = frozenset(map(os.path.realpath, programs))
         self.directory = ""
         """Where the line has gone by `cd`: relative to `cwd`, or absolute."""
 
@@ -87,6 +96,27 @@ class PathPolicy:
         if not os.path.isdir(self.directory):
             return f"`{path[:80]}` is no directory"
         return ""
+
+    def named_program(self, program: str) -> str:
+        """Return the name of a program of the system or of PATH that a path names, or nothing.
+
+        >>> PathPolicy().named_program("/usr/bin/python3"), PathPolicy().named_program("./cat")
+        ('python3', '')
+        """
+        directory, _, name = program.rpartition("/")
+        is_plain = os.path.isabs(program) and os.path.normpath(program) == program
+        return name if is_plain and os.path.realpath(directory) in self._programs else ""
+
+    def is_own_program(self, program: str) -> bool:
+        """Whether a path names a program of the current tree or of a readable place, by its text.
+
+        >>> PathPolicy().is_own_program("./gradlew"), PathPolicy().is_own_program("../x")
+        (True, False)
+        """
+        if "/" not in program or program.startswith("~"):
+            return False
+        path = os.path.join(self._cwd or "", self.directory, program)
+        return self._inside(os.path.normpath(path), self._readable)
 
     def reading(self, path: str) -> str:
         """Return why reading needs approval, or nothing."""

@@ -142,6 +142,8 @@ class JudgedCommand:
     needs_rule: bool = True
     """False for what is allowed where no rule is about it: it prints, tests or goes to a
     directory of the workspace (decision 210)."""
+    is_own: bool = False
+    """Whether it is a program of the workspace, the first of `scripts`, that goes by its name."""
     unbound: bool = False
     """Whether it runs whatever code the workspace holds, and must have no network."""
 

@@ -6,7 +6,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
@@ -127,6 +127,10 @@ class CommandJudge:
         self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
     ) -> JudgedCommand:
         """Judge the words of a command; a plain wrapper is judged by its inner command."""
+        by_name = self._by_name(argv, patterns, depth) if "/" in argv[0] else None
+        return by_name or self._words(argv, patterns, depth)
+
+    def _words(self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int) -> JudgedCommand:
         if depth == 0:
             refused = self._refusals.of_words(argv)
             if refused:
@@ -166,6 +170,33 @@ class CommandJudge:
             said = f"`{_shown(argv)}`: {scrutiny}"
             return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         return allowed
+
+    def _by_name(
+        self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int
+    ) -> JudgedCommand | None:
+        """Return the verdict on a program that a path names by the name that it has, if it is one
+        of the system or of PATH, or if a rule covers it; None where its path is judged.
+
+        A program of the workspace is one of its scripts besides, whose bytes are asked about.
+        """
+        ruling = self._rules.rule(argv)
+        is_said = ruling.denied or ruling.asked or ruling.cover is not Breadth.NONE
+        if is_said or self._refusals.of_words(argv):
+            return None
+        name = self._places.named_program(argv[0])
+        if name:
+            return self.words((name, *argv[1:]), patterns=patterns, depth=max(depth, 1))
+        last = argv[0].rpartition("/")[2]
+        inner = (last, *argv[1:])
+        is_own = self._places.binds_programs and self._places.is_own_program(argv[0])
+        if not (last and is_own) or _looks_up(inner):
+            return None
+        if _needs_shell(inner) or self._rules.rule(inner).literals == 0:
+            return None
+        judged = self.words(inner, patterns=patterns, depth=max(depth, 1))
+        if judged.effect is not Effect.ALLOW or judged.argv != inner:
+            return None
+        return replace(judged, scripts=((argv[0],), *judged.scripts), is_own=True)
 
     def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""

@@ -60,11 +60,12 @@ def narrows(offered: str, given: str) -> bool:
 def _may_last(meaning: CommandMeaning) -> bool:
     if meaning.grammar is None:
         name = hazards.base_name(meaning.argv[0])
+        # A program that a path names is one of the workspace, whose bytes are asked about besides.
         return not (
             hazards.running(name)
             or name in hazards.PRIVILEGED
             or hazards.destruction(meaning.argv)
-            or meaning.scripts
+            or meaning.argv[0].startswith(("/", "~"))
         )
     if meaning.unknown or meaning.hazards or meaning.inner or meaning.environment:
         return False

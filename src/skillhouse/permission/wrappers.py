@@ -70,7 +70,8 @@ def loads_code(argv: Sequence[str]) -> bool:
     (False, True)
     """
     inner = unwrapped(argv)
-    return inner is None or not read_command(inner).is_quiet
+    # What a path names may be another program than those of that name.
+    return inner is None or "/" in inner[0] or not read_command(inner).is_quiet
 
 
 def only_reads(argv: Sequence[str]) -> bool:
@@ -80,7 +81,7 @@ def only_reads(argv: Sequence[str]) -> bool:
     (True, False, False)
     """
     inner = unwrapped(argv)
-    if inner is None:
+    if inner is None or "/" in inner[0]:
         return False
     meaning = read_command(inner)
     return meaning.is_quiet and not (meaning.writes or meaning.written_values)

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from skillhouse.runtime.network import Network as Network
     from skillhouse.runtime.own_files import audit_troubles as audit_troubles
     from skillhouse.runtime.own_files import file_troubles as file_troubles
+    from skillhouse.runtime.person_tools import ToolReport as ToolReport
+    from skillhouse.runtime.person_tools import tool_report as tool_report
     from skillhouse.runtime.policy import Explanation as Explanation
     from skillhouse.runtime.policy import Policy as Policy
     from skillhouse.runtime.prompts import Prompts as Prompts

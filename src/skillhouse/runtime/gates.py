@@ -16,6 +16,7 @@ from skillhouse.runtime.config import Config
 from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.network import EgressReport, Network
 from skillhouse.runtime.own_files import ConfiguredFiles
+from skillhouse.runtime.person_tools import tool_finder
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.sandbox import Limits
@@ -155,6 +156,7 @@ class GateFactory:
                 has_namespaces=self._sandbox.expects_namespaces,
                 limits=Limits(**self._config.sandbox_limits.values()),
                 background=self._background(),
+                tools=tool_finder(self._config),
             )
 
         makers: dict[str, toolbox.ToolMaker] = {

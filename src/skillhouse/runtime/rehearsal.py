@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
@@ -32,6 +34,7 @@ from skillhouse.permission.grammar import grammar_of
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.mcp_skills import load_known
+from skillhouse.runtime.person_tools import tool_finder
 from skillhouse.runtime.policy import Explanation
 from skillhouse.runtime.services import Caller
 from skillhouse.sandbox import SandboxStatus
@@ -200,7 +203,8 @@ def judged_line(
     places = PathPolicy(workspace, writable=(workspace,), paths=paths)
     variables = house.config.places.environment
     handed = {n: variables[n] for n in house.config.exec_environment if n in variables}
-    shown = toolbox.shown_variables(handed, workspace)
+    tools = tool_finder(house.config).places(Path(os.path.realpath(workspace)))
+    shown = toolbox.shown_variables(handed, workspace, tools)
     verdict = judge_line(line, rules, places, environment=shown)
     matched = [
         house.policy.explain(

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
     from skillhouse.sandbox.status import has_bubblewrap as has_bubblewrap
+    from skillhouse.sandbox.tool_finder import ProgramPlaces as ProgramPlaces
+    from skillhouse.sandbox.tool_finder import ToolFinder as ToolFinder
+    from skillhouse.sandbox.tool_finder import ToolSettings as ToolSettings
+    from skillhouse.sandbox.tool_finder import compared_programs as compared_programs
+    from skillhouse.sandbox.toolset import Toolset as Toolset
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -86,7 +86,10 @@ def namespace_options(profile: SandboxProfile, hostname: str, *more: str) -> Ite
     yield from more
     yield from ("--new-session", "--die-with-parent", "--clearenv")
     proxied = inner_scripts.proxy_variables() if profile.proxy_socket else {}
-    for name, value in {**inner_scripts.variables(profile.environment), **proxied}.items():
+    for name, value in {
+        **inner_scripts.variables(profile.environment, profile.tools),
+        **proxied,
+    }.items():
         yield from ("--setenv", name, value)
 
 

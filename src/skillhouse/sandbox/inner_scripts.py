@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.sandbox.interpreters import PROGRAM_PATH, own_python, system_program
+from skillhouse.sandbox.interpreters import own_python, system_program
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
+from skillhouse.sandbox.toolset import GIT_CONFIG, Toolset, with_git_settings
 
 HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
 BRIDGE_SOCKET = "/run/skillhouse-proxy"
@@ -32,15 +33,19 @@ _DIRECT = "localhost,127.0.0.1,::1"
 """A run's own servers, which the proxy cannot reach."""
 
 
-def variables(environment: Mapping[str, str]) -> Mapping[str, str]:
+def variables(environment: Mapping[str, str], tools: Toolset = Toolset()) -> Mapping[str, str]:  # noqa: B008
     """Return the variables of a run without a proxy, given those that it is handed."""
-    return {"LANG": "C.UTF-8", **environment, "PATH": PROGRAM_PATH, "HOME": HOME}
+    given = with_git_settings({**tools.environment, **environment}, tools.git.forced)
+    has_git = tools.git.config or tools.git.attributes
+    settings = {"GIT_CONFIG_GLOBAL": GIT_CONFIG} if has_git else {}
+    own = {**settings, "PATH": tools.search_path, "HOME": HOME}
+    return {"LANG": "C.UTF-8", **given, **own}
 
 
-def known_variables(environment: Mapping[str, str]) -> Mapping[str, str]:
+def known_variables(environment: Mapping[str, str], tools: Toolset) -> Mapping[str, str]:
     """Return the variables that a run has, whether it gets a proxy or not."""
     proxied = proxy_variables()
-    return {n: value for n, value in variables(environment).items() if n not in proxied}
+    return {n: value for n, value in variables(environment, tools).items() if n not in proxied}
 
 
 def proxy_variables() -> Mapping[str, str]:
@@ -81,20 +86,16 @@ RUNNER = Path(__file__).with_name("plan_runner.py")
 def plan_argv(value: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the command that runs a plan, as plain values (`permission.CommandPlan.value`)."""
     text = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    python = ("python3",) if system_program() else by_path(own_python()[1])
-    return (*python, "-I", "-S", "-c", _source(), text)
+    return (runner_program(), "-I", "-S", "-c", _source(), text)
+
+
+def runner_program() -> str:
+    """Return the Python that runs plans: by its path, as `python3` may be another one."""
+    return system_program() or str(own_python()[1])
 
 
 def plan_readable() -> tuple[Path, ...]:
     return () if system_program() else (own_python()[0],)
-
-
-def by_path(program: Path) -> tuple[str, ...]:
-    """Return the words that start a program by its path, as the launcher takes plain names only.
-
-    The shell's script is this constant, and all words that follow are arguments.
-    """
-    return ("sh", "-c", 'exec "$@"', "sh", str(program))
 
 
 @functools.cache

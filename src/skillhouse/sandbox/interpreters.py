@@ -23,10 +23,9 @@ from typing import Literal
 from skillhouse.floor import dataclass, directory_problem
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox.toolset import PROGRAM_PATH
 from skillhouse.skill import python_fits
 
-PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
-"""The PATH inside, whatever the caller's is."""
 OLDEST_PYTHON = (3, 11)
 """What cell_python.py needs."""
 RELOCATED = "/python"

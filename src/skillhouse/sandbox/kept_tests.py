@@ -28,7 +28,7 @@ from skillhouse.floor import (
     system_clock,
 )
 from skillhouse.floor.paths import write_atomically
-from skillhouse.sandbox.interpreters import PROGRAM_PATH, interpreter, own_python
+from skillhouse.sandbox.interpreters import interpreter, own_python
 from skillhouse.sandbox.status import (
     BUBBLEWRAP,
     SWITCHES,
@@ -39,6 +39,7 @@ from skillhouse.sandbox.status import (
     landlock_abi,
     surroundings,
 )
+from skillhouse.sandbox.toolset import PROGRAM_PATH
 
 VERSION = 1
 KEPT_MS = 24 * 3_600 * 1_000

@@ -44,6 +44,7 @@ from skillhouse.sandbox.run_options import check_places, skill_covers
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.shared_filter import shared_program
 from skillhouse.sandbox.status import SandboxLevel
+from skillhouse.sandbox.toolset import PINNED, with_git_settings
 
 SUPERVISING = 2
 """Processes of ours beside the program's: the supervisor and its watcher."""
@@ -63,13 +64,11 @@ _DEVICES = (
 _KERNEL = tuple(f"/proc/{name}" for name in ("cpuinfo", "meminfo", "stat", "uptime", "loadavg"))
 _KERNEL += ("/proc/version", "/proc/filesystems", "/sys/devices/system/cpu/online")
 """What programs read to see how large the machine is; nothing of it is of a process."""
-_GIT = {
-    # git-config(1): as in the file that bubblewrap shows, which cannot be shown here.
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_COUNT": "1",
-    "GIT_CONFIG_KEY_0": "safe.bareRepository",
-    "GIT_CONFIG_VALUE_0": "explicit",
-}
+_GIT = {"safe.bareRepository": "explicit"}
+"""git-config(1): as in the file that bubblewrap shows, which cannot be shown here."""
+_GIT_FILES = (".gitconfig", ".config/git/ignore", ".config/git/attributes")
+"""Where git has a person's settings, below HOME; the last two by default (gitignore(5))."""
+_PROGRAMS = ".skillhouse-programs"
 ATTRIBUTES = "modes, owners and times of files cannot be set"
 _REFUSALS = (
     b"Permission denied",
@@ -129,7 +128,7 @@ class LandlockLauncher:
         on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
-        check_argv(argv)
+        check_argv(argv, profile.tools)
         profile, cwd = resolved(profile, cwd)
         check_places(profile, cwd)
         _check_reach(profile)
@@ -141,6 +140,7 @@ class LandlockLauncher:
         scratch_place = tempfile.mkdtemp(prefix=f"{COMMON_NAME}{owner_name()}-")
         granted: list[Grants] = []
         try:
+            await in_thread(lambda: _furnish(profile, scratch_place))
             async with AsyncExitStack() as shielded:
 
                 async def prepare() -> None:
@@ -180,18 +180,53 @@ class LandlockLauncher:
         system += [(f"/etc/{name}", READ) for name in (*_ETC, *_ETC_HOST)]
         system += [*_DEVICES, *((path, READ) for path in _KERNEL)]
         system += [*_readable(profile), *((str(path), READ) for path in interpreter()[1])]
-        system += [(place, WRITE)]
+        system += [(place, WRITE), *_tools(profile)]
         return {
             "parent": os.getpid(),
             "workspace": grants.workspace,
             "grants": grants.rules,
             "system": system,
             "cwd": str(cwd),
-            "variables": {**_GIT, **variables(profile.environment), "HOME": place, "TMPDIR": place},
+            "variables": _variables(profile, place),
             # A control group counts better.
             "processes": 0 if self._place else profile.limits.processes,
             "running": 0 if self._place else processes_of(os.getuid()),
         }
+
+
+def _variables(profile: SandboxProfile, place: str) -> Mapping[str, str]:
+    given = with_git_settings(variables(profile.environment, profile.tools), _GIT)
+    path = given["PATH"].replace(PINNED, f"{place}/{_PROGRAMS}")
+    own = {"PATH": path, "HOME": place, "TMPDIR": place, "GIT_CONFIG_NOSYSTEM": "1"}
+    settings = {"GIT_CONFIG_GLOBAL": f"{place}/{_GIT_FILES[0]}"}
+    return {**given, **own, **(settings if "GIT_CONFIG_GLOBAL" in given else {})}
+
+
+def _furnish(profile: SandboxProfile, place: str) -> None:
+    """Put into the run's home what bubblewrap shows at paths of its own."""
+    git = profile.tools.git
+    for name, text in zip(_GIT_FILES, (git.config, git.ignored, git.attributes), strict=True):
+        path = Path(place, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text:
+            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    for name, program in profile.tools.pinned.items():
+        link = Path(place, _PROGRAMS, name)
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(program)
+
+
+def _tools(profile: SandboxProfile) -> Iterator[tuple[str, int]]:
+    yield from ((str(path), READ) for path in profile.tools.mounts)
+    caches = profile.tools.caches
+    if caches is None:
+        return
+    # A rule holds for all beneath a directory, so one that has closed ones is granted by entries.
+    directory = str(caches.directory)
+    covers = {str(path): MountCover.READ_ONLY for path in caches.closed}
+    for relative, rights, _ in grants_for(directory, covers).rules if covers else ():
+        yield os.path.join(directory, relative) if relative else directory, rights
+    yield from ((str(path), WRITE) for path in (caches.opened if covers else (directory,)))
 
 
 def _check_reach(profile: SandboxProfile) -> None:

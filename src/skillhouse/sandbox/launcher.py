@@ -101,7 +101,7 @@ class BubblewrapLauncher:
         on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
-        check_argv(argv)
+        check_argv(argv, profile.tools)
         profile, cwd = resolved(profile, cwd)
         run_options.check_places(profile, cwd)
         profile = with_bridge(profile)
@@ -159,7 +159,7 @@ class BubblewrapLauncher:
             program=self._program,
             argv=bridged_argv(argv, self._seccomp) if profile.proxy_socket else argv,
             files={"seccomp": self._bridge_seccomp if profile.proxy_socket else self._seccomp}
-            | {path: text.encode() for path, text in texts.items()}
+            | {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
             | dict(profile.sealed),
             options=options,
         )

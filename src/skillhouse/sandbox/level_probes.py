@@ -18,7 +18,6 @@ import anyio
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.unix_address import unix_address
 from skillhouse.sandbox.crash_watch import watch_for_crashes
-from skillhouse.sandbox.inner_scripts import by_path
 from skillhouse.sandbox.interpreters import own_python
 from skillhouse.sandbox.launcher import Launcher, launcher_for
 from skillhouse.sandbox.profile import (
@@ -329,7 +328,7 @@ async def _python(
         environment=environment or {},
         limits=limits or Limits(seconds=PROBE_SECONDS),
     )
-    argv = (*by_path(program), "-I", "-S", "-c", *arguments)
+    argv = (str(program), "-I", "-S", "-c", *arguments)
     done = await launcher.run(argv, profile, cwd=workspace)
     return (done.stdout or done.stderr[-500:]).decode(errors="replace")
 

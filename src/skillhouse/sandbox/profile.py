@@ -20,6 +20,7 @@ from skillhouse.floor import (
     named,
     spelled,
 )
+from skillhouse.sandbox.toolset import Toolset
 
 
 class SandboxError(SkillhouseError):
@@ -222,7 +223,8 @@ class SandboxProfile:
     """Unix socket of an HTTP proxy, the run's only way out, by `HTTP_PROXY` and the like; excludes
     `network`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """All variables besides PATH, HOME and LANG."""
+    """All variables besides PATH, HOME and LANG, and those of `tools`."""
+    tools: Toolset = field(default_factory=Toolset)
     limits: Limits = field(default_factory=Limits)
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
-from skillhouse.sandbox.interpreters import PROGRAM_PATH
+from skillhouse.sandbox.interpreters import own_python, system_program
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
 from skillhouse.sandbox.protected_mounts import ProtectedMounts, shield
+from skillhouse.sandbox.toolset import Toolset
 
 
 async def census_of(profile: SandboxProfile) -> Census | None:
@@ -38,17 +39,19 @@ async def census_of(profile: SandboxProfile) -> Census | None:
     return census
 
 
-def check_argv(argv: Sequence[str]) -> None:
+def check_argv(argv: Sequence[str], tools: Toolset) -> None:
     if not argv or not argv[0]:
         raise SandboxError("exec-empty", "expected a program and its arguments, got nothing")
     if any("\0" in part for part in argv):
         raise SandboxError("exec-nul", "expected arguments without NUL")
     program = argv[0]
+    if program in (system_program(), str(own_python()[1])):
+        return
     if "/" in program or program in (".", ".."):
         message = f"expected a program's plain name, got a path: {program!r}"
         raise SandboxError("exec-path", message)
-    if shutil.which(program, path=PROGRAM_PATH) is None:
-        message = f"no program {program!r} in {PROGRAM_PATH}"
+    if shutil.which(program, path=tools.outside_path) is None:
+        message = f"no program {program!r} in {tools.search_path}"
         raise SandboxError("exec-not-found", message)
 
 

@@ -21,11 +21,14 @@ from skillhouse.sandbox.inner_scripts import HOME
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_checks import missing_names
+from skillhouse.sandbox.toolset import GIT_ATTRIBUTES, GIT_CONFIG, PINNED
 
 _GIT_SETTINGS = "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
 """git-config(1). A directory that looks like a repository is none unless it is named as one; the
 index knows the files' owner as it is outside, so by owner all would seem changed."""
 _IGNORED = "/etc/skillhouse-gitignore"
+_EXCLUDED = "/etc/skillhouse-gitexcludes"
+"""What the person ignores everywhere."""
 _IGNORING = "/etc/skillhouse-gitconfig"
 _DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
 _HIDING = (MountCover.EMPTY_FILE, *_DIRECTORIES)
@@ -38,6 +41,7 @@ _SYSTEM = tuple(
 def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
     """Return the texts of the files that a run gets instead of the host's."""
     own = ETC_FILES if profile.paths is None else {**ETC_FILES, **_git_files(profile)}
+    own = {**own, **_person_files(profile)}
     if profile.network:
         return own
     bridged = (
@@ -52,17 +56,33 @@ def _git_files(profile: SandboxProfile) -> Mapping[str, str]:
     """
     workspace = str(profile.workspace)
     names = () if profile.read_only else missing_names(profile)
+    ignored = profile.tools.git.ignored
+    everywhere = {_EXCLUDED: ignored} if ignored else {}
+    settings = _GIT_SETTINGS + (f"[core]\n\texcludesFile = {_EXCLUDED}\n" if ignored else "")
     if not names or "\n" in workspace:
-        return {"/etc/gitconfig": _GIT_SETTINGS}
+        return {"/etc/gitconfig": settings, **everywhere}
     # Both a pattern and a quoted text.
     place = re.sub(r"([*?\[\\])", r"\\\1", f"{workspace}/.git")
     quoted = re.sub(r'(["\\])', r"\\\1", place)
     condition = f'[includeIf "gitdir:{quoted}"]\n\tpath = {_IGNORING}\n'
     return {
-        "/etc/gitconfig": _GIT_SETTINGS + condition,
+        **everywhere,
+        "/etc/gitconfig": settings + condition,
         _IGNORING: f"[core]\n\texcludesFile = {_IGNORED}\n",
-        _IGNORED: "".join(f"/{re.escape(name)}/\n" for name in names if "\n" not in name),
+        # The last pattern that matches counts (gitignore(5)).
+        _IGNORED: ignored + "".join(f"/{re.escape(name)}/\n" for name in names if "\n" not in name),
     }
+
+
+def _person_files(profile: SandboxProfile) -> Mapping[str, str]:
+    """Return the person's settings of git, as far as a run has them."""
+    git, files = profile.tools.git, {}
+    if git.config or git.attributes:
+        files[GIT_CONFIG] = git.config
+    if git.attributes:
+        files[GIT_CONFIG] += f"[core]\n\tattributesFile = {GIT_ATTRIBUTES}\n"
+        files[GIT_ATTRIBUTES] = git.attributes
+    return files
 
 
 def check_places(profile: SandboxProfile, cwd: Path) -> None:
@@ -132,6 +152,7 @@ def _places(
     for directory in readable:
         if not directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
+    yield from _tools(profile)
     bind = "--ro-bind" if profile.read_only else "--bind"
     yield from (bind, str(workspace), str(workspace))
     for directory in profile.writable:
@@ -145,6 +166,7 @@ def _places(
     for directory in readable:
         if directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
+    yield from _caches(profile)
     hidden = {path for path, cover in covers.items() if cover in _HIDING}
     for path in profile.sealed:
         if hidden.isdisjoint((path, *map(str, Path(path).parents))):
@@ -158,6 +180,27 @@ def _places(
 
 def _is_in(path: str, directories: Iterable[Path]) -> bool:
     return any(path.startswith(f"{directory}/") for directory in directories)
+
+
+def _tools(profile: SandboxProfile) -> Iterator[str]:
+    """Yield the places of the person's tools, before the workspace, which may be below one."""
+    tools = profile.tools
+    for name, program in tools.pinned.items():
+        yield from ("--symlink", program, f"{PINNED}/{name}")
+    for path, target in tools.links.items():
+        yield from ("--symlink", target, path)
+    for place in tools.mounts:
+        yield from ("--ro-bind", str(place), str(place))
+
+
+def _caches(profile: SandboxProfile) -> Iterator[str]:
+    caches = profile.tools.caches
+    if caches is not None:
+        yield from ("--bind", str(caches.directory), str(caches.directory))
+        for path in caches.closed:
+            yield from ("--ro-bind", str(path), str(path))
+        for path in caches.opened:
+            yield from ("--bind", str(path), str(path))
 
 
 def _cover(path: str, cover: MountCover) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from skillhouse.permission import (
     CommandPlan,
     CommandVerdict,
     Effect,
+    JudgedCommand,
     LayerRules,
     Permission,
     SimpleCommand,
@@ -54,6 +55,8 @@ class ScriptRuns:
     """Those of them that are not approved yet."""
     odd: tuple[str, ...] = ()
     """Scripts that cannot be bound, as the commands name them."""
+    linked: Mapping[str, str] = field(default_factory=dict)
+    """Where programs of the workspace that are links lead, by their path below it."""
     runs_alone: bool = False
     """Whether no other call may change the workspace meanwhile: it could rename a directory above
     a script, or make one that is not there. What runs any code of the workspace is left out."""
@@ -71,6 +74,11 @@ class ScriptPlaces:
     is_of_skill: Callable[[str], bool]
     """Whether a real path is in a loaded skill that may be loaded now: its own approval is about
     all its files."""
+    is_tool: Callable[[str], bool] = lambda path: False
+    """Whether a real path is a program of the system or of the person's tools, which no command
+    can change."""
+    which: Callable[[str], str] = lambda name: ""
+    """Returns the path below the workspace that the name of a program leads to, or ""."""
 
 
 def script_runs(
@@ -87,12 +95,16 @@ def script_runs(
     digests: dict[str, str] = {}
     new: list[str] = []
     unbound: list[str] = []
+    linked: dict[str, str] = {}
     alone = False
     for judged in verdict.commands:
-        if judged.effect is not Effect.ALLOW or rules.rule(judged.argv).cover is Breadth.ALL:
+        if rules.rule(judged.argv).cover is Breadth.ALL:
             continue
-        for candidates in _scripts_of(judged.argv, judged.scripts, base):
-            found = _found(candidates, base, places)
+        if judged.effect is not Effect.ALLOW:
+            _note_program(judged.argv, base, places, digests, linked, new)
+            continue
+        for candidates in _scripts_of(judged, base, places):
+            found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
             alone = alone or not (judged.unbound or found.is_of_skill)
             odd = found.odd or _changed_by_line(found.paths, plan, judged.argv, base)
             if odd:
@@ -101,6 +113,8 @@ def script_runs(
             elif found.path:
                 known = places.approved() if known is None else known
                 digests[found.path] = found.digest
+                if found.leads_to:
+                    linked[found.path] = found.leads_to
                 if known.get(found.path) != found.digest and found.path not in new:
                     new.append(found.path)
                     needs.append(_once_for(found.path, places.root, is_known=found.path in known))
@@ -110,6 +124,7 @@ def script_runs(
         digests=digests,
         new=tuple(new),
         odd=tuple(unbound),
+        linked=linked,
         runs_alone=alone,
         facts=facts,
     )
@@ -131,11 +146,14 @@ def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str
         for path in {*before.digests, *now.digests}
         if before.digests.get(path) != now.digests.get(path)
     )
-    if names or before.odd != now.odd:
+    if names or before.odd != now.odd or before.linked != now.linked:
         shown = f"`{names[0]}`" if names else "a script"
         raise RefusedError(f"nothing was done: {shown} has changed meanwhile; try again")
-    copies = {}
+    copies: dict[str, bytes] = {}
     for path, digest in before.digests.items():
+        if path in before.linked:
+            copies.update(_linked_copy(root, path, before.linked[path], digest))
+            continue
         data = _bytes(os.path.join(root, path))
         if data is None or hashlib.sha256(data).hexdigest() != digest:
             raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
@@ -177,21 +195,57 @@ class _Found:
     digest: str = ""
     odd: str = ""
     """Why it is asked about each time."""
+    leads_to: str = ""
+    """Its real path, where it is a link that may be approved."""
     is_of_skill: bool = False
 
 
 def _scripts_of(
-    argv: tuple[str, ...], scripts: Sequence[tuple[str, ...]], base: str
+    judged: JudgedCommand, base: str, places: ScriptPlaces
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the candidates of each script; a program that is named by its path is one itself."""
+    """Yield the candidates of each script; a program that is named by its path is one itself, and
+    so is one whose name leads into the workspace."""
+    argv, scripts = judged.argv, judged.scripts
     if "/" in argv[0] and (argv[0],) not in scripts:
         yield (argv[0],)
+    elif not judged.is_own and (path := places.which(argv[0])):
+        yield (path,)
     yield from scripts
     if read_command(argv).unknown:
         yield from ((path,) for path in files_that_run(argv, base))
 
 
-def _found(candidates: Sequence[str], base: str, places: ScriptPlaces) -> _Found:
+def _program_of(judged: JudgedCommand) -> tuple[str, ...]:
+    """Return the path of a program of the workspace as a script, or nothing."""
+    if judged.is_own:
+        return judged.scripts[0]
+    return (judged.argv[0],) if "/" in judged.argv[0] else ()
+
+
+def _note_program(
+    argv: Sequence[str],
+    base: str,
+    places: ScriptPlaces,
+    digests: dict[str, str],
+    linked: dict[str, str],
+    new: list[str],
+) -> None:
+    """Remember the bytes of a program that is asked about by its path: the answer covers them."""
+    if "/" not in argv[0]:
+        return
+    found = _found((argv[0],), base, places, is_program=True)
+    if not found.path or found.odd:
+        return
+    digests[found.path] = found.digest
+    if found.leads_to:
+        linked[found.path] = found.leads_to
+    if found.path not in new and places.approved().get(found.path) != found.digest:
+        new.append(found.path)
+
+
+def _found(
+    candidates: Sequence[str], base: str, places: ScriptPlaces, *, is_program: bool = False
+) -> _Found:
     paths = tuple(os.path.normpath(os.path.join(base, one)) for one in _all(candidates, base))
     if any(_GLOB & {*one} for one in candidates):
         return _Found(paths=paths, odd="its name is a pattern")
@@ -203,7 +257,8 @@ def _found(candidates: Sequence[str], base: str, places: ScriptPlaces) -> _Found
     # Where `..` follows a link, or the path is one, it may be another file at the next moment.
     # Links outside the workspace are none that a command can change.
     if any(_follows_link(os.path.join(base, one), places.root) for one in (*candidates, path)):
-        return _Found(paths=paths, odd="it is reached through a symbolic link")
+        linked = _linked(path, real, paths, places) if is_program else None
+        return linked or _Found(paths=paths, odd="it is reached through a symbolic link")
     if places.is_of_skill(real):
         return _Found(paths=paths, is_of_skill=True)
     if real != path or not real.startswith(f"{places.root}/"):
@@ -214,6 +269,43 @@ def _found(candidates: Sequence[str], base: str, places: ScriptPlaces) -> _Found
         return _Found(paths=paths, odd="it is not a file that can be read whole")
     relative = real[len(places.root) + 1 :]
     return _Found(paths=paths, path=relative, digest=hashlib.sha256(data).hexdigest())
+
+
+def _linked(path: str, real: str, paths: tuple[str, ...], places: ScriptPlaces) -> _Found | None:
+    """Return a program of the workspace that is a link: to another file there, such as those of
+    node_modules/.bin, or to an interpreter of the system or of the person's tools."""
+    if not path.startswith(f"{places.root}/"):
+        return None
+    digest = _linked_digest(places.root, real)
+    if digest is None or not (real.startswith(f"{places.root}/") or places.is_tool(real)):
+        return None
+    relative = path[len(places.root) + 1 :]
+    return _Found(paths=(*paths, real), path=relative, digest=digest, leads_to=real)
+
+
+def _linked_digest(root: str, real: str) -> str | None:
+    """Return a digest of where a link leads and of what is there."""
+    if real.startswith(f"{root}/"):
+        data = _bytes(real)
+        if data is None:
+            return None
+        said = hashlib.sha256(data).hexdigest()
+    else:
+        try:
+            info = os.stat(real)
+        except OSError:
+            return None
+        said = f"{info.st_size}:{info.st_mtime_ns}"
+    return hashlib.sha256(f"{real}\0{said}".encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _linked_copy(root: str, path: str, real: str, digest: str) -> Mapping[str, bytes]:
+    """Return the approved bytes that a link of the workspace leads to, by their real path."""
+    is_same = os.path.realpath(os.path.join(root, path)) == real
+    if not is_same or _linked_digest(root, real) != digest:
+        raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
+    data = _bytes(real) if real.startswith(f"{root}/") else None
+    return {} if data is None else {real: data}
 
 
 def _follows_link(path: str, root: str) -> bool:
@@ -271,7 +363,9 @@ def _changed_by_line(
     seen = False
     for command in plan.commands():
         inner = unwrapped(command.argv) or command.argv
-        is_own = not seen and inner == tuple(argv)
+        # A path may have been judged by the name of its program.
+        is_same = os.path.basename(inner[0]) == os.path.basename(argv[0])
+        is_own = not seen and is_same and inner[1:] == tuple(argv[1:])
         seen = seen or is_own
         written = _redirected(command) if is_own else _all_written(command)
         if written is None:
@@ -301,7 +395,10 @@ def _redirected(command: SimpleCommand) -> list[str]:
 
 def _all_written(command: SimpleCommand) -> list[str] | None:
     """Return all that a command writes, or None where that is not known."""
-    if _only_shows(unwrapped(command.argv) or command.argv):
+    argv = unwrapped(command.argv) or command.argv
+    if "/" in argv[0]:
+        return None
+    if _only_shows(argv):
         return _redirected(command)
     known = _written(command)
     return None if known is None else [*_redirected(command), *known]

@@ -36,6 +36,8 @@ from skillhouse.sandbox import (
     Launcher,
     Limits,
     SandboxProfile,
+    ToolFinder,
+    Toolset,
     plan_argv,
     plan_readable,
 )
@@ -74,6 +76,7 @@ from skillhouse.tools.command_output import (
     checked_binding,
     tested,
     titled,
+    unsigned,
     with_changes,
 )
 from skillhouse.tools.command_protection import (
@@ -86,9 +89,9 @@ from skillhouse.tools.command_protection import (
 from skillhouse.tools.command_requests import (
     check_program,
     checked_argv,
-    is_program,
     line_needs,
     needs_of,
+    own_programs,
     shell_need,
     shown_variables,
     uncovered,
@@ -127,6 +130,19 @@ class _Work:
     """Paths that are not covered; 0 where that is of no account."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    """By what one call is judged."""
+
+    rules: LayerRules
+    session: Session
+    paths: PathRules
+    places: PathPolicy
+    tools: Toolset
+    given: tuple[str, Sequence[str] | None]
+    """The line, or the program with its arguments, without a shell around it."""
+
+
 class ExecTool(Tool):
     """Runs a program or a shell line inside the sandbox."""
 
@@ -159,9 +175,11 @@ class ExecTool(Tool):
         has_namespaces: Callable[[], bool] = lambda: True,
         limits: Limits,
         background: BackgroundRuns,
+        tools: ToolFinder | None = None,
     ) -> None:
         self._background = background
         self._limits = limits
+        self._tools = tools
         self.schema: Mapping[str, Any] = exec_schema(int(limits.seconds))
         self._has_namespaces = has_namespaces
         self._workspace = workspace
@@ -179,24 +197,15 @@ class ExecTool(Tool):
         command: str = arguments["command"]
         params = arguments.get("params")
         self._workspace.check(session)
-        layers = self._layers(session.agent)
-        rules = LayerRules(layers)
-        paths = PathRules(self._workspace, session, layers, self._decide)
-        places = PathPolicy(
-            self._workspace.root,
-            writable=(self._workspace.root,),
-            readable=tuple(session.loaded.values()),
-            paths=self._workspace.paths,
-            is_open=paths.is_named,
-        )
-        if params and (line := shell_line((command, *params), rules, places)):
-            command, params = line, None
-        verdict = self._judged(command, params, rules, places)
+        verdict, context = self._judged(command, params, session)
+        command, params = context.given
+        paths, tools = context.paths, context.tools
+        programs = own_programs(verdict.structure, self._workspace.root)
         form = background_form(arguments, self._workspace, session, paths)
-        work = self._work(command, verdict, rules, session, paths)
+        work = self._work(command, verdict, context)
         if form is not None:
             check_writes(verdict.structure, form, str(self._workspace.root))
-        network = self._network_of(work, verdict, session)
+        network = self._network_of(work, verdict, context)
         command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
             workspace=self._workspace.root,
@@ -217,13 +226,12 @@ class ExecTool(Tool):
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer. On one thread, as each
             # change of threads takes some 0.3 ms.
-            own, below, scripts = await in_thread(
+            own, below, scripts, now = await in_thread(
                 lambda: (
                     self._workspace.protected(session),
                     paths.coverage(work.writes.opened),
-                    script_copies(
-                        work.scripts, self._script_runs(verdict, rules, paths, session), root
-                    ),
+                    script_copies(work.scripts, self._script_runs(verdict, context), root),
+                    self._tools_now(tools, programs),
                 )
             )
             if below.left > work.left and uncovered(
@@ -248,6 +256,7 @@ class ExecTool(Tool):
                     below=below,
                     read_only=is_fixed,
                     sealed={**(sealed or {}), **scripts},
+                    tools=now,
                 ),
                 way=lambda seconds: (
                     self._way_out(session, command_line, network.named, seconds)
@@ -267,6 +276,8 @@ class ExecTool(Tool):
                     self._background, session, title=title, form=form, look=look
                 )
             done, output = await ready.awaited(report)
+            if note := unsigned(work.programs) if ready.profile.tools.git.signs else "":
+                output = replace(output, text=f"{output.text}\n[{note}]")
             return replace(output, span_attributes=_traits(work, done))
 
         root = str(self._workspace.root)
@@ -315,29 +326,50 @@ class ExecTool(Tool):
         )
 
     def _judged(
-        self, command: str, params: Sequence[str] | None, rules: LayerRules, places: PathPolicy
-    ) -> CommandVerdict:
-        if params is not None:
-            return judge_argv(checked_argv((command, *params), rules), rules, places)
-        variables = shown_variables(self._environment, self._workspace.root)
-        return judge_line(command, rules, places, environment=variables)
+        self, command: str, params: Sequence[str] | None, session: Session
+    ) -> tuple[CommandVerdict, _Context]:
+        """Return the verdict on a line, or on a program with its arguments."""
+        layers = self._layers(session.agent)
+        rules = LayerRules(layers)
+        paths = PathRules(self._workspace, session, layers, self._decide)
+        root = self._workspace.root
+        tools = self._tools.places(root) if self._tools else Toolset()
+        places = PathPolicy(
+            root,
+            writable=(root,),
+            readable=tuple(session.loaded.values()),
+            paths=self._workspace.paths,
+            is_open=paths.is_named,
+            programs=tools.outside_path.split(":"),
+            binds_programs=True,
+        )
+        if params and (inside := shell_line((command, *params), rules, places)):
+            command, params = inside, None
+        if params is None:
+            variables = shown_variables(self._environment, root, tools)
+            verdict = judge_line(command, rules, places, environment=variables)
+        else:
+            verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
+        if self._tools and (programs := own_programs(verdict.structure, root)):
+            tools = self._tools.places(root, programs)
+        context = _Context(
+            rules=rules,
+            session=session,
+            paths=paths,
+            places=places,
+            tools=tools,
+            given=(command, params),
+        )
+        return verdict, context
 
-    def _work(
-        self,
-        line: str,
-        verdict: CommandVerdict,
-        rules: LayerRules,
-        session: Session,
-        paths: PathRules,
-    ) -> _Work:
+    def _work(self, line: str, verdict: CommandVerdict, context: _Context) -> _Work:
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
+        rules, session, paths = context.rules, context.session, context.paths
         structure = verdict.structure
         if structure is not None and verdict.effect is not Effect.DENY:
-            check_scripts(
-                structure, self._workspace, session, may_be_program=lambda a: is_program(a, rules)
-            )
+            check_scripts(structure, self._workspace, session)
         for command in () if structure is None else structure.commands():
-            check_program(command.argv, rules)
+            check_program(command.argv, rules, context.places)
         if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
         said = tuple(("judge", reason) for reason in verdict.reasons)
@@ -354,7 +386,7 @@ class ExecTool(Tool):
                 left=left,
             )
         writes = writes_of(structure, self._workspace)
-        scripts = self._script_runs(verdict, rules, paths, session)
+        scripts = self._script_runs(verdict, context)
         left = uncovered(structure, paths, root, writes.opened)
         needs = (
             *writes.needs,
@@ -387,21 +419,39 @@ class ExecTool(Tool):
             left=left,
         )
 
-    def _script_runs(
-        self, verdict: CommandVerdict, rules: LayerRules, paths: PathRules, session: Session
-    ) -> ScriptRuns:
+    def _tools_now(self, planned: Toolset, programs: Sequence[str]) -> Toolset:
+        """Return the tools for a run, with those of environments whose programs it names.
+
+        Raises:
+            RefusedError: names would mean other programs than those that were judged.
+        """
+        if self._tools is None:
+            return planned
+        now = self._tools.find(self._workspace.root, programs)
+        if (now.path, now.pinned) != (planned.path, planned.pinned):
+            message = "the directories of programs have changed meanwhile; try again"
+            raise RefusedError(f"nothing was done: {message}")
+        return now
+
+    def _script_runs(self, verdict: CommandVerdict, context: _Context) -> ScriptRuns:
         if verdict.structure is None:
             return ScriptRuns()
-        root = str(self._workspace.root)
+        root, session = str(self._workspace.root), context.session
         places = ScriptPlaces(
             root=root,
             approved=lambda: self._scripts.of(root, session.user, session.agent),
-            is_of_skill=paths.is_of_skill,
+            is_of_skill=context.paths.is_of_skill,
+            is_tool=context.tools.shows,
+            which=lambda name: context.tools.own_program(name, root),
         )
-        return script_runs(verdict, verdict.structure, rules, places)
+        return script_runs(verdict, verdict.structure, context.rules, places)
 
-    def _network_of(self, work: _Work, verdict: CommandVerdict, session: Session) -> CommandNetwork:
-        grants = [self._grants(session.agent, command_resource(p)) for p in work.programs]
+    def _network_of(
+        self, work: _Work, verdict: CommandVerdict, context: _Context
+    ) -> CommandNetwork:
+        agent, name_of = context.session.agent, context.places.named_program
+        named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
+        grants = [self._grants(agent, command_resource(argv)) for argv in named]
         has_own = self._has_namespaces()
         return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=has_own)
 

@@ -142,6 +142,7 @@ class _InputReader:
     def add(self, command: SimpleCommand) -> None:
         words = list(_expanded(command, self.directory))
         argv = unwrapped((command.argv[0], *words)) or (command.argv[0], *words)
+        self._add_program(argv[0])
         self.read(words)
         self.read(redirect.target for redirect in command.redirects if redirect.kind == "read")
         for path in files_that_run(argv, self.directory):
@@ -151,6 +152,17 @@ class _InputReader:
             is_inside = real.startswith(f"{self.root}/")
             if is_inside and real not in self.written and shown in self.files:
                 self.runs[real] = self.files[shown]
+
+    def _add_program(self, program: str) -> None:
+        """Add a program of the workspace that is named by its path."""
+        if "/" not in program:
+            return
+        # By its real path, so that a link which comes to lead elsewhere is a change.
+        real = os.path.realpath(os.path.join(self.directory, program))
+        self.read((program,))
+        shown = self._shown(real)
+        if real.startswith(f"{self.root}/") and real not in self.written and shown in self.files:
+            self.runs[real] = self.files[shown]
 
     def read(self, words: Iterable[str]) -> None:
         for word in words:

@@ -117,7 +117,9 @@ def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool
 
 def unbound_programs(verdict: CommandVerdict) -> str:
     """Return that programs which run any code of the workspace have no network, or ""."""
-    names = dict.fromkeys(f"`{judged.argv[0]}`" for judged in verdict.commands if judged.unbound)
+    # A program of the workspace that goes by its name loads what is beside it there.
+    loading = (judged for judged in verdict.commands if judged.unbound or judged.is_own)
+    names = dict.fromkeys(f"`{judged.argv[0]}`" for judged in loading)
     if not names:
         return ""
     return f"no network: {', '.join(names)} runs whatever code the workspace holds"
@@ -129,6 +131,8 @@ def _named_requests(
     """Return what the commands name that could be reached at all; nothing if it is too much."""
     found: dict[str, NamedRequest] = {}
     for judged in verdict.commands:
+        if judged.is_own:
+            continue
         for request in named_by(judged.argv):
             if _is_public(request.target, policy):
                 found.setdefault(request.resource, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
-from skillhouse.permission import command_resource
+from skillhouse.permission import command_resource, read_command
 from skillhouse.sandbox import (
     Completed,
     Launcher,
@@ -58,6 +58,18 @@ def checked_binding(launcher: Launcher, sealed: Collection[str], *, is_said: boo
         message = "this sandbox does not bind approved files, and the question did not say so"
         raise RefusedError(f"nothing was done: {message}; try again")
     return launcher
+
+
+_COMMITTING = frozenset("commit merge rebase cherry-pick revert am tag pull".split())
+
+
+def unsigned(programs: Sequence[tuple[str, ...]]) -> str:
+    """Return that what a person signs was not signed, where git may have made such a thing."""
+    for argv in programs:
+        meaning = read_command(argv)
+        if meaning.program == "git" and not _COMMITTING.isdisjoint(meaning.path[:1]):
+            return "not signed: no key is in the sandbox, so commit.gpgSign and the like are off"
+    return ""
 
 
 def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:

@@ -10,6 +10,7 @@ from skillhouse.floor import DEPENDENCIES, FIXED, dataclass, named
 from skillhouse.permission import (
     CommandPlan,
     Effect,
+    PathPolicy,
     Permission,
     command_resource,
     loads_code,
@@ -91,7 +92,8 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
     directory = os.path.join(workspace.root, plan.directory)
     for command in plan.commands():
         argv = unwrapped(command.argv) or command.argv
-        program = os.path.basename(argv[0])
+        # What a path names may be another program: then nothing is known of what it writes.
+        program = PathPolicy().named_program(argv[0]) or argv[0]
         targets = [r.target for r in command.redirects if r.kind in ("write", "append")]
         for path in (*_named_paths(program, argv[1:], directory), *targets):
             relative = _relative(path, directory, workspace)

@@ -17,6 +17,7 @@ from skillhouse.permission import (
     Effect,
     JudgedCommand,
     LayerRules,
+    PathPolicy,
     Permission,
     Redirect,
     SimpleCommand,
@@ -27,7 +28,7 @@ from skillhouse.permission import (
     read_command,
     unwrapped,
 )
-from skillhouse.sandbox import Opened, known_variables
+from skillhouse.sandbox import Opened, Toolset, known_variables
 from skillhouse.tools.call import PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
 from skillhouse.tools.files import read_need, write_need
@@ -36,9 +37,13 @@ from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
 
 
-def shown_variables(environment: Mapping[str, str], directory: Path) -> Mapping[str, str]:
+def shown_variables(
+    environment: Mapping[str, str],
+    directory: Path,
+    tools: Toolset = Toolset(),  # noqa: B008 - a frozen value.
+) -> Mapping[str, str]:
     """Return the variables that a plan may show, of those that a command in a directory gets."""
-    known = known_variables(environment)
+    known = known_variables(environment, tools)
     shown = {name: value for name, value in known.items() if not is_secret_name(name)}
     return {**shown, "PWD": str(directory)}
 
@@ -273,20 +278,30 @@ def _below(rules: PathRules, directories: Iterable[str]) -> Iterator[PermissionR
         yield from rules.refused_below(directory)
 
 
-def is_program(argv: tuple[str, ...], rules: LayerRules) -> bool:
-    """Whether a program is a name, or a path that a rule names: a script of the workspace."""
-    return "/" not in argv[0] or (argv[0][0] != "/" and rules.rule(argv).literals > 0)
+def own_programs(plan: CommandPlan | None, root: Path) -> tuple[str, ...]:
+    """Return the absolute paths of the programs of the workspace that a plan names by paths."""
+    if plan is None:
+        return ()
+    directory = os.path.join(root, plan.directory)
+    argvs = (unwrapped(command.argv) or command.argv for command in plan.commands())
+    paths = (os.path.normpath(os.path.join(directory, a[0])) for a in argvs if "/" in a[0])
+    return tuple(path for path in paths if path.startswith(f"{root}/"))
 
 
-def check_program(argv: tuple[str, ...], rules: LayerRules) -> None:
-    """Refuse a program that is named by a path."""
-    if not is_program(argv, rules):
-        raise RefusedError("denied: name a program, not a path", denied=True)
+def check_program(argv: tuple[str, ...], rules: LayerRules, places: PathPolicy) -> None:
+    """Refuse a path to a program that the sandbox does not have: it has those of the workspace, of
+    loaded skills, of the system and of PATH."""
+    program = argv[0]
+    if "/" not in program or places.named_program(program) or places.is_own_program(program):
+        return
+    if program[0] == "/" or rules.rule(argv).literals == 0:
+        shown = f"`{program[:80]}` is no program of the workspace, of a loaded skill or of PATH"
+        raise RefusedError(f"denied: {shown}, and the sandbox has no other", denied=True)
 
 
-def checked_argv(argv: tuple[str, ...], rules: LayerRules) -> tuple[str, ...]:
+def checked_argv(argv: tuple[str, ...], rules: LayerRules, places: PathPolicy) -> tuple[str, ...]:
     """Return the words of a program that may be named so, without a NUL."""
-    check_program(argv, rules)
+    check_program(argv, rules, places)
     if any("\0" in word for word in argv):
         raise RefusedError("a NUL in the command")
     return argv

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from skillhouse.floor import PathError, confine
@@ -63,35 +63,27 @@ _TESTS = frozenset({"test", "["})
 """Programs by which a line itself finds out whether a file is there."""
 
 
-def check_scripts(
-    plan: CommandPlan,
-    workspace: Workspace,
-    session: Session,
-    *,
-    may_be_program: Callable[[tuple[str, ...]], bool],
-) -> None:
+def check_scripts(plan: CommandPlan, workspace: Workspace, session: Session) -> None:
     """Raise RefusedError if a script that a plan certainly runs is not there.
 
     What an earlier command of the line may make is left to the run, and so is what the line expects
-    to fail. A path that may not be a program at all (`may_be_program`) is left to whoever refuses
-    that, unless another file was meant.
+    to fail.
     """
-    for word, argv, base in _missing_in(plan, str(workspace.root)):
+    for word, base in _missing_in(plan, str(workspace.root)):
         if workspace.is_withheld(os.path.normpath(os.path.join(base, word)), session):
             continue
         meant = _meant(word, workspace, session)
         if meant:
             raise RefusedError(f"no such file: `{word}`; did you mean {meant}")
-        if word != argv[0] or may_be_program(argv):
-            place = os.path.normpath(base)
-            raise RefusedError(f"no such file: `{word}`; relative paths begin at `{place}`")
+        place = os.path.normpath(base)
+        raise RefusedError(f"no such file: `{word}`; relative paths begin at `{place}`")
 
 
 def _missing_in(
     plan: CommandPlan, directory: str, before: Sequence[SimpleCommand] = (), depth: int = 0
-) -> Iterator[tuple[str, tuple[str, ...], str]]:
+) -> Iterator[tuple[str, str]]:
     """Yield the scripts that a plan given in a directory runs and that are not there, each with
-    its command and the directory that it is relative to. `before` ran earlier."""
+    the directory that it is relative to. `before` ran earlier."""
     base = os.path.join(directory, plan.directory)
     if any(command.argv[0] in _TESTS for command in plan.commands()):
         return
@@ -108,7 +100,7 @@ def _missing_in(
                 for word in _missing(argv, base):
                     path = os.path.normpath(os.path.join(base, word))
                     if not may_be_made(path, earlier, base):
-                        yield word, argv, base
+                        yield word, base
             if command.redirects or command.argv[0] not in _MAKES_NO_FILE:
                 earlier.append(command)
 

@@ -17,6 +17,7 @@ from skillhouse.frontends.presentation.client_report import (
     table,
 )
 from skillhouse.frontends.presentation.doctor_values import (
+    Examination,
     examine,
     examined_profiles,
     listed_profiles,
@@ -25,6 +26,7 @@ from skillhouse.frontends.presentation.doctor_values import (
     profile_value,
     profiles_of,
     seen_by,
+    tool_lines,
 )
 from skillhouse.frontends.presentation.fix_values import discarding
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
@@ -90,6 +92,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         if not options.clients:
             for line in wrapped(_others_text(places, chosen), COLUMNS):
                 terminal.line(line)
+            _print_tools(found, places, terminal)
         for note in found.notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
@@ -117,6 +120,12 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
     return 0 if found.is_well else 1
+
+
+def _print_tools(found: Examination, places: Locations, terminal: Terminal) -> None:
+    for at, text in enumerate(tool_lines(found.tools, str(places.home))):
+        for line in wrapped(one_line(text), COLUMNS - 2):
+            terminal.line(f"  {line}" if at else line)
 
 
 def _others_text(places: Locations, chosen: Sequence[Profile]) -> str:

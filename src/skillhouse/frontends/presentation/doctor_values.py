@@ -44,6 +44,7 @@ from skillhouse.runtime import (
     changed_skills,
     file_troubles,
     offered_code,
+    tool_report,
     usable_config,
 )
 from skillhouse.runtime.own_files import AUDIT_FILE
@@ -52,7 +53,7 @@ from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 if TYPE_CHECKING:
     from skillhouse.audit import Trouble
     from skillhouse.clients import Change, Lens, LensProblem
-    from skillhouse.runtime import AbsentSkill, AgentView, CodeFacts, Config
+    from skillhouse.runtime import AbsentSkill, AgentView, CodeFacts, Config, ToolReport
     from skillhouse.skill import Profile
 
 
@@ -75,6 +76,7 @@ class Examination:
     notes: Sequence[str]
     changed: Sequence[AbsentSkill]
     """Installed skills whose files are not those that were installed."""
+    tools: ToolReport
 
     @property
     def is_well(self) -> bool:
@@ -97,6 +99,7 @@ class Examination:
             "watches": self.watches,
             "code": [facts_value(facts) for facts in self.code],
             "installed": [one._asdict() for one in self.changed],
+            "tools": dataclasses.asdict(self.tools),
         }
 
 
@@ -117,7 +120,21 @@ def examine(places: Locations, lens: Lens) -> Examination:
         code=code,
         notes=notes,
         changed=changed,
+        tools=tool_report(config),
     )
+
+
+def tool_lines(tools: ToolReport, home: str) -> list[str]:
+    """Return which programs commands find, and where the person's shell finds others."""
+    lines = []
+    for one in tools.programs:
+        place = one.inside or "not found"
+        other = "" if one.is_same else f" (in your shell: {one.shell or 'not found'})"
+        lines.append(f"{one.name}: {place}{other}".replace(f"{home}/", "~/"))
+    lines += [note.replace(f"{home}/", "~/") for note in tools.notes]
+    if tools.git_left_out:
+        lines.append(f"git does not have: {', '.join(tools.git_left_out)}")
+    return ["programs that commands find", *lines] if lines else []
 
 
 def _own_place(

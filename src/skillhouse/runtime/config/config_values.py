@@ -24,6 +24,8 @@ ALL_TOOLS = ("all",)
 DIGEST = r"skilltree1:[0-9a-f]{64}"
 PACKAGES_MAX = 2
 """Directories of packages beside those of a skill: for all skills, and of the host."""
+TOOL_PLACES_MAX = 24
+"""Entries of `[sandbox] path` and of `mounts`."""
 SANDBOX_BOUNDS = {
     "seconds": (1, 86_400),
     # A result is kept in memory, and then in a file of the conversation (tools/result_files.py).
@@ -182,6 +184,10 @@ class SandboxSettings:
     """Bytes of a file that a command writes."""
     tmp_bytes: int | None = None
     """Bytes of its /tmp."""
+    path: tuple[str, ...] | None = None
+    """Directories of programs before those of PATH; relative ones are of the workspace."""
+    mounts: tuple[str, ...] | None = None
+    """Further absolute places that tools read."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a limit out of range."""
@@ -190,6 +196,15 @@ class SandboxSettings:
             if value is not None and not least <= value <= most:
                 message = f"expected a whole number from {least} to {most} in `{key}`, got {value}"
                 raise ConfigError(message, key=f"sandbox.{key}")
+        for key in ("path", "mounts"):
+            places = getattr(self, key) or ()
+            if len(places) > TOOL_PLACES_MAX or not all(map(_is_place, places)):
+                message = f"expected at most {TOOL_PLACES_MAX} directories in `{key}`"
+                raise ConfigError(f"{message}, got {list(places)}", key=f"sandbox.{key}")
+        for place in self.mounts or ():
+            if not place.startswith(("/", "~/")):
+                message = f"expected absolute paths in `mounts`, got {place!r}"
+                raise ConfigError(message, key="sandbox.mounts")
 
     def before(self, weaker: SandboxSettings) -> SandboxSettings:
         """Return both, each value from this one where it is set here."""
@@ -201,6 +216,11 @@ class SandboxSettings:
         names = {key: "memory_bytes" if key == "memory" else key for key in SANDBOX_BOUNDS}
         own = {name: getattr(self, key) for key, name in names.items()}
         return {name: value for name, value in own.items() if value is not None}
+
+
+def _is_place(text: str) -> bool:
+    """Whether a text can stand in a PATH."""
+    return bool(text) and not {"\0", "\n", ":"} & {*text}
 
 
 def as_table(value: str | SandboxSettings | None) -> SandboxSettings:

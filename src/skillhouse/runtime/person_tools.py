@@ -1,0 +1,44 @@
+"""The person's tools, as the configuration has commands see them, and what `doctor` says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skillhouse.floor import dataclass
+from skillhouse.runtime.config import Config
+from skillhouse.sandbox import ProgramPlaces, ToolFinder, ToolSettings, compared_programs
+
+
+def tool_finder(config: Config) -> ToolFinder:
+    """Return what finds the person's tools for commands."""
+    places, settings = config.places, config.sandbox_limits
+    return ToolFinder(
+        places.environment,
+        places.home,
+        (config.cache_directory or places.cache()) / "tools",
+        ToolSettings(path=settings.path or (), mounts=settings.mounts or ()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """Which programs commands find, and what they have not of the person's."""
+
+    programs: tuple[ProgramPlaces, ...]
+    path: str
+    """The PATH of commands."""
+    notes: tuple[str, ...]
+    git_left_out: tuple[str, ...]
+    """Keys of the person's settings of git that commands have not."""
+
+
+def tool_report(config: Config) -> ToolReport:
+    """Return what commands of this place find; nothing is run but git, to say its settings."""
+    tools = tool_finder(config).places(Path(config.places.start).resolve())
+    path = config.places.environment.get("PATH", "")
+    return ToolReport(
+        programs=compared_programs(tools, path),
+        path=tools.search_path,
+        notes=tools.notes,
+        git_left_out=tools.git.left_out,
+    )

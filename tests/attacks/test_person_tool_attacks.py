@@ -1,0 +1,244 @@
+"""Attacks by the person's tools: on PATH, on what is mounted for it, and on programs by a path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime import Skillhouse, configured
+from skillhouse.sandbox import ToolFinder, Toolset, ToolSettings
+from skillhouse.tools import ToolResult
+from tests.runtime.places import make_places
+from tests.tools.houses import Person
+
+Need = Callable[[object, str], None]
+PLANTED = "#!/bin/sh\necho planted\n"
+
+
+def program(path: Path, text: str = PLANTED) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+class Place:
+    """A home and a workspace, and the tools that commands have there."""
+
+    def __init__(self, base: Path) -> None:
+        self.places = make_places(base)
+        self.home, self.root = self.places.home, self.places.start
+        self.path: list[str] = []
+
+    def tools(self, *programs: Path, settings: ToolSettings = ToolSettings()) -> Toolset:  # noqa: B008
+        environment = {"PATH": ":".join((*self.path, "/usr/bin"))}
+        finder = ToolFinder(environment, self.home, self.home / ".cache/tools", settings)
+        return finder.places(self.root, [str(each) for each in programs])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_directory_of_path_that_others_write_is_left_out(place: Place) -> None:
+    for name, mode in (("open", 0o777), ("group", 0o775), ("sticky", 0o1777)):
+        program(place.home / name / "tool")
+        (place.home / name).chmod(mode)
+        place.path.append(str(place.home / name))
+    program(place.home / "above/below/tool")
+    (place.home / "above").chmod(0o777)
+    (place.home / "link").symlink_to(place.home / "open")
+    place.path += [str(place.home / "above/below"), str(place.home / "link")]
+    tools = place.tools()
+    assert (tools.path, tools.mounts) == (("/usr/bin",), ())
+    assert len(tools.notes) == 5
+    assert all("other users can write" in note for note in tools.notes)
+
+
+def test_a_directory_of_path_in_the_workspace_is_left_out(place: Place) -> None:
+    program(place.root / "bin/ls")
+    (place.home / "bin").symlink_to(place.root / "bin")
+    place.path += [str(place.root / "bin"), str(place.home / "bin"), "bin", ".", ""]
+    tools = place.tools()
+    assert tools.path == ("/usr/bin",)
+    assert "it is in the workspace" in " ".join(tools.notes)
+    assert place.tools(settings=ToolSettings(path=("bin",))).path[0] == str(place.root / "bin")
+
+
+def test_what_holds_the_home_the_workspace_or_a_secret_is_left_out(place: Place) -> None:
+    (place.home / ".ssh").mkdir()
+    program(place.home / "keys/tool")
+    (place.home / "keys/deploy.key").write_text("canary")
+    place.path += [str(place.home), str(place.home.parent), str(place.home / ".ssh")]
+    place.path += [str(place.home / "keys"), "/"]
+    tools = place.tools(settings=ToolSettings(mounts=("~/.ssh", "~", "/")))
+    assert (tools.path, tools.mounts) == (("/usr/bin",), ())
+
+
+def test_a_judged_program_is_the_systems_whatever_path_says(place: Place) -> None:
+    for name in ("git", "sh", "ls", "mytool"):
+        program(place.home / "bin" / name)
+    place.path.append(str(place.home / "bin"))
+    tools = place.tools()
+    assert {*tools.pinned} == {"git", "sh", "ls"}
+    assert [tools.which(name) for name in ("git", "mytool")] == [
+        shutil.which("git", path="/usr/local/bin:/usr/bin:/bin"),
+        str(place.home / "bin/mytool"),
+    ]
+    assert tools.search_path.startswith("/etc/skillhouse-programs:")
+
+
+ROOTS = {
+    ".cargo": ("bin/cargo", "credentials.toml", "config.toml", "registry/x"),
+    ".nvm/versions/node/v20": ("bin/node", "etc/npmrc"),
+    ".pyenv/versions/3.12.1": ("bin/python3", "pip.conf"),
+    ".sdkman/candidates/java/21": ("bin/java", "etc/secret"),
+}
+
+
+def test_no_credentials_of_a_toolchain_are_shown(place: Place) -> None:
+    for root, names in ROOTS.items():
+        for name in names:
+            program(place.home / root / name)
+        place.path.append(str(place.home / root / "bin"))
+    place.path.append(str(program(place.home / ".nvm/.npmrc").parent))
+    tools = place.tools()
+    assert [each for each in tools.path if "npm" in each] == []
+    for root, (first, *others) in ROOTS.items():
+        assert tools.shows(str(place.home / root / first))
+        for name in others:
+            assert not tools.shows(str(place.home / root / name)), name
+
+
+def test_an_environment_shows_no_more_than_an_interpreter(place: Place) -> None:
+    """The link and pyvenv.cfg of an environment are an agent's to write."""
+    secrets = [".cargo/credentials.toml", ".aws/credentials", "work/notes.txt", ".nvm/.npmrc"]
+    for number, name in enumerate(secrets):
+        target = program(place.home / name)
+        venv = place.root / ("venv", "env", ".venv", "x")[number]
+        (venv / "bin").mkdir(parents=True)
+        (venv / "pyvenv.cfg").write_text(f"home = {target.parent}\n")
+        (venv / "bin/python").symlink_to(target)
+    tools = place.tools(place.root / "x/bin/python")
+    assert not any(tools.shows(str(place.home / name)) for name in secrets)
+
+
+def test_a_version_file_names_nothing_but_a_version(place: Place) -> None:
+    program(place.home / ".pyenv/shims/python")
+    program(place.home / ".pyenv/versions/3.12.1/bin/python")
+    program(place.home / ".ssh/bin/python")
+    (place.home / ".pyenv/versions/evil").symlink_to(place.home / ".ssh")
+    place.path.append(str(place.home / ".pyenv/shims"))
+    (place.root / ".python-version").write_text("../../.ssh\n..\nevil\n3.12\n")
+    tools = place.tools()
+    assert tools.path == (str(place.home / ".pyenv/versions/3.12.1/bin"), "/usr/bin")
+
+
+def test_more_places_than_are_mounted_are_named(place: Place) -> None:
+    for number in range(30):
+        place.path.append(str(program(place.home / f"t{number}/tool").parent))
+    tools = place.tools()
+    assert len(tools.mounts) == 24
+    assert len([note for note in tools.notes if "more than 24 places" in note]) == 6
+
+
+class Desk:
+    """A house whose agent names programs by their paths, and what its person is asked."""
+
+    def __init__(self, base: Path, environment: dict[str, str], *rules: Rule) -> None:
+        self.person = Person()
+        places = make_places(base, environment)
+        self.root = places.start
+        layer = Layer(name="user", rules=rules)
+        self.house = Skillhouse(configured(places), channel=self.person, layers=(layer,))
+
+    def run(self, line: str, *answers: Answer) -> ToolResult:
+        self.person.answers[:] = answers
+        return self.house.call_sync("exec", {"command": line})
+
+
+RULES = [
+    Rule(effect=Effect.ALLOW, action="exec", pattern=pattern, unbound=True)
+    for pattern in ("tool *", "eslint *", "cat *", "git *")
+]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, need: Need) -> Iterator[Desk]:
+    need(shutil.which("bwrap"), "no bubblewrap")
+    environment = {"PATH": f"{tmp_path}/home/bin:/usr/bin"}
+    (tmp_path / "home/bin").mkdir(parents=True)
+    desk = Desk(tmp_path, environment, *RULES)
+    with desk.house:
+        yield desk
+
+
+@pytest.mark.slow
+def test_a_program_that_replaces_itself_is_asked_about_again(desk: Desk, tmp_path: Path) -> None:
+    tool = program(desk.root / "run.sh", "#!/bin/sh\necho good\n")
+    assert desk.run("./run.sh a", Answer.ALWAYS).content == "good\n"
+    assert desk.run("./run.sh a").content == "good\n"
+    program(tool)
+    assert desk.run("./run.sh a").status == "denied"
+    # Between the question and the run.
+    tool.unlink()
+    program(tool, "#!/bin/sh\necho good\n")
+
+    class Swaps(Person):
+        async def ask(self, request: ApprovalRequest) -> Answer:
+            program(tool, "#!/bin/sh\necho swapped\n")
+            return Answer.ONCE
+
+    other = Skillhouse(configured(make_places(tmp_path)), channel=Swaps(), layers=())
+    with other:
+        result = other.call_sync("exec", {"command": "./run.sh b"})
+    assert "swapped" not in result.content or result.status != "ok"
+
+
+@pytest.mark.slow
+def test_a_link_of_path_into_the_workspace_is_a_script_of_it(desk: Desk, tmp_path: Path) -> None:
+    program(desk.root / "tool")
+    (tmp_path / "home/bin/tool").symlink_to(desk.root / "tool")
+    assert desk.run("tool x").status == "denied"
+    assert "`tool` was not approved yet" in desk.person.asked[0].reasons[0]
+    assert desk.run("tool x", Answer.ONCE).content == "planted\n"
+    assert desk.run("tool x").content == "planted\n"
+    program(desk.root / "tool", "#!/bin/sh\necho other\n")
+    assert desk.run("tool x").status == "denied"
+
+
+@pytest.mark.slow
+def test_a_link_to_a_program_is_bound_to_where_it_leads(desk: Desk) -> None:
+    program(desk.root / "node_modules/eslint/cli", "#!/bin/sh\necho linted\n")
+    program(desk.root / "node_modules/evil/cli", "#!/bin/sh\necho linted\n#\n")
+    link = desk.root / "node_modules/.bin/eslint"
+    link.parent.mkdir()
+    link.symlink_to("../eslint/cli")
+    line = "node_modules/.bin/eslint ."
+    assert desk.run(line, Answer.ONCE).content.startswith("linted\n")
+    assert desk.run(line).content.startswith("linted\n")
+    link.unlink()
+    link.symlink_to("../evil/cli")
+    assert desk.run(line).status == "denied"
+
+
+@pytest.mark.slow
+def test_a_program_of_the_workspace_is_not_what_it_is_called(desk: Desk) -> None:
+    """`./cat` is no `cat`: it is asked about, and what it writes is not known."""
+    program(desk.root / "cat", "#!/bin/sh\necho evil > made\n")
+    program(desk.root / "git", "#!/bin/sh\nmkdir -p .git/hooks; echo x > .git/hooks/pre-commit\n")
+    program(desk.root / "echo")
+    for line in ("timeout 5 ./cat a", "./echo a"):
+        result = desk.run(line)
+        assert (result.status, "planted" in result.content) == ("denied", False), line
+    assert len(desk.person.asked) == 2
+    assert desk.run("./git init", Answer.ONCE).is_error
+    assert not os.path.lexists(desk.root / ".git/hooks/pre-commit")
+    assert desk.run("/usr/bin/cat cat").content.startswith("#!/bin/sh")
