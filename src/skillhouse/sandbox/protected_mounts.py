@@ -105,9 +105,7 @@ async def shield(
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
     """
-    handle = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        await _share(handle, workspace)
+    async with held(workspace) as handle:
         mounts = ProtectedMounts(workspace)
         try:
             try:
@@ -122,22 +120,36 @@ async def shield(
                     _leave_missing(mounts)
                 elif stash is not None:
                     stash.record(workspace, mounts.missing)
-                    _place(mounts.missing, stash)
+                    place_missing(mounts.missing, stash)
                     mounts.placeholders = mounts.missing
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
                 raise SandboxError("protect-failed", message) from error
             yield mounts
         finally:
-            _restore(mounts)
+            restore(mounts)
             try:
                 if census is not None:
                     census.check()
             finally:
                 if stash is not None:
-                    _tidy(handle, mounts.missing, stash)
+                    tidy(handle, mounts.missing, stash)
+
+
+@contextlib.asynccontextmanager
+async def held(directory: str) -> AsyncIterator[int]:
+    """Hold the shared lock of a directory in which placeholders are made."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        await _share(handle, directory)
+        yield handle
     finally:
         os.close(handle)
+
+
+def look_at(mounts: ProtectedMounts, name: str) -> None:
+    """Note the cover of a name that is protected at the top."""
+    _look(mounts, (name,), secret=False)
 
 
 async def _share(handle: int, workspace: str) -> None:
@@ -244,12 +256,22 @@ def _miss_file(mounts: ProtectedMounts, path: str) -> None:
     except OSError:
         settings = b""
     is_wanted = (
-        _WORKTREE_CONFIG.search(settings)
+        reads_worktree_config(settings)
         if name == "config.worktree"
         else not _WORKTREE.search(settings)
     )
+    if is_wanted:
+        miss_file(mounts, path)
+
+
+def reads_worktree_config(settings: bytes) -> bool:
+    """Whether git reads `config.worktree` in a repository with this `config`."""
+    return _WORKTREE_CONFIG.search(settings) is not None
+
+
+def miss_file(mounts: ProtectedMounts, path: str) -> None:
     # Where nothing can be made by us, the run, which has our rights or fewer, can make nothing.
-    if is_wanted and path not in mounts.covers and os.access(directory, os.W_OK):
+    if path not in mounts.covers and os.access(os.path.dirname(path), os.W_OK):
         mounts.missing.append(path)
         mounts.covers[path] = MountCover.READ_ONLY
 
@@ -333,14 +355,14 @@ def _leave_missing(mounts: ProtectedMounts) -> None:
     mounts.placeholders = [path for path in mounts.missing if os.path.lexists(path)]
 
 
-def _place(missing: Iterable[str], stash: Stash) -> None:
+def place_missing(missing: Iterable[str], stash: Stash) -> None:
     for path in missing:
         # One that is there already is another run's, or was left by a crash.
         if not os.path.lexists(path):
             stash.place(path)
 
 
-def _restore(mounts: ProtectedMounts) -> None:
+def restore(mounts: ProtectedMounts) -> None:
     """Undo what no mount could prevent; nothing of the run lives at this moment."""
     for path, target in mounts.links.items():
         if not (os.path.islink(path) and os.readlink(path) == target):
@@ -352,7 +374,7 @@ def _restore(mounts: ProtectedMounts) -> None:
         remove(f"{mounts.workspace}/{BARE[0]}")
 
 
-def _tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
+def tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
     # INVARIANT: unlock first, then try, so that of two runs that end together one succeeds.
     fcntl.flock(handle, fcntl.LOCK_UN)
     if _locked(handle, fcntl.LOCK_EX):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES
@@ -90,7 +90,8 @@ def missing_names(profile: SandboxProfile) -> tuple[str, ...]:
     return tuple(n for n, path in paths if not os.path.lexists(path) or is_placeholder(path))
 
 
-def with_census(done: Completed, census: Census | None) -> Completed:
+def with_census(done: Completed, census: Census | None, git_notes: Iterable[str] = ()) -> Completed:
+    done = dataclasses.replace(done, notes=(*done.notes, *git_notes))
     if census is None:
         return done
     notes = (*done.notes, *census.notes)

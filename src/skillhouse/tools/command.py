@@ -32,6 +32,8 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import (
     Completed,
+    CoveredPaths,
+    GitPlaces,
     Launcher,
     Limits,
     SandboxError,
@@ -54,6 +56,14 @@ from skillhouse.tools.call import (
     Plan,
     RefusedError,
     object_schema,
+)
+from skillhouse.tools.command_git import (
+    NO_HOOKS,
+    GitConsents,
+    GitUse,
+    git_use,
+    hidden_outside,
+    keeping_git,
 )
 from skillhouse.tools.command_inputs import (
     CommandInputs,
@@ -188,6 +198,9 @@ class ExecTool(Tool):
         work = self._work(command, verdict, rules, session, paths)
         network = self._network_of(work, verdict, session)
         command_line = command if params is None else command_resource((command, *params))
+        git = git_use(
+            verdict.structure, command_line, self._workspace.root, self._consents(session)
+        )
         profile = SandboxProfile(
             workspace=self._workspace.root,
             readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
@@ -195,7 +208,7 @@ class ExecTool(Tool):
             hidden=self._workspace.hidden,
             paths=self._workspace.paths,
             opened=work.writes.opened,
-            environment=self._environment,
+            environment={**self._environment, **(NO_HOOKS if git.writes_config else {})},
             limits=_limits_of(self._limits, arguments, session),
         )
 
@@ -204,10 +217,10 @@ class ExecTool(Tool):
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer. On one thread, as each
             # change of threads takes some 0.3 ms.
-            own, below, scripts = await in_thread(
+            own, (below, places), scripts = await in_thread(
                 lambda: (
                     self._workspace.protected(session),
-                    paths.coverage(work.writes.opened),
+                    self._places(git, paths.coverage(work.writes.opened), layers, session),
                     script_copies(
                         work.scripts, self._script_runs(verdict, rules, paths, session), root
                     ),
@@ -232,6 +245,7 @@ class ExecTool(Tool):
                         profile,
                         protected=protected,
                         below=below,
+                        git=places,
                         read_only=paths.freezes_all or only_looks(verdict.structure),
                         proxy_socket=socket,
                         sealed={**(sealed or {}), **scripts},
@@ -270,14 +284,21 @@ class ExecTool(Tool):
         )
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
-            needs=(*work.needs, *network.needs(), *session.active_remote_requests.values()),
+            needs=(
+                *work.needs,
+                *git.needs,
+                *network.needs(),
+                *session.active_remote_requests.values(),
+            ),
             run=run,
             check_feasible=partial(tested, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
             changes_workspace=may_change(verdict.structure),
             runs_alone=work.scripts.runs_alone,
-            approved=keeping(self._scripts, work.scripts, root, session),
+            approved=keeping_git(
+                self._scripts, git, keeping(self._scripts, work.scripts, root, session)
+            ),
             facts=facts,
             remarks=work.remarks,
             title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
@@ -347,6 +368,25 @@ class ExecTool(Tool):
             is_planned=plain is None,
             left=left,
         )
+
+    def _consents(self, session: Session) -> GitConsents:
+        return GitConsents(
+            store=self._scripts,
+            session=session,
+            decide=lambda need: self._decide(need, session)[0].effect,
+            problem_around=self._workspace.problem_around,
+        )
+
+    def _places(
+        self, git: GitUse, below: CoveredPaths, layers: Sequence[Layer], session: Session
+    ) -> tuple[CoveredPaths, GitPlaces]:
+        """Return git's directories now, with what is hidden around a workspace that is a part."""
+        places = git.now([place for place, name, _ in below.paths if name == ".git" and place])
+        if places.top:
+            around = self._workspace.around(places.top)
+            shown = PathRules(around, session, layers, self._decide).coverage()
+            places = replace(places, masks=hidden_outside(shown, places, around.hidden))
+        return below, replace(places, opens_config=git.writes_config)
 
     def _script_runs(
         self, verdict: CommandVerdict, rules: LayerRules, paths: PathRules, session: Session
