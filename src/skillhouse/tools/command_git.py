@@ -32,7 +32,7 @@ from skillhouse.sandbox import (
     tracks_a_remote,
     with_submodules,
 )
-from skillhouse.tools.call import PermissionRequest, RefusedError
+from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.tool import Session
 
 SHOWN_MAX = 8
@@ -235,7 +235,9 @@ def _questions(places: GitPlaces) -> Iterator[tuple[str, str, PermissionRequest]
             f"git's directory is `{places.separate}`, and nothing there leads back to this "
             "workspace: commands would write in that repository"
         )
-        yield "directory", places.separate, _asked("write", places.separate, why)
+        # A rule that allows to write anything means the workspace: no tool writes beyond it.
+        need = replace(_asked("write", places.separate, why), caution=why, may_last=False)
+        yield "directory", places.separate, replace(need, caution_layer=PERSISTENCE)
     for path in places.alternates:
         why = f"this repository borrows the objects in `{path}`, which commands could read"
         yield "objects", path, _asked("read", path, why)
