@@ -78,10 +78,18 @@ def tracks_a_remote(name: str, directory: Path, *, guessed: bool = False) -> boo
     return not git.has_ref(f"refs/heads/{name}") and git.has_ref(f"refs/remotes/*/{name}")
 
 
+def sets_up_remotes(directory: Path) -> bool:
+    """Whether the first push of a branch writes as `push -u` does (git-config(1))."""
+    return _Git(directory, directory).setting("push.autoSetupRemote") == "true"
+
+
 class _Git:
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._directory = directory
         self._workspace = workspace
+
+    def setting(self, name: str) -> str:
+        return (self._ask("config", "--type=bool", "--get", name) or "").strip()
 
     def has_ref(self, pattern: str) -> bool:
         return bool(self._ask("for-each-ref", "--count=1", "--format=%(refname)", pattern))

@@ -131,6 +131,8 @@ async def shield_git(
         found.outside |= dict(map(_mask, places.masks))
         if places.opens_config and not read_only:
             found.opened += filter(None, map(opened_config, _configs(places)))
+            if any(map(_has_hooks, found.opened)):
+                found.notes.append("git ran no hooks, as this line may write its configuration")
         try:
             yield found
         finally:
@@ -140,6 +142,15 @@ async def shield_git(
                 found.notes += _looked_at(one)
                 if stash is not None:
                     tidy(one.handle, one.mounts.missing, stash)
+
+
+def _has_hooks(file: OpenConfig) -> bool:
+    try:
+        names = os.listdir(os.path.join(os.path.dirname(file.path), "hooks"))
+    except OSError:
+        return b"hookspath" in file.before.lower()
+    is_set = b"hookspath" in file.before.lower()
+    return is_set or any(not name.endswith(".sample") for name in names)
 
 
 def _mask(path: str) -> tuple[str, MountCover]:

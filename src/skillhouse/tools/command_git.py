@@ -29,6 +29,7 @@ from skillhouse.sandbox import (
     find_git,
     find_git_changes,
     is_inside,
+    sets_up_remotes,
     tracks_a_remote,
     with_submodules,
 )
@@ -45,7 +46,9 @@ NO_HOOKS: Mapping[str, str] = {
 """Variables by which git runs no hooks (git-config(1)), where it may write its configuration."""
 
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
-_LINE = regex(r"(?<![\w./-])git(?![\w./-])")
+_BEFORE = frozenset("do then else elif if while until ! { time command exec xargs".split())
+"""Words of a shell after which a command begins, and programs that start one."""
+_PARTS = regex(r"[;&|()`\n]|\$\(")
 _BRANCH = regex(
     r"-[a-z]*[dDmMcCut][a-z]*|--(?:delete|move|copy|track|set-upstream-to|unset-upstream"
     r"|edit-description)(?:=.*)?"
@@ -120,14 +123,16 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
     """
     root = str(workspace)
     places = find_git(root)
-    commands = [] if plan is None else list(_git_commands(plan, root))
-    is_git = bool(commands) or (plan is None and _LINE.search(line) is not None)
+    commands = list(_commands_of_line(line, root) if plan is None else _commands_of(plan, root))
+    is_git = bool(commands)
     if places.top and not places.problem and (why := consents.problem_around(places.top)):
         places = replace(places, problem=why, directories=(), alternates=())
     if places.problem and is_git:
         raise RefusedError(f"denied: git is not used here: {places.problem}", denied=True)
     for command in commands:
         command.check(places)
+        if places.top and plan is not None:
+            command.check_outside(places)
     is_alone = plan is not None and all(map(_is_git_or_nothing, plan.commands()))
     writers = [command for command in commands if command.writes_config]
     surely = next((one for one in writers if one.surely_writes_config), None)
@@ -286,12 +291,12 @@ class _GitCommand:
     def surely_writes_config(self) -> bool:
         match self.word:
             case "branch":
-                return self._has(_BRANCH) or self._starts_at_remote(1)
+                return self._has(_BRANCH) or self._starts_at_remote(self.operands[1:])
             case "switch" | "checkout":
                 if self._has(_TRACK):
                     return True
                 if self._has(_MADE):
-                    return self._starts_at_remote(0)
+                    return self._starts_at_remote(self.operands[-1:])
                 return len(self.operands) == 1 and "--" not in self.rest and self._guesses()
             case "push" | "fetch" | "pull":
                 return bool({"-u", "--set-upstream"} & {*self.options}) and (
@@ -303,8 +308,8 @@ class _GitCommand:
 
     @property
     def writes_config(self) -> bool:
-        # By `push.autoSetupRemote` the first push of a branch writes as `push -u` does.
-        return self.word == "push" or self.surely_writes_config
+        is_push = self.word == "push" and not self.surely_writes_config
+        return self.surely_writes_config or (is_push and sets_up_remotes(Path(self.place)))
 
     def check(self, places: GitPlaces) -> None:
         """Raise RefusedError for words that would not do here what they do outside."""
@@ -318,8 +323,6 @@ class _GitCommand:
         is_expiry = self.word == "reflog" and first == "expire" and "--all" in self.options
         if places.is_linked and (self.word == "gc" or is_expiry):
             self._refuse("is about all work trees of the repository, and this is a linked one")
-        if places.top:
-            self._check_outside(places)
 
     def _writes_all_config(self) -> bool:
         if self.word != "config" or {"-f", "--file"} & {*self.options}:
@@ -336,7 +339,8 @@ class _GitCommand:
         )
         return not is_reading and len(self.operands) > 1
 
-    def _check_outside(self, places: GitPlaces) -> None:
+    def check_outside(self, places: GitPlaces) -> None:
+        """Raise RefusedError where it may change files around the workspace."""
         workspace = Path(places.workspace)
         changes = find_git_changes(self.argv, directory=Path(self.directory), workspace=workspace)
         if changes.is_known and not changes.outside:
@@ -358,8 +362,7 @@ class _GitCommand:
     def _has(self, options: object) -> bool:
         return any(options.fullmatch(word) for word in self.options)  # type: ignore[attr-defined]
 
-    def _starts_at_remote(self, at: int) -> bool:
-        start = self.operands[at + 1 :] if self.word == "branch" else self.operands[-1:]
+    def _starts_at_remote(self, start: Sequence[str]) -> bool:
         return any("/" in word and tracks_a_remote(word, Path(self.place)) for word in start)
 
     def _guesses(self) -> bool:
@@ -368,27 +371,41 @@ class _GitCommand:
         return tracks_a_remote(self.operands[0], Path(self.place), guessed=True)
 
 
-def _git_commands(plan: CommandPlan, root: str) -> Iterator[_GitCommand]:
+def _commands_of(plan: CommandPlan, root: str) -> Iterator[_GitCommand]:
     directory = os.path.join(root, plan.directory)
     for command in plan.commands():
         argv = unwrapped(command.argv) or command.argv
-        if os.path.basename(argv[0]) != "git":
-            continue
-        place, rest = directory, list(argv[1:])
-        while rest and rest[0][:1] == "-":
-            word = rest.pop(0)
-            if word in _VALUED and rest:
-                value = rest.pop(0)
-                place = os.path.join(place, value) if word == "-C" else place
-        word, words = (rest[0], rest[1:]) if rest else ("", [])
-        options = tuple(one for one in words if one[:1] == "-")
-        operands = tuple(one for one in words if one[:1] != "-")
-        yield _GitCommand(
-            argv=tuple(argv),
-            directory=directory,
-            place=place,
-            word=word,
-            rest=tuple(words),
-            options=options,
-            operands=operands,
-        )
+        if os.path.basename(argv[0]) == "git":
+            yield _command(argv, directory)
+
+
+def _commands_of_line(line: str, root: str) -> Iterator[_GitCommand]:
+    """Yield what looks like a command of git in a line that only a shell can run."""
+    if "<<" in line:
+        # What follows is text for a program.
+        line = line.partition("\n")[0]
+    for part in _PARTS.split(line):
+        words = [word.strip("\"'") for word in part.split()]
+        while words and (words[0] in _BEFORE or "=" in words[0]):
+            words.pop(0)
+        if words[:1] == ["git"]:
+            yield _command(words, root)
+
+
+def _command(argv: Sequence[str], directory: str) -> _GitCommand:
+    place, rest = directory, list(argv[1:])
+    while rest and rest[0][:1] == "-":
+        word = rest.pop(0)
+        if word in _VALUED and rest:
+            value = rest.pop(0)
+            place = os.path.join(place, value) if word == "-C" else place
+    word, words = (rest[0], rest[1:]) if rest else ("", [])
+    return _GitCommand(
+        argv=tuple(argv),
+        directory=directory,
+        place=place,
+        word=word,
+        rest=tuple(words),
+        options=tuple(one for one in words if one[:1] == "-"),
+        operands=tuple(one for one in words if one[:1] != "-"),
+    )
