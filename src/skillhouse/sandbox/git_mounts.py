@@ -159,8 +159,8 @@ def _mask(path: str) -> tuple[str, MountCover]:
 
 
 def _configs(places: GitPlaces) -> Iterator[str]:
-    for path in dict.fromkeys((places.own, *(one.path for one in places.directories))):
-        yield f"{path}/config"
+    directories = (places.own, *(one.path for one in places.directories))
+    yield from dict.fromkeys((*(f"{path}/config" for path in directories), *places.configs))
 
 
 def _linked_to(mounts: ProtectedMounts, workspace: str) -> dict[str, MountCover]:

@@ -74,6 +74,8 @@ class GitPlaces:
     """Whether the directories are only read."""
     opens_config: bool = False
     """Whether the run may write `config`, in which `branch.*` and `remote.*` may change."""
+    configs: tuple[str, ...] = ()
+    """Further files that it may write then, of other repositories in the workspace."""
     problem: str = ""
     """Why git's directory is not used; then there are no others."""
 
@@ -184,7 +186,10 @@ def _placed(found: GitPlaces, place: str) -> GitPlaces:
 
 
 def _no_way_back(dot: str, own: str) -> str:
-    return f"`{dot}` names `{own}`, and nothing there leads back to it"
+    mended = ""
+    if os.path.basename(os.path.dirname(own)) == "worktrees":
+        mended = "; if the work tree was moved, `git worktree repair` there mends it"
+    return f"`{dot}` names `{own}`, and nothing there leads back to it{mended}"
 
 
 def is_inside(path: str, directory: str) -> bool:

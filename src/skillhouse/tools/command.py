@@ -386,7 +386,7 @@ class ExecTool(Tool):
             around = self._workspace.around(places.top)
             shown = PathRules(around, session, layers, self._decide).coverage()
             places = replace(places, masks=hidden_outside(shown, places, around.hidden))
-        return below, replace(places, opens_config=git.writes_config)
+        return below, replace(places, opens_config=git.writes_config, configs=git.configs)
 
     def _script_runs(
         self, verdict: CommandVerdict, rules: LayerRules, paths: PathRules, session: Session

@@ -65,6 +65,18 @@ _NEVER: Mapping[str, frozenset[str]] = {
     "sparse-checkout": frozenset({"init", "set", "add", "disable"}),
     "maintenance": frozenset({"start", "stop", "register", "unregister"}),
 }
+_LOOKS: Mapping[str, frozenset[str]] = {
+    # With nothing after it: all of the word. `apply` passes over what is outside of its directory.
+    **dict.fromkeys(
+        "apply show-branch check-mailmap interpret-trailers patch-id stripspace column verify-pack "
+        "merge-tree difftool rerere".split(),
+        frozenset(),
+    ),
+    "submodule": frozenset({"status", "summary"}),
+    "lfs": frozenset({"ls-files", "status", "env", "version"}),
+    "bisect": frozenset({"log", "view", "visualize", "terms"}),
+}
+"""Words that change no files around the workspace, beside those of `find_git_changes`."""
 _CONFIG_READS = frozenset({"get", "list"})
 _CONFIG_WRITES = frozenset({"set", "unset", "edit", "rename-section", "remove-section"})
 _CONFIG_OPTIONS = regex(
@@ -83,6 +95,8 @@ class GitUse:
     """What is remembered when the needs are approved."""
     writes_config: bool = False
     """Whether it is git alone, with words that write `branch.*` or `remote.*`."""
+    configs: tuple[str, ...] = ()
+    """The files that they write, as far as they are in the workspace."""
 
     def now(self, below: Sequence[str]) -> GitPlaces:
         """Return the places as they are at the start of the run, with those of submodules.
@@ -149,7 +163,14 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         # A program could switch branches there, of which only the part in the workspace would
         # change; git then refuses before it begins.
         places = replace(places, read_only=True)
-    return GitUse(places=places, needs=needs, new=new, writes_config=is_alone and bool(writers))
+    configs = [f"{one.repository}/config" for one in writers]
+    return GitUse(
+        places=places,
+        needs=needs,
+        new=new,
+        writes_config=is_alone and bool(writers),
+        configs=tuple(path for path in configs if is_inside(path, root)),
+    )
 
 
 def keeping_git(
@@ -288,7 +309,16 @@ class _GitCommand:
         return " ".join((self.word, *self.rest))[:80]
 
     @property
+    def repository(self) -> str:
+        """The directory with its `config`, or "" where there is no repository yet."""
+        found = find_git(os.path.realpath(self.place))
+        return found.directories[0].path if found.directories else found.own
+
+    @property
     def surely_writes_config(self) -> bool:
+        return self._has_words_for_config() and bool(self.repository)
+
+    def _has_words_for_config(self) -> bool:
         match self.word:
             case "branch":
                 return self._has(_BRANCH) or self._starts_at_remote(self.operands[1:])
@@ -304,6 +334,9 @@ class _GitCommand:
                 )
             case "remote":
                 return self.operands[:1] != () and self.operands[0] in _REMOTE
+            case "submodule":
+                # It sets `core.worktree` again, to what it is.
+                return self.operands[:1] == ("update",)
         return False
 
     @property
@@ -316,9 +349,10 @@ class _GitCommand:
         if {"--help", "-h", "--dry-run", "-n"} & {*self.options}:
             return
         first = self.operands[0] if self.operands else ""
-        if first in _NEVER.get(self.word, ()) or self._writes_all_config():
-            self._refuse("writes what git obeys, which is read-only to every command")
-        if self.word == "submodule" and first == "update" and "--init" in self.options:
+        is_initial = self.word == "submodule" and first == "update" and "--init" in self.options
+        is_never = first in _NEVER.get(self.word, ()) or self._writes_all_config() or is_initial
+        # One that the line makes is its own until the run has ended.
+        if is_never and (self.repository or "--global" in self.options):
             self._refuse("writes what git obeys, which is read-only to every command")
         is_expiry = self.word == "reflog" and first == "expire" and "--all" in self.options
         if places.is_linked and (self.word == "gc" or is_expiry):
@@ -341,6 +375,9 @@ class _GitCommand:
 
     def check_outside(self, places: GitPlaces) -> None:
         """Raise RefusedError where it may change files around the workspace."""
+        looks = _LOOKS.get(self.word)
+        if looks is not None and (not looks or {*self.operands[:1]} <= looks):
+            return
         workspace = Path(places.workspace)
         changes = find_git_changes(self.argv, directory=Path(self.directory), workspace=workspace)
         if changes.is_known and not changes.outside:
