@@ -21,6 +21,7 @@ from skillhouse.sandbox import (
     Completed,
     Launcher,
     SandboxLevel,
+    SandboxProfile,
     SandboxStatus,
     detect,
     find_git,
@@ -195,6 +196,32 @@ def test_the_lock_of_a_person_who_commits_meanwhile_stays(
     go.write_bytes(b"\n")
     assert person[0].wait() == 0
     assert git(main, "log", "-1", "--format=%s") == "mine\n"
+
+
+def test_runs_at_once_in_work_trees_of_one_repository_share_their_placeholders(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    trees = (repositories.linked(tmp_path), tmp_path / "repo")
+    profiles = [
+        SandboxProfile(tree, paths=PersistentPaths(), git=find_git(os.path.realpath(tree)))
+        for tree in trees
+    ]
+    before = sorted(os.listdir(tmp_path / "repo/.git"))
+    ended: list[int | None] = []
+
+    async def work(profile: SandboxProfile) -> None:
+        for _ in range(6):
+            done = await launcher.run(("git", "status"), profile, cwd=profile.workspace)
+            ended.append(done.exit_code)
+
+    async def all_at_once() -> None:
+        async with anyio.create_task_group() as group:
+            for profile in profiles:
+                group.start_soon(work, profile)
+
+    anyio.run(all_at_once)
+    assert ended == [0] * 12
+    assert sorted(os.listdir(tmp_path / "repo/.git")) == before
 
 
 def test_settings_that_git_may_write_lose_what_a_program_puts_there(

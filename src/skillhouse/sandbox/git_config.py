@@ -59,7 +59,7 @@ class OpenConfig:
                 os.unlink(lock)
 
     def _restored(self, lock: str) -> tuple[str, ...]:
-        # The keys as git reads them: it is told the file, so that it obeys none of them.
+        # The keys as git reads them: with `--file` it obeys none of them.
         before = f"{lock}.before"
         try:
             with open(before, "xb") as file:

@@ -49,7 +49,7 @@ _SHARED = regex(
     r"objects|refs|logs|packed-refs|shallow|description|branches|rr-cache|lfs|gc\.log|reftable"
     r"|FETCH_HEAD|ORIG_HEAD|COMMIT_EDITMSG|fsmonitor--daemon.*"
 )
-"""What git makes at the top of a common directory that starts nothing and stops nobody."""
+"""What git makes at the top of a common directory that starts nothing and blocks nothing."""
 _OF_MAIN = regex(
     r"[A-Z_]+|[A-Za-z.-]+\.lock|rebase-(?:merge|apply)|sequencer|gc\.pid(?:\.lock)?|index"
 )

@@ -21,6 +21,7 @@ import os
 import re
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import field
 
 import anyio
@@ -105,8 +106,9 @@ async def shield(
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
     """
-    async with held(workspace) as handle:
+    async with held(workspace) as handle, AsyncExitStack() as holding:
         mounts = ProtectedMounts(workspace)
+        locked = {workspace: handle}
         try:
             try:
                 protected = tuple(protected)
@@ -119,8 +121,11 @@ async def shield(
                 if read_only:
                     _leave_missing(mounts)
                 elif stash is not None:
-                    stash.record(workspace, mounts.missing)
-                    place_missing(mounts.missing, stash)
+                    for directory, paths in _by_lock(mounts).items():
+                        if directory not in locked:
+                            locked[directory] = await holding.enter_async_context(held(directory))
+                        stash.record(directory, paths)
+                        place_missing(paths, stash)
                     mounts.placeholders = mounts.missing
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
@@ -133,7 +138,9 @@ async def shield(
                     census.check()
             finally:
                 if stash is not None:
-                    tidy(handle, mounts.missing, stash)
+                    for directory, paths in _by_lock(mounts).items():
+                        if directory in locked:
+                            tidy(locked[directory], paths, stash)
 
 
 @contextlib.asynccontextmanager
@@ -145,6 +152,20 @@ async def held(directory: str) -> AsyncIterator[int]:
         yield handle
     finally:
         os.close(handle)
+
+
+def _by_lock(mounts: ProtectedMounts) -> dict[str, list[str]]:
+    """Return the missing paths by the directory whose lock their placeholders are under.
+
+    That is the workspace, and of those in a git directory the latter: runs in other work trees make
+    the same ones there.
+    """
+    found: dict[str, list[str]] = {mounts.workspace: []}
+    for path in mounts.missing:
+        directory = os.path.dirname(path)
+        is_git = directory != mounts.workspace and os.path.lexists(f"{directory}/HEAD")
+        found.setdefault(directory if is_git else mounts.workspace, []).append(path)
+    return found
 
 
 def look_at(mounts: ProtectedMounts, name: str) -> None:
