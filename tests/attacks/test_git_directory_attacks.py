@@ -28,6 +28,8 @@ from skillhouse.sandbox import (
     launcher_for,
     with_submodules,
 )
+from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.protected_mounts import shield
 from tests import repositories
 from tests.repositories import git
 from tests.sandbox.places import sh
@@ -198,29 +200,26 @@ def test_the_lock_of_a_person_who_commits_meanwhile_stays(
     assert git(main, "log", "-1", "--format=%s") == "mine\n"
 
 
-def test_runs_at_once_in_work_trees_of_one_repository_share_their_placeholders(
+def existing(paths: list[str]) -> list[str]:
+    return [path for path in paths if os.path.lexists(path)]
+
+
+def test_a_run_leaves_the_placeholders_of_another_in_a_shared_directory(
     launcher: Launcher, tmp_path: Path
 ) -> None:
-    trees = (repositories.linked(tmp_path), tmp_path / "repo")
-    profiles = [
-        SandboxProfile(tree, paths=PersistentPaths(), git=find_git(os.path.realpath(tree)))
-        for tree in trees
-    ]
+    workspace, main = repositories.linked(tmp_path), str(tmp_path / "repo")
+    profile = SandboxProfile(workspace, paths=PersistentPaths(), git=find_git(str(workspace)))
     before = sorted(os.listdir(tmp_path / "repo/.git"))
-    ended: list[int | None] = []
 
-    async def work(profile: SandboxProfile) -> None:
-        for _ in range(6):
-            done = await launcher.run(("git", "status"), profile, cwd=profile.workspace)
-            ended.append(done.exit_code)
+    async def both() -> None:
+        async with shield(main, SandboxProfile(Path(main)).protected, stash=Stash()) as first:
+            placed = existing(first.placeholders)
+            done = await launcher.run(("git", "status"), profile, cwd=workspace)
+            assert done.exit_code == 0
+            assert f"{main}/.git/commondir" in placed
+            assert existing(placed) == placed
 
-    async def all_at_once() -> None:
-        async with anyio.create_task_group() as group:
-            for profile in profiles:
-                group.start_soon(work, profile)
-
-    anyio.run(all_at_once)
-    assert ended == [0] * 12
+    anyio.run(both)
     assert sorted(os.listdir(tmp_path / "repo/.git")) == before
 
 
