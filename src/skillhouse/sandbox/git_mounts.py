@@ -72,7 +72,7 @@ class GitMounts:
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldDirectory:
     """One directory during a run."""
 
     directory: GitDirectory
@@ -106,7 +106,7 @@ async def shield_git(
     for path in (*filter(None, [places.top]), *places.alternates):
         found.outside[path] = MountCover.READ_ONLY
     async with AsyncExitStack() as holding:
-        kept: list[_Held] = []
+        kept: list[_HeldDirectory] = []
         for directory in places.directories:
             is_in = is_inside(directory.path, places.workspace)
             covers = found.inside if is_in else found.outside
@@ -173,7 +173,7 @@ def _linked_to(mounts: ProtectedMounts, workspace: str) -> dict[str, MountCover]
     }
 
 
-def _survey(directory: GitDirectory, handle: int, places: GitPlaces) -> _Held:
+def _survey(directory: GitDirectory, handle: int, places: GitPlaces) -> _HeldDirectory:
     path = directory.path
     mounts = ProtectedMounts(path)
     for name in _READ_ONLY[directory.role]:
@@ -181,7 +181,7 @@ def _survey(directory: GitDirectory, handle: int, places: GitPlaces) -> _Held:
             _look_at_worktree_config(mounts, places)
         elif name not in _IF_THERE or os.path.lexists(f"{path}/{name}"):
             look_at(mounts, name)
-    return _Held(
+    return _HeldDirectory(
         directory=directory,
         handle=handle,
         mounts=mounts,
@@ -203,7 +203,7 @@ def _look_at_worktree_config(mounts: ProtectedMounts, places: GitPlaces) -> None
         miss_file(mounts, path)
 
 
-def _looked_at(one: _Held) -> Iterator[str]:
+def _looked_at(one: _HeldDirectory) -> Iterator[str]:
     """Remove what the run may not have made, and yield what that was."""
     path, role = one.directory.path, one.directory.role
     try:
@@ -240,7 +240,7 @@ def _is_refused(name: str, role: GitRole) -> bool:
     return name in _READ_ONLY[role]
 
 
-def _is_of_another(one: _Held, name: str) -> bool:
+def _is_of_another(one: _HeldDirectory, name: str) -> bool:
     """Whether a new name is more likely that of a program outside, by what no run can do.
 
     The main work tree's index and HEAD are read-only in a run. A lock is left by a run only if the

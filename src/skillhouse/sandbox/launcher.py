@@ -122,7 +122,9 @@ class BubblewrapLauncher:
                 for file in git.opened:
                     covers.pop(file.path, None)
                     around.pop(file.path, None)
-                placeholders.extend(found.placeholders)
+                # Around a part of a work tree, `.git` is what git finds above it.
+                own = f"{profile.workspace}/.git" if profile.git and profile.git.top else ""
+                placeholders.extend(path for path in found.placeholders if path != own)
 
             try:
                 run = Run(

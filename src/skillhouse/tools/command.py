@@ -32,8 +32,6 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import (
     Completed,
-    CoveredPaths,
-    GitPlaces,
     Launcher,
     Limits,
     SandboxError,
@@ -60,9 +58,8 @@ from skillhouse.tools.call import (
 from skillhouse.tools.command_git import (
     NO_HOOKS,
     GitConsents,
-    GitUse,
+    git_now,
     git_use,
-    hidden_outside,
     keeping_git,
 )
 from skillhouse.tools.command_inputs import (
@@ -220,7 +217,12 @@ class ExecTool(Tool):
             own, (below, places), scripts = await in_thread(
                 lambda: (
                     self._workspace.protected(session),
-                    self._places(git, paths.coverage(work.writes.opened), layers, session),
+                    git_now(
+                        git,
+                        paths.coverage(work.writes.opened),
+                        self._workspace,
+                        lambda shown: PathRules(shown, session, layers, self._decide).coverage(),
+                    ),
                     script_copies(
                         work.scripts, self._script_runs(verdict, rules, paths, session), root
                     ),
@@ -376,17 +378,6 @@ class ExecTool(Tool):
             decide=lambda need: self._decide(need, session)[0].effect,
             problem_around=self._workspace.problem_around,
         )
-
-    def _places(
-        self, git: GitUse, below: CoveredPaths, layers: Sequence[Layer], session: Session
-    ) -> tuple[CoveredPaths, GitPlaces]:
-        """Return git's directories now, with what is hidden around a workspace that is a part."""
-        places = git.now([place for place, name, _ in below.paths if name == ".git" and place])
-        if places.top:
-            around = self._workspace.around(places.top)
-            shown = PathRules(around, session, layers, self._decide).coverage()
-            places = replace(places, masks=hidden_outside(shown, places, around.hidden))
-        return below, replace(places, opens_config=git.writes_config, configs=git.configs)
 
     def _script_runs(
         self, verdict: CommandVerdict, rules: LayerRules, paths: PathRules, session: Session

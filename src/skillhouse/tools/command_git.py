@@ -35,6 +35,7 @@ from skillhouse.sandbox import (
 )
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.tool import Session
+from skillhouse.tools.workspace import Workspace
 
 SHOWN_MAX = 8
 """Names that a refusal has."""
@@ -143,19 +144,9 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         places = replace(places, problem=why, directories=(), alternates=())
     if places.problem and is_git:
         raise RefusedError(f"denied: git is not used here: {places.problem}", denied=True)
-    for command in commands:
-        command.check(places)
-        if places.top and plan is not None:
-            command.check_outside(places)
     is_alone = plan is not None and all(map(_is_git_or_nothing, plan.commands()))
+    _check(commands, places, is_planned=plan is not None, is_alone=is_alone)
     writers = [command for command in commands if command.writes_config]
-    surely = next((one for one in writers if one.surely_writes_config), None)
-    if surely is not None and not is_alone:
-        raise RefusedError(
-            f"denied: `git {surely.shown}` writes git's configuration, which is writable only to a "
-            "line of git commands alone; nothing was done: run it in a call of its own",
-            denied=True,
-        )
     if places.problem:
         places = GitPlaces(workspace=root)
     places, needs, new = _consented(places, consents, is_git=is_git)
@@ -171,6 +162,22 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         writes_config=is_alone and bool(writers),
         configs=tuple(path for path in configs if is_inside(path, root)),
     )
+
+
+def _check(
+    commands: Sequence[_GitCommand], places: GitPlaces, *, is_planned: bool, is_alone: bool
+) -> None:
+    """Raise RefusedError for a command that would not do here what it does outside."""
+    for command in commands:
+        command.check(places)
+        if places.top and is_planned:
+            command.check_outside(places)
+        if command.surely_writes_config and not is_alone:
+            raise RefusedError(
+                f"denied: `git {command.shown}` writes git's configuration, which is writable only "
+                "to a line of git commands alone; nothing was done: run it in a call of its own",
+                denied=True,
+            )
 
 
 def keeping_git(
@@ -193,14 +200,30 @@ def keeping_git(
     return keep
 
 
-def hidden_outside(
-    shown: CoveredPaths, places: GitPlaces, private: Iterable[str]
-) -> tuple[str, ...]:
-    """Return what is hidden of the work tree around the workspace.
+def git_now(
+    use: GitUse,
+    below: CoveredPaths,
+    workspace: Workspace,
+    coverage: Callable[[Workspace], CoveredPaths],
+) -> tuple[CoveredPaths, GitPlaces]:
+    """Return what is covered, and the git directories as they are at the start of the run.
+
+    Args:
+        coverage: Returns what is covered of the work tree around a workspace.
 
     Raises:
-        RefusedError: it is more than can be hidden.
+        RefusedError: they are others than those that were decided about, or cannot be shown.
     """
+    places = use.now([place for place, name, _ in below.paths if name == ".git" and place])
+    if places.top:
+        around = workspace.around(places.top)
+        places = replace(places, masks=_hidden_outside(coverage(around), places, around.hidden))
+    return below, replace(places, opens_config=use.writes_config, configs=use.configs)
+
+
+def _hidden_outside(
+    shown: CoveredPaths, places: GitPlaces, private: Iterable[str]
+) -> tuple[str, ...]:
     if not shown.is_all:
         raise RefusedError(
             f"denied: too many secrets or directories in `{places.top}` to show it: start "
