@@ -64,6 +64,7 @@ def use_of(line: str, workspace: Path) -> GitUse:
         ("git branch --set-upstream-to=origin/main", True),
         ("git branch new origin/main", True),
         ("git switch inner", False),
+        ("git branch --no-track new origin/main", False),
         ("git switch outer", True),
         ("git switch -c new", False),
         ("git switch -c new origin/main && git status", True),

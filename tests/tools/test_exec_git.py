@@ -232,3 +232,7 @@ def test_a_workspace_with_a_protected_name_is_refused_unless_it_is_a_work_tree(
     place.runs("touch made")
     place.runs(f"touch {os.path.realpath(worktree)}/by-path")
     assert place.run("mkdir -p .claude/x").status == "denied"
+    place_of(worktree / "packages/fe").runs("touch made")
+    (worktree / ".claude/skills").mkdir(parents=True)
+    result = place_of(worktree / ".claude/skills").run("touch made")
+    assert "is protected, and is no work tree" in result.content

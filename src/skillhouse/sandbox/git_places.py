@@ -83,11 +83,6 @@ class GitPlaces:
     def is_linked(self) -> bool:
         return any(one.role is GitRole.COMMON for one in self.directories)
 
-    @property
-    def has_work_tree(self) -> bool:
-        """Whether the workspace itself is a work tree's top."""
-        return bool(self.own) and not (self.top or self.problem)
-
 
 def find_git(workspace: str) -> GitPlaces:
     """Return the git directories of a workspace, given by its real path."""

@@ -423,6 +423,8 @@ class _GitCommand:
         return any(options.fullmatch(word) for word in self.options)  # type: ignore[attr-defined]
 
     def _starts_at_remote(self, start: Sequence[str]) -> bool:
+        if "--no-track" in self.options:
+            return False
         return any("/" in word and tracks_a_remote(word, Path(self.place)) for word in start)
 
     def _guesses(self) -> bool:

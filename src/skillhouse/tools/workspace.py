@@ -136,7 +136,7 @@ class Workspace:
         problem = problem or self._guarded.detour() or now.detour()
         if self._is_inside:
             problem = "the workspace is inside the state of skillhouse: start it elsewhere"
-        if not problem and self._protected and not find_git(str(self.root)).has_work_tree:
+        if not problem and self._protected and not self._is_work():
             problem = (
                 f"the workspace is in `{self._protected}`, which is protected, and is no work tree "
                 "of git of its own: start skillhouse elsewhere"
@@ -144,6 +144,13 @@ class Workspace:
         if problem:
             raise RefusedError(f"denied: {problem}", denied=True)
         return now
+
+    def _is_work(self) -> bool:
+        """Whether it is a work tree, or an unprotected part of one, below the protected place."""
+        found = find_git(str(self.root))
+        part = os.path.relpath(self.root, found.top or self.root)
+        is_protected = part != "." and self.paths.is_never(part)
+        return bool(found.own) and not (found.problem or is_protected)
 
     def _links(self, session: Session) -> tuple[Path, ...]:
         known = self._own.skill_files
