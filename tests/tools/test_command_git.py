@@ -93,6 +93,7 @@ def use_of(line: str, workspace: Path) -> GitUse:
         ("for f in a b; do git add $f; done", False),
         ("cat > x <<EOF\ngit worktree add ../y\nEOF", False),
         ("echo git worktree add", False),
+        ("bash -c 'git status'", False),
     ],
 )
 def test_config_is_open_to_words_that_write_it_alone(base: Path, line: str, opens: bool) -> None:
@@ -120,6 +121,8 @@ def test_config_is_open_to_words_that_write_it_alone(base: Path, line: str, open
         "git gc",
         "git reflog expire --all",
         "if true; then git worktree add ../x; fi",
+        "bash -lc 'git worktree add ../x'",
+        "sh -c 'ls; git branch -D inner'",
     ],
 )
 def test_words_without_their_whole_effect_are_refused(base: Path, line: str) -> None:

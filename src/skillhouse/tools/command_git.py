@@ -49,6 +49,9 @@ NO_HOOKS: Mapping[str, str] = {
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 _BEFORE = frozenset("do then else elif if while until ! { time command exec xargs".split())
 """Words of a shell after which a command begins, and programs that start one."""
+_SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
+_LINE_OPTION = regex(r"-[a-z]*c")
+"""Before the text of a line, in the words of a shell."""
 _PARTS = regex(r"[;&|()`\n]|\$\(")
 _BRANCH = regex(
     r"-[a-z]*[dDmMcCut][a-z]*|--(?:delete|move|copy|track|set-upstream-to|unset-upstream"
@@ -437,8 +440,12 @@ def _commands_of(plan: CommandPlan, root: str) -> Iterator[_GitCommand]:
     directory = os.path.join(root, plan.directory)
     for command in plan.commands():
         argv = unwrapped(command.argv) or command.argv
-        if os.path.basename(argv[0]) == "git":
+        program = os.path.basename(argv[0])
+        if program == "git":
             yield _command(argv, directory)
+        elif program in _SHELLS:
+            at = next((n for n, word in enumerate(argv) if _LINE_OPTION.fullmatch(word)), len(argv))
+            yield from _commands_of_line(" ".join(argv[at + 1 : at + 2]), directory)
 
 
 def _commands_of_line(line: str, root: str) -> Iterator[_GitCommand]:
