@@ -146,7 +146,7 @@ class PathPolicy:
             return Effect.ALLOW, ""
         resolved = path if path.startswith(("~", "$")) else self.resolved(path)
         for text in (path, resolved):
-            if self.paths.is_never(text):
+            if self.is_never(text):
                 return Effect.DENY, f"`{path[:80]}` is protected"
         if any(resolved == place or resolved.startswith(f"{place}/") for place in _SYSTEM):
             return Effect.DENY, f"`{path[:80]}` belongs to the system"
@@ -169,6 +169,12 @@ class PathPolicy:
         """Return the part of a path that is below the current tree; its own names are no secret."""
         prefix = f"{self._cwd}/"
         return resolved.removeprefix(prefix) if resolved.startswith(prefix) else ""
+
+    def is_never(self, path: str) -> bool:
+        """Whether no command writes a path: by its place below the current tree, whatever the
+        directories above that are called."""
+        is_inside = self._cwd is not None and f"{path}/".startswith(f"{self._cwd}/")
+        return self.paths.is_never(path[len(self._cwd or "") + 1 :] if is_inside else path)
 
     def _inside(self, resolved: str, places: Sequence[str], *, here: bool = True) -> bool:
         if not os.path.isabs(resolved):

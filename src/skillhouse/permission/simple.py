@@ -287,7 +287,7 @@ class CommandJudge:
                     return concern
             elif len(parts) > 1 and (concern := self._places.reading(text)):
                 return concern
-            if self._places.paths.is_never(text):
+            if self._places.is_never(text):
                 return f"`{text[:80]}` is protected"
         return ""
 

@@ -14,10 +14,8 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from skillhouse.floor import PathError, file_problem, open_beneath
-
-POINTER_MAX = 8_192
-"""Bytes of a file that holds a path, twice PATH_MAX of Linux."""
+from skillhouse.floor import PathError, file_problem
+from skillhouse.sandbox import linked_directories, of_one_owner
 
 
 def same_repository(project: Path, others: Iterable[str]) -> tuple[str, ...]:
@@ -43,40 +41,16 @@ def common_directory(place: str) -> str:
         if stat.S_ISDIR(mode):
             proof = (dot, os.path.join(dot, "worktrees"))
             is_proven = stat.S_ISDIR(os.lstat(proof[1]).st_mode)
-            return dot if is_proven and _of_one_owner(place, *proof) else ""
+            return dot if is_proven and of_one_owner(place, *proof) else ""
         return _common_of_linked(place, dot) if stat.S_ISREG(mode) else ""
     except (OSError, ValueError, PathError):
         return ""
 
 
 def _common_of_linked(place: str, dot: str) -> str:
-    target = _pointer(place, ".git", prefix="gitdir: ")
-    own = os.path.realpath(os.path.join(place, target)) if target else ""
-    worktrees = os.path.dirname(own)
-    common = os.path.dirname(worktrees)
-    if os.path.basename(worktrees) != "worktrees":
-        return ""
-    to_common, back = _pointer(own, "commondir"), _pointer(own, "gitdir")
-    if not to_common or os.path.realpath(os.path.join(own, to_common)) != common:
-        return ""
-    # INVARIANT: the way back is compared as it is written. git writes a real path, and a link put
-    # where an old worktree was would lead to any directory.
-    if not back or os.path.normpath(os.path.join(own, back)) != dot:
+    common, own = linked_directories(place)
+    if not common:
         return ""
     files = (dot, os.path.join(own, "gitdir"), os.path.join(own, "commondir"))
-    is_proven = _of_one_owner(place, own, worktrees, common, *files)
+    is_proven = of_one_owner(place, own, os.path.dirname(own), common, *files)
     return common if is_proven and not any(file_problem(Path(file)) for file in files) else ""
-
-
-def _of_one_owner(*paths: str) -> bool:
-    return len({os.lstat(path).st_uid for path in paths}) == 1
-
-
-def _pointer(directory: str, file: str, *, prefix: str = "") -> str:
-    """Return the path that a file holds; empty where it is no file of one such line."""
-    with os.fdopen(open_beneath(Path(directory), file), "rb") as opened:
-        data = opened.read(POINTER_MAX + 1)
-    text = os.fsdecode(data).rstrip("\r\n")
-    if len(data) > POINTER_MAX or not text.startswith(prefix) or "\0" in text or "\n" in text:
-        return ""
-    return text.removeprefix(prefix)

@@ -8,6 +8,14 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.crash_watch import watch_for_crashes as watch_for_crashes
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
+    from skillhouse.sandbox.git_changes import sets_up_remotes as sets_up_remotes
+    from skillhouse.sandbox.git_changes import tracks_a_remote as tracks_a_remote
+    from skillhouse.sandbox.git_places import GitPlaces as GitPlaces
+    from skillhouse.sandbox.git_places import find_git as find_git
+    from skillhouse.sandbox.git_places import is_inside as is_inside
+    from skillhouse.sandbox.git_places import linked_directories as linked_directories
+    from skillhouse.sandbox.git_places import of_one_owner as of_one_owner
+    from skillhouse.sandbox.git_places import with_submodules as with_submodules
     from skillhouse.sandbox.inner_scripts import known_variables as known_variables
     from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
     from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable

@@ -40,6 +40,8 @@ class GitChanges:
 
     names: tuple[str, ...] = ()
     """Relative to the workspace."""
+    outside: tuple[str, ...] = ()
+    """Those of its work tree that are not in the workspace, relative to it."""
     is_known: bool = True
     """False: it may write other files as well."""
 
@@ -64,10 +66,33 @@ def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> G
     return _Git(directory, workspace).changes(rest[0], rest[1:])
 
 
+def tracks_a_remote(name: str, directory: Path, *, guessed: bool = False) -> bool:
+    """Whether a new branch that starts at `name` would follow a remote one.
+
+    Args:
+        guessed: It is the name of the branch itself, as `git switch NAME` takes it.
+    """
+    git = _Git(directory, directory)
+    if not guessed:
+        return git.has_ref(f"refs/remotes/{name.removeprefix('refs/remotes/')}")
+    return not git.has_ref(f"refs/heads/{name}") and git.has_ref(f"refs/remotes/*/{name}")
+
+
+def sets_up_remotes(directory: Path) -> bool:
+    """Whether the first push of a branch writes as `push -u` does (git-config(1))."""
+    return _Git(directory, directory).setting("push.autoSetupRemote") == "true"
+
+
 class _Git:
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._directory = directory
         self._workspace = workspace
+
+    def setting(self, name: str) -> str:
+        return (self._ask("config", "--type=bool", "--get", name) or "").strip()
+
+    def has_ref(self, pattern: str) -> bool:
+        return bool(self._ask("for-each-ref", "--count=1", "--format=%(refname)", pattern))
 
     def changes(self, word: str, arguments: Sequence[str]) -> GitChanges:
         top = self._ask("rev-parse", "--show-toplevel")
@@ -78,8 +103,9 @@ class _Git:
         if names is None:
             return UNKNOWN
         base = top.rstrip("\n")
-        paths = (os.path.relpath(os.path.join(base, name), self._workspace) for name in names)
-        return GitChanges(names=tuple(sorted({p for p in paths if not p.startswith("../")})))
+        paths = {os.path.relpath(os.path.join(base, name), self._workspace) for name in names}
+        outside = {path for path in paths if path.startswith("../")}
+        return GitChanges(names=tuple(sorted(paths - outside)), outside=tuple(sorted(outside)))
 
     def _names(self, word: str, arguments: Sequence[str]) -> set[str] | None:
         operands, paths, options = _parts(arguments)

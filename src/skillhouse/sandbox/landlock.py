@@ -179,6 +179,10 @@ class LandlockLauncher:
         system = [(path, READ) for path in SYSTEM]
         system += [(f"/etc/{name}", READ) for name in (*_ETC, *_ETC_HOST)]
         system += [*_DEVICES, *((path, READ) for path in _KERNEL)]
+        # Nothing can be made in a directory that holds protected paths, so git only reads here.
+        git = (one.path for one in profile.git.directories) if profile.git else ()
+        borrowed = profile.git.alternates if profile.git else ()
+        system += [(path, READ) for path in (*git, *borrowed)]
         system += [*_readable(profile), *((str(path), READ) for path in interpreter()[1])]
         system += [(place, WRITE), *_tools(profile)]
         return {

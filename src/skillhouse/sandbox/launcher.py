@@ -15,6 +15,7 @@ from typing import Protocol
 import anyio
 
 from skillhouse.sandbox import run_options
+from skillhouse.sandbox.git_mounts import GitMounts, shield_git
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
@@ -109,25 +110,36 @@ class BubblewrapLauncher:
         guard = self._guard(profile)
         async with AsyncExitStack() as shielded:
             covers: dict[str, MountCover] = {}
+            around: dict[str, MountCover] = {}
+            git = GitMounts()
             placeholders: list[str] = []
 
             async def prepare() -> None:
-                nonlocal census
+                nonlocal census, git
                 census = await census_of(profile)
                 mounts = mounts_of(profile, census, self._stash)
                 found = await shielded.enter_async_context(mounts)
-                covers.update(found.covers)
-                placeholders.extend(found.placeholders)
+                git = await shielded.enter_async_context(
+                    shield_git(profile.git, stash=self._stash, read_only=profile.read_only)
+                )
+                covers.update(found.covers | git.inside)
+                around.update(git.outside)
+                for file in git.opened:
+                    covers.pop(file.path, None)
+                    around.pop(file.path, None)
+                # Around a part of a work tree, `.git` is what git finds above it.
+                own = f"{profile.workspace}/.git" if profile.git and profile.git.top else ""
+                placeholders.extend(path for path in found.placeholders if path != own)
 
             try:
-                command = self._command(argv, profile, covers, cwd)
+                command = self._command(argv, profile, (around, covers), cwd)
                 run = Run(command, guard, profile.limits, on_output=on_output)
                 done = await run.complete(stdin, prepare=prepare)
             finally:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
         started = None if run.began_at is None else run.began_at - asked_at
-        done = with_census(dataclasses.replace(done, start_seconds=started), census)
+        done = with_census(dataclasses.replace(done, start_seconds=started), census, git.notes)
         output = done.stdout + b"\n" + done.stderr
         note = placeholder_note(
             output,
@@ -146,14 +158,15 @@ class BubblewrapLauncher:
         self,
         argv: Sequence[str],
         profile: SandboxProfile,
-        covers: Mapping[str, MountCover],
+        mounts: tuple[Mapping[str, MountCover], Mapping[str, MountCover]],
         cwd: Path,
     ) -> Command:
         texts = run_options.etc_files(profile)
+        around, covers = mounts
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            return run_options.options(profile, covers, cwd=cwd, files=files)
+            return run_options.options(profile, covers, around=around, cwd=cwd, files=files)
 
         return Command(
             program=self._program,

@@ -20,6 +20,7 @@ from skillhouse.floor import (
     named,
     spelled,
 )
+from skillhouse.sandbox.git_places import GitPlaces
 from skillhouse.sandbox.toolset import Toolset
 
 
@@ -217,6 +218,8 @@ class SandboxProfile:
     """Which files take effect later, and so cannot be changed or made; None checks none."""
     opened: Opened = field(default_factory=Opened)
     """Those of them that the run may write."""
+    git: GitPlaces | None = None
+    """Git's directories besides a plain `.git`, as far as the run may use them."""
     network: bool = False
     """True: the host's network, unfiltered."""
     proxy_socket: Path | None = None

@@ -21,6 +21,7 @@ import os
 import re
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import field
 
 import anyio
@@ -107,11 +108,9 @@ async def shield(
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
     """
-    handle = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if not is_lasting:
-            await _share(handle, workspace)
+    async with held(workspace, is_locked=not is_lasting) as handle, AsyncExitStack() as holding:
         mounts = ProtectedMounts(workspace)
+        locked = {workspace: handle}
         try:
             try:
                 protected = tuple(protected)
@@ -124,8 +123,11 @@ async def shield(
                 if read_only:
                     _leave_missing(mounts)
                 elif stash is not None:
-                    stash.record(workspace, mounts.missing)
-                    _place(mounts.missing, stash)
+                    for directory, paths in _by_lock(mounts).items():
+                        if directory not in locked:
+                            locked[directory] = await holding.enter_async_context(held(directory))
+                        stash.record(directory, paths)
+                        place_missing(paths, stash)
                     mounts.placeholders = mounts.missing
                     if census is not None:
                         census.note_placeholders(mounts.missing)
@@ -134,15 +136,46 @@ async def shield(
                 raise SandboxError("protect-failed", message) from error
             yield mounts
         finally:
-            _restore(mounts)
+            restore(mounts)
             try:
                 if census is not None:
                     census.check()
             finally:
                 if stash is not None and not is_lasting:
-                    _tidy(handle, mounts.missing, stash)
+                    for directory, paths in _by_lock(mounts).items():
+                        if directory in locked:
+                            tidy(locked[directory], paths, stash)
+
+
+@contextlib.asynccontextmanager
+async def held(directory: str, *, is_locked: bool = True) -> AsyncIterator[int]:
+    """Hold the shared lock of a directory in which placeholders are made."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if is_locked:
+            await _share(handle, directory)
+        yield handle
     finally:
         os.close(handle)
+
+
+def _by_lock(mounts: ProtectedMounts) -> dict[str, list[str]]:
+    """Return the missing paths by the directory whose lock their placeholders are under.
+
+    That is the workspace, and of those in a git directory the latter: runs in other work trees make
+    the same ones there.
+    """
+    found: dict[str, list[str]] = {mounts.workspace: []}
+    for path in mounts.missing:
+        directory = os.path.dirname(path)
+        is_git = directory != mounts.workspace and os.path.lexists(f"{directory}/HEAD")
+        found.setdefault(directory if is_git else mounts.workspace, []).append(path)
+    return found
+
+
+def look_at(mounts: ProtectedMounts, name: str) -> None:
+    """Note the cover of a name that is protected at the top."""
+    _look(mounts, (name,), secret=False)
 
 
 async def _share(handle: int, workspace: str) -> None:
@@ -249,12 +282,22 @@ def _miss_file(mounts: ProtectedMounts, path: str) -> None:
     except OSError:
         settings = b""
     is_wanted = (
-        _WORKTREE_CONFIG.search(settings)
+        reads_worktree_config(settings)
         if name == "config.worktree"
         else not _WORKTREE.search(settings)
     )
+    if is_wanted:
+        miss_file(mounts, path)
+
+
+def reads_worktree_config(settings: bytes) -> bool:
+    """Whether git reads `config.worktree` in a repository with this `config`."""
+    return _WORKTREE_CONFIG.search(settings) is not None
+
+
+def miss_file(mounts: ProtectedMounts, path: str) -> None:
     # Where nothing can be made by us, the run, which has our rights or fewer, can make nothing.
-    if is_wanted and path not in mounts.covers and os.access(directory, os.W_OK):
+    if path not in mounts.covers and os.access(os.path.dirname(path), os.W_OK):
         mounts.missing.append(path)
         mounts.covers[path] = MountCover.READ_ONLY
 
@@ -344,14 +387,14 @@ def _leave_missing(mounts: ProtectedMounts) -> None:
     mounts.placeholders = [path for path in mounts.missing if os.path.lexists(path)]
 
 
-def _place(missing: Iterable[str], stash: Stash) -> None:
+def place_missing(missing: Iterable[str], stash: Stash) -> None:
     for path in missing:
         # One that is there already is another run's, or was left by a crash.
         if not os.path.lexists(path):
             stash.place(path)
 
 
-def _restore(mounts: ProtectedMounts) -> None:
+def restore(mounts: ProtectedMounts) -> None:
     """Undo what no mount could prevent; nothing of the run lives at this moment."""
     for path, target in mounts.links.items():
         if not (os.path.islink(path) and os.readlink(path) == target):
@@ -363,7 +406,7 @@ def _restore(mounts: ProtectedMounts) -> None:
         remove(f"{mounts.workspace}/{BARE[0]}")
 
 
-def _tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
+def tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
     # INVARIANT: unlock first, then try, so that of two runs that end together one succeeds.
     fcntl.flock(handle, fcntl.LOCK_UN)
     if _locked(handle, fcntl.LOCK_EX):

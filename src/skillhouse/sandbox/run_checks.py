@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -116,7 +116,8 @@ def mounts_of(
     )
 
 
-def with_census(done: Completed, census: Census | None) -> Completed:
+def with_census(done: Completed, census: Census | None, git_notes: Iterable[str] = ()) -> Completed:
+    done = dataclasses.replace(done, notes=(*done.notes, *git_notes))
     if census is None:
         return done
     notes = (*done.notes, *census.notes)

@@ -26,6 +26,8 @@ from skillhouse.sandbox.toolset import GIT_ATTRIBUTES, GIT_CONFIG, PINNED
 _GIT_SETTINGS = "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
 """git-config(1). A directory that looks like a repository is none unless it is named as one; the
 index knows the files' owner as it is outside, so by owner all would seem changed."""
+_GIT_LINKED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
+"""In a linked work tree `git gc` fails at the logs of the others, and leaves a log that it did."""
 _IGNORED = "/etc/skillhouse-gitignore"
 _EXCLUDED = "/etc/skillhouse-gitexcludes"
 """What the person ignores everywhere."""
@@ -54,15 +56,20 @@ def _git_files(profile: SandboxProfile) -> Mapping[str, str]:
     """Return git's settings, by which it passes over the placeholders in the workspace's own
     repository: `git clean` and `git stash -u` would fail on them, as they cannot be removed.
     """
-    workspace = str(profile.workspace)
+    workspace, git = str(profile.workspace), profile.git
+    settings = _GIT_SETTINGS + (_GIT_LINKED if git and git.is_linked else "")
     names = () if profile.read_only else missing_names(profile)
     ignored = profile.tools.git.ignored
     everywhere = {_EXCLUDED: ignored} if ignored else {}
-    settings = _GIT_SETTINGS + (f"[core]\n\texcludesFile = {_EXCLUDED}\n" if ignored else "")
-    if not names or "\n" in workspace:
+    settings += f"[core]\n\texcludesFile = {_EXCLUDED}\n" if ignored else ""
+    own = git.own if git and git.own else f"{workspace}/.git"
+    if not names or "\n" in workspace + own:
         return {"/etc/gitconfig": settings, **everywhere}
+    below = os.path.relpath(workspace, git.top) if git and git.top else ""
+    start = "".join(f"/{re.escape(part)}" for part in below.split("/") if part)
+    passed = "".join(f"{start}/{re.escape(name)}/\n" for name in names if "\n" not in name)
     # Both a pattern and a quoted text.
-    place = re.sub(r"([*?\[\\])", r"\\\1", f"{workspace}/.git")
+    place = re.sub(r"([*?\[\\])", r"\\\1", own)
     quoted = re.sub(r'(["\\])', r"\\\1", place)
     condition = f'[includeIf "gitdir:{quoted}"]\n\tpath = {_IGNORING}\n'
     return {
@@ -70,7 +77,7 @@ def _git_files(profile: SandboxProfile) -> Mapping[str, str]:
         "/etc/gitconfig": settings + condition,
         _IGNORING: f"[core]\n\texcludesFile = {_IGNORED}\n",
         # The last pattern that matches counts (gitignore(5)).
-        _IGNORED: ignored + "".join(f"/{re.escape(name)}/\n" for name in names if "\n" not in name),
+        _IGNORED: ignored + passed,
     }
 
 
@@ -127,6 +134,7 @@ def options(
     profile: SandboxProfile,
     covers: Mapping[str, MountCover],
     *,
+    around: Mapping[str, MountCover],
     cwd: Path,
     files: Mapping[str, int],
 ) -> Iterator[str]:
@@ -134,17 +142,21 @@ def options(
 
     Args:
         covers: What is mounted over the protected paths.
+        around: What is mounted outside of the workspace, before it.
         files: The descriptor of each of `etc_files` and of the profile's sealed files.
     """
     yield from namespace_options(profile, "sandbox", *(("--share-net",) if profile.network else ()))
     yield from own_options(profile, files)
-    yield from _places(profile, covers, files)
+    yield from _places(profile, covers, around, files)
     yield from ("--chdir", str(cwd))
     yield from program_options()
 
 
 def _places(
-    profile: SandboxProfile, covers: Mapping[str, MountCover], files: Mapping[str, int]
+    profile: SandboxProfile,
+    covers: Mapping[str, MountCover],
+    around: Mapping[str, MountCover],
+    files: Mapping[str, int],
 ) -> Iterator[str]:
     """Yield the binds in such an order that none covers a stricter one."""
     workspace = profile.workspace
@@ -153,6 +165,8 @@ def _places(
         if not directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
     yield from _tools(profile)
+    for path, cover in around.items():
+        yield from _cover(path, cover)
     bind = "--ro-bind" if profile.read_only else "--bind"
     yield from (bind, str(workspace), str(workspace))
     for directory in profile.writable:

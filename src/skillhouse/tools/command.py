@@ -63,6 +63,13 @@ from skillhouse.tools.call import (
     RefusedError,
     ReportProgress,
 )
+from skillhouse.tools.command_git import (
+    NO_HOOKS,
+    GitConsents,
+    git_now,
+    git_use,
+    keeping_git,
+)
 from skillhouse.tools.command_inputs import (
     CommandInputs,
     InputChangedError,
@@ -207,6 +214,9 @@ class ExecTool(Tool):
             check_writes(verdict.structure, form, str(self._workspace.root))
         network = self._network_of(work, verdict, context)
         command_line = command if params is None else command_resource((command, *params))
+        git = git_use(
+            verdict.structure, command_line, self._workspace.root, self._consents(session)
+        )
         profile = SandboxProfile(
             workspace=self._workspace.root,
             readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
@@ -214,7 +224,7 @@ class ExecTool(Tool):
             hidden=self._workspace.hidden,
             paths=self._workspace.paths,
             opened=work.writes.opened,
-            environment=self._environment,
+            environment={**self._environment, **(NO_HOOKS if git.writes_config else {})},
             limits=limits_of(self._limits, arguments, session, form),
             writable=form.writable if form else (),
             is_lasting=form is not None,
@@ -226,10 +236,15 @@ class ExecTool(Tool):
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer. On one thread, as each
             # change of threads takes some 0.3 ms.
-            own, below, scripts, now = await in_thread(
+            own, (below, git_places), scripts, now = await in_thread(
                 lambda: (
                     self._workspace.protected(session),
-                    paths.coverage(work.writes.opened),
+                    git_now(
+                        git,
+                        paths.coverage(work.writes.opened),
+                        self._workspace,
+                        lambda shown: paths.of(shown).coverage(),
+                    ),
                     script_copies(work.scripts, self._script_runs(verdict, context), root),
                     self._tools_now(tools, programs),
                 )
@@ -254,6 +269,7 @@ class ExecTool(Tool):
                     profile,
                     protected=protected,
                     below=below,
+                    git=git_places,
                     read_only=is_fixed,
                     sealed={**(sealed or {}), **scripts},
                     tools=now,
@@ -310,7 +326,13 @@ class ExecTool(Tool):
         is_alone = work.scripts.runs_alone
         more = () if form is None else form.needs_of(command_line, runs_scripts=is_alone)
         return Plan(
-            needs=(*work.needs, *more, *network.needs(), *session.active_remote_requests.values()),
+            needs=(
+                *work.needs,
+                *git.needs,
+                *more,
+                *network.needs(),
+                *session.active_remote_requests.values(),
+            ),
             run=run,
             run_with_progress=lambda report: run(None, report),
             progress_total=None,
@@ -319,7 +341,9 @@ class ExecTool(Tool):
             inputs=inputs,
             changes_workspace=form is None and may_change(verdict.structure),
             runs_alone=form is None and is_alone,
-            approved=keeping(self._scripts, work.scripts, root, session),
+            approved=keeping_git(
+                self._scripts, git, keeping(self._scripts, work.scripts, root, session)
+            ),
             facts=facts,
             remarks=work.remarks,
             title=title,
@@ -432,6 +456,14 @@ class ExecTool(Tool):
             message = "the directories of programs have changed meanwhile; try again"
             raise RefusedError(f"nothing was done: {message}")
         return now
+
+    def _consents(self, session: Session) -> GitConsents:
+        return GitConsents(
+            store=self._scripts,
+            session=session,
+            decide=lambda need: self._decide(need, session)[0].effect,
+            problem_around=self._workspace.problem_around,
+        )
 
     def _script_runs(self, verdict: CommandVerdict, context: _Context) -> ScriptRuns:
         if verdict.structure is None:

@@ -42,6 +42,10 @@ class PathRules:
         self._entered: set[str] = set()
         self._strict = {action: self._patterns(action) for action in ("read", "write")}
 
+    def of(self, workspace: Workspace) -> PathRules:
+        """Return the same rules for another workspace."""
+        return PathRules(workspace, self._session, self._layers, self._decide)
+
     @cached_property
     def _skills(self) -> frozenset[str]:
         """The homes of skills that are closed to the call, decided when the first path needs them:

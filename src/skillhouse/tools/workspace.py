@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
+from copy import copy
 from pathlib import Path, PurePosixPath
 
 from skillhouse.floor import (
@@ -16,7 +17,7 @@ from skillhouse.floor import (
     is_secret,
     open_beneath,
 )
-from skillhouse.sandbox import Survey
+from skillhouse.sandbox import Survey, find_git
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names
 from skillhouse.tools.tool import Session
@@ -77,6 +78,7 @@ class Workspace:
         self._own = own or NoFiles()
         state = Guarded(self.root, private)
         self._is_inside = state.is_around
+        self._protected = _protected_place(self.root, paths)
         self.hidden = state.below
         """What of it no command reads, relative to the workspace."""
         self._private = tuple(Path(os.path.realpath(place)) for place in private)
@@ -84,6 +86,21 @@ class Workspace:
         self._for_people = _places(for_people)
         self._checked: tuple[Hashable, Looks, Guarded, str] | None = None
         self.survey = Survey()
+        self._around: Workspace | None = None
+
+    def around(self, top: str) -> Workspace:
+        """Return the same of a directory around the workspace, of which commands read."""
+        if self._around is None or str(self._around.root) != top:
+            self._around = found = copy(self)
+            found.root, found.survey = Path(top), Survey()
+            found.hidden = Guarded(found.root, self._private).below
+        return self._around
+
+    def problem_around(self, top: str) -> str:
+        """Return why a directory around the workspace is not shown to commands, or ""."""
+        if self.around(top).hidden:
+            return f"the repository `{top}` around the workspace holds the state of skillhouse"
+        return ""
 
     def withheld(self, session: Session) -> frozenset[str]:
         """Return the skills kept from view, as written and with links followed."""
@@ -119,9 +136,21 @@ class Workspace:
         problem = problem or self._guarded.detour() or now.detour()
         if self._is_inside:
             problem = "the workspace is inside the state of skillhouse: start it elsewhere"
+        if not problem and self._protected and not self._is_work():
+            problem = (
+                f"the workspace is in `{self._protected}`, which is protected, and is no work tree "
+                "of git of its own: start skillhouse elsewhere"
+            )
         if problem:
             raise RefusedError(f"denied: {problem}", denied=True)
         return now
+
+    def _is_work(self) -> bool:
+        """Whether it is a work tree, or an unprotected part of one, below the protected place."""
+        found = find_git(str(self.root))
+        part = os.path.relpath(self.root, found.top or self.root)
+        is_protected = part != "." and self.paths.is_never(part)
+        return bool(found.own) and not (found.problem or is_protected)
 
     def _links(self, session: Session) -> tuple[Path, ...]:
         known = self._own.skill_files
@@ -249,6 +278,17 @@ class Workspace:
         skills = (os.path.dirname(skill.file) for skill in session.visible.skills)
         directories = (*skills, *map(str, session.loaded.values()))
         return any(Path(absolute).is_relative_to(place) for place in directories)
+
+
+def _protected_place(root: Path, paths: PersistentPaths) -> str:
+    """Return the directory with a protected name that a workspace is in, or "".
+
+    Of names without a dot alone, such as `id_service`, a directory may be called anything.
+    """
+    names = [n if n[:1] == "." or not paths.is_never(n) else "x" for n in root.parts[1:]]
+    ends = range(1, len(names) + 1)
+    found = next((end for end in ends if paths.is_never("/".join(names[:end]))), 0)
+    return str(Path(*root.parts[: found + 1])) if found else ""
 
 
 def _places(directories: Iterable[Path]) -> frozenset[str]:

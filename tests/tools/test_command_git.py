@@ -1,0 +1,176 @@
+"""Tests of the words of git that are refused before they start, without a sandbox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillhouse.approval import ScriptStore
+from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, judge_line
+from skillhouse.skill import SkillIndex
+from skillhouse.tools.call import RefusedError
+from skillhouse.tools.command_git import GitConsents, GitUse, git_use
+from skillhouse.tools.tool import Session
+from tests import repositories
+from tests.repositories import git
+
+pytestmark = pytest.mark.usefixtures("git")
+
+ALLOWED = LayerRules(
+    [Layer(name="user", rules=(Rule(effect=Effect.ALLOW, action="exec", pattern="*"),))]
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("repositories").resolve()
+    workspace = repositories.linked(made)
+    git(workspace, "clone", "-q", "--bare", ".", "../up.git")
+    git(workspace, "remote", "add", "origin", "../up.git")
+    git(workspace, "fetch", "-q")
+    git(workspace, "branch", "-q", "-D", "outer")
+    return made
+
+
+def use_of(line: str, workspace: Path) -> GitUse:
+    verdict = judge_line(
+        line, ALLOWED, PathPolicy(workspace, writable=(workspace,)), environment={}
+    )
+    session = Session(
+        agent="default",
+        user="local",
+        channel="test",
+        visible=SkillIndex(()),
+        skill_need=lambda skill: pytest.fail(skill.name),
+    )
+    consents = GitConsents(
+        store=ScriptStore(workspace.parent / "state"),
+        session=session,
+        decide=lambda need: Effect.ALLOW,
+        problem_around=lambda top: "",
+    )
+    return git_use(verdict.structure, line, workspace, consents)
+
+
+@pytest.mark.parametrize(
+    ("line", "opens"),
+    [
+        ("git branch", False),
+        ("git branch new main", False),
+        ("git branch -vv --contains main", False),
+        ("git branch -D inner", True),
+        ("git branch -qd inner || true", True),
+        ("git branch --set-upstream-to=origin/main", True),
+        ("git branch new origin/main", True),
+        ("git switch inner", False),
+        ("git branch --no-track new origin/main", False),
+        ("git switch outer", True),
+        ("git switch -c new", False),
+        ("git switch -c new origin/main && git status", True),
+        ("git checkout -b new", False),
+        ("git checkout -- top.txt", False),
+        ("git checkout --track origin/outer", True),
+        ("git push -u origin feature", True),
+        ("git push", False),
+        ("git remote -v", False),
+        ("git remote add other ../x", True),
+        ("git -C . remote rename origin old", True),
+        ("git status; make", False),
+        ("git switch inner && make", False),
+        ("git push && make", False),
+        ("git config user.name", False),
+        ("git config --get-all user.name x", False),
+        ("git config -f my.conf a.b c", False),
+        ("git config list", False),
+        ("git worktree list", False),
+        ("git init made && git -C made config a.b c", False),
+        ("git init made && git -C made remote add origin ../x && ls made", False),
+        ("git submodule status", False),
+        ("git submodule update --recursive", True),
+        ("git reflog expire --expire=now main", False),
+        ("git gc --help", False),
+        ("for f in a b; do git add $f; done", False),
+        ("cat > x <<EOF\ngit worktree add ../y\nEOF", False),
+        ("echo git worktree add", False),
+        ("bash -c 'git status'", False),
+    ],
+)
+def test_config_is_open_to_words_that_write_it_alone(base: Path, line: str, opens: bool) -> None:
+    assert use_of(line, base / "linked").writes_config is opens
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git branch -D inner && make",
+        "git remote add other ../x; ls",
+        "git switch outer | cat",
+        "for b in inner main; do git branch -D $b; done",
+        "git config user.name Somebody",
+        "git config set user.name Somebody",
+        "git config --global alias.x '!sh'",
+        "git config --unset user.name",
+        "git -C packages config -e",
+        "git worktree add ../x -b x",
+        "git worktree prune",
+        "git submodule update --init",
+        "git submodule add ../repo sub",
+        "git sparse-checkout set lib",
+        "git maintenance start",
+        "git gc",
+        "git reflog expire --all",
+        "if true; then git worktree add ../x; fi",
+        "bash -lc 'git worktree add ../x'",
+        "sh -c 'ls; git branch -D inner'",
+    ],
+)
+def test_words_without_their_whole_effect_are_refused(base: Path, line: str) -> None:
+    with pytest.raises(RefusedError, match="nothing was done"):
+        use_of(line, base / "linked")
+
+
+@pytest.mark.parametrize("line", ["git gc", "git reflog expire --all"])
+def test_what_is_about_all_work_trees_runs_in_the_main_one(base: Path, line: str) -> None:
+    assert use_of(line, base / "repo").needs == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("git switch inner", False),
+        ("git switch -c new", False),
+        ("git commit -am x", False),
+        ("git stash", False),
+        ("git merge main", True),
+        ("git rebase main", True),
+        ("git pull", True),
+        ("git am x.patch", True),
+        ("git apply x.patch", False),
+        ("git submodule status", False),
+        ("git reset --hard main", True),
+    ],
+)
+def test_a_part_refuses_what_may_change_the_rest(
+    base: Path, line: str, is_refused: bool, tmp_path: Path
+) -> None:
+    repositories.plain(tmp_path)
+    git(tmp_path / "repo", "switch", "-q", "--detach", "main")
+    (tmp_path / "repo/top.txt").write_text("other\n", encoding="utf-8")
+    git(tmp_path / "repo", "commit", "-qam", "other")
+    git(tmp_path / "repo", "switch", "-q", "-c", "work")
+    if line == "git switch inner":
+        git(tmp_path / "repo", "reset", "-q", "--hard", "main")
+    place = (tmp_path / "repo/packages/fe").resolve()
+    if is_refused:
+        with pytest.raises(RefusedError, match="start skillhouse in"):
+            use_of(line, place)
+    else:
+        assert [need.permission.action for need in use_of(line, place).needs] == ["read"]
+
+
+def test_a_part_is_written_by_lines_of_git_alone(tmp_path: Path) -> None:
+    part = repositories.part(tmp_path).resolve()
+    assert use_of("git commit -am x", part).places.read_only is False
+    assert use_of("git status; make", part).places.read_only is True
+    assert use_of("for x in a b; do git switch $x; done", part).places.read_only is True
