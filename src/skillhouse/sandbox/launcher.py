@@ -19,6 +19,7 @@ from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, Rli
 from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
 from skillhouse.sandbox.landlock_rules import NAME
+from skillhouse.sandbox.masks import Masks
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder_notes import placeholder_note
@@ -68,6 +69,7 @@ class BubblewrapLauncher:
         *,
         place: CgroupPlace | None,
         stash: Stash,
+        masks: Masks,
         bridge_seccomp: bytes,
     ) -> None:
         """Make a launcher.
@@ -83,6 +85,7 @@ class BubblewrapLauncher:
         self._bridge_seccomp = bridge_seccomp
         self._place = place
         self._stash = stash
+        self._masks = masks
 
     async def run(
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
@@ -96,6 +99,7 @@ class BubblewrapLauncher:
         guard = self._guard(profile)
         async with AsyncExitStack() as shielded:
             covers: dict[str, MountCover] = {}
+            masks: dict[str, str] = {}
             placeholders: list[str] = []
 
             async def prepare() -> None:
@@ -113,9 +117,14 @@ class BubblewrapLauncher:
                 found = await shielded.enter_async_context(mounts)
                 covers.update(found.covers)
                 placeholders.extend(found.placeholders)
+                closed = [path for path, one in covers.items() if one is MountCover.CLOSED_FILE]
+                masks.update(
+                    await self._masks.over(closed, may_refresh=not profile.read_only)
+                )
 
             try:
-                run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)
+                command = self._command(argv, profile, covers, masks, cwd)
+                run = Run(command, guard, profile.limits)
                 done = await run.complete(stdin, prepare=prepare)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -141,13 +150,18 @@ class BubblewrapLauncher:
         argv: Sequence[str],
         profile: SandboxProfile,
         covers: Mapping[str, MountCover],
+        masks: Mapping[str, str],
         cwd: Path,
     ) -> Command:
         texts = run_options.etc_files(profile)
 
+        def mask_of(path: str) -> str:
+            # What is hidden of skills is known only when the options are made.
+            return masks.get(path) or self._masks.plain
+
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            return run_options.options(profile, covers, cwd=cwd, files=files)
+            return run_options.options(profile, covers, cwd=cwd, files=files, masks=mask_of)
 
         return Command(
             program=self._program,
@@ -177,6 +191,7 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
         filter_program(around.machine),
         place=place,
         stash=Stash(state),
+        masks=Masks(state),
         bridge_seccomp=filter_program(around.machine, unix_sockets=True),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from skillhouse.floor import unread_paths
@@ -18,17 +18,23 @@ from skillhouse.sandbox.bubblewrap import (
 )
 from skillhouse.sandbox.covers import PATHS_MAX
 from skillhouse.sandbox.inner_scripts import HOME
+from skillhouse.sandbox.masks import by_repository
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_checks import missing_names
 
-_GIT_SETTINGS = "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
+_GIT_SETTINGS = (
+    "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
+)
 """git-config(1). A directory that looks like a repository is none unless it is named as one; the
-index knows the files' owner as it is outside, so by owner all would seem changed."""
+index knows the files' owner as it is outside, so by owner all would seem changed, and by inode and
+change time what is masked (`masks`)."""
+RunMasks = Callable[[str], str]
+"""Returns the file that is mounted over a path."""
 _IGNORED = "/etc/skillhouse-gitignore"
 _IGNORING = "/etc/skillhouse-gitconfig"
 _DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
-_HIDING = (MountCover.EMPTY_FILE, *_DIRECTORIES)
+_HIDING = (MountCover.CLOSED_FILE, *_DIRECTORIES)
 _SYSTEM = tuple(
     Path(path)
     for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
@@ -47,21 +53,37 @@ def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
 
 
 def _git_files(profile: SandboxProfile) -> Mapping[str, str]:
-    """Return git's settings, by which it passes over the placeholders in the workspace's own
-    repository: `git clean` and `git stash -u` would fail on them, as they cannot be removed.
+    """Return git's settings, by which it passes over what cannot be read or removed: the
+    placeholders in the workspace's own repository, for `git clean` and `git stash -u`, and what is
+    masked, for `git add -A`, in each repository that has some.
     """
+    files = {"/etc/gitconfig": _GIT_SETTINGS}
+    for at, (directory, names) in enumerate(sorted(_passed_over(profile).items())):
+        # Both a pattern and a quoted text.
+        place = re.sub(r"([*?\[\\])", r"\\\1", directory)
+        quoted = re.sub(r'(["\\])', r"\\\1", place)
+        settings, ignored = f"{_IGNORING}-{at}", f"{_IGNORED}-{at}"
+        files["/etc/gitconfig"] += f'[includeIf "gitdir:{quoted}"]\n\tpath = {settings}\n'
+        files[settings] = f"[core]\n\texcludesFile = {ignored}\n"
+        files[ignored] = "".join(f"/{re.escape(name)}\n" for name in names)
+    return files
+
+
+def _passed_over(profile: SandboxProfile) -> Mapping[str, list[str]]:
+    """Return paths below the top of the work tree, for each git directory; those of directories
+    only end with a slash."""
     workspace = str(profile.workspace)
-    names = () if profile.read_only else missing_names(profile)
-    if not names or "\n" in workspace:
-        return {"/etc/gitconfig": _GIT_SETTINGS}
-    # Both a pattern and a quoted text.
-    place = re.sub(r"([*?\[\\])", r"\\\1", f"{workspace}/.git")
-    quoted = re.sub(r'(["\\])', r"\\\1", place)
-    condition = f'[includeIf "gitdir:{quoted}"]\n\tpath = {_IGNORING}\n'
+    found: dict[str, list[str]] = {}
+    below = profile.below.paths if profile.below else []
+    masked = [os.path.join(workspace, place, name) for place, name, is_hidden in below if is_hidden]
+    for repository, names in by_repository(masked).items():
+        found.setdefault(repository.directory, []).extend(sorted(names))
+    missing = () if profile.read_only else missing_names(profile)
+    found.setdefault(f"{workspace}/.git", []).extend(f"{name}/" for name in missing)
     return {
-        "/etc/gitconfig": _GIT_SETTINGS + condition,
-        _IGNORING: f"[core]\n\texcludesFile = {_IGNORED}\n",
-        _IGNORED: "".join(f"/{re.escape(name)}/\n" for name in names if "\n" not in name),
+        directory: [name for name in names if "\n" not in name]
+        for directory, names in found.items()
+        if names and "\n" not in directory
     }
 
 
@@ -96,7 +118,7 @@ def skill_covers(profile: SandboxProfile) -> Mapping[str, MountCover]:
             if not real.startswith(f"{directory}/") or not os.path.exists(real):
                 continue
             is_directory = os.path.isdir(real)
-            found[real] = MountCover.EMPTY_DIRECTORY if is_directory else MountCover.EMPTY_FILE
+            found[real] = MountCover.EMPTY_DIRECTORY if is_directory else MountCover.CLOSED_FILE
             if len(found) > PATHS_MAX:
                 message = "too much bytecode and too many files that programs left, remove some"
                 raise SandboxError("protect-failed", f"{message}: `{directory}`")
@@ -109,6 +131,7 @@ def options(
     *,
     cwd: Path,
     files: Mapping[str, int],
+    masks: RunMasks,
 ) -> Iterator[str]:
     """Yield the options of a run, which bubblewrap reads by `--args`.
 
@@ -118,13 +141,16 @@ def options(
     """
     yield from namespace_options(profile, "sandbox", *(("--share-net",) if profile.network else ()))
     yield from own_options(profile, files)
-    yield from _places(profile, covers, files)
+    yield from _places(profile, covers, files, masks)
     yield from ("--chdir", str(cwd))
     yield from program_options()
 
 
 def _places(
-    profile: SandboxProfile, covers: Mapping[str, MountCover], files: Mapping[str, int]
+    profile: SandboxProfile,
+    covers: Mapping[str, MountCover],
+    files: Mapping[str, int],
+    masks: RunMasks,
 ) -> Iterator[str]:
     """Yield the binds in such an order that none covers a stricter one."""
     workspace = profile.workspace
@@ -137,7 +163,7 @@ def _places(
     # Binds first: bubblewrap reads the table of all mounts again for each one.
     for path, cover in sorted(covers.items(), key=lambda item: item[1] in _DIRECTORIES):
         if not (profile.read_only and cover is MountCover.PIN):
-            yield from _cover(path, cover)
+            yield from _cover(path, cover, masks)
     for directory in readable:
         if directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
@@ -149,10 +175,10 @@ def _places(
     # Last, so that nothing is mounted over them.
     for path, cover in skill_covers(profile).items():
         if hidden.isdisjoint((path, *map(str, Path(path).parents))):
-            yield from _cover(path, cover)
+            yield from _cover(path, cover, masks)
 
 
-def _cover(path: str, cover: MountCover) -> tuple[str, ...]:
+def _cover(path: str, cover: MountCover, masks: RunMasks) -> tuple[str, ...]:
     if cover is MountCover.PIN:
         return ("--bind", path, path)
     if cover is MountCover.READ_ONLY:
@@ -161,5 +187,4 @@ def _cover(path: str, cover: MountCover) -> tuple[str, ...]:
         # One page: all that a run gets if it makes the directory writable.
         mode = "0555" if cover is MountCover.EMPTY_DIRECTORY else "0000"
         return ("--size", "4096", "--perms", mode, "--tmpfs", path)
-    # bubblewrap binds with `nodev`, so that the device cannot be opened: the answer is EACCES.
-    return ("--ro-bind", "/dev/null", path)
+    return ("--ro-bind", masks(path), path)
