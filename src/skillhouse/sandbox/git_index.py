@@ -92,15 +92,15 @@ def repository_at(top: str) -> Repository | None:
 
 
 def index_entries(repository: Repository, wanted: Collection[str]) -> Mapping[str, IndexEntry]:
-    """Return what the index has of some paths, relative to the top; nothing where it is no index
-    that is understood here."""
+    """Return what the index has of some paths, relative to the top, by path; of one that ends with
+    a slash, what is below it. Nothing where it is no index that is understood here."""
     try:
         with open(repository.index, "rb") as file:
             info = os.fstat(file.fileno())
             data = file.read(INDEX_BYTES + 1)
         if len(data) > INDEX_BYTES:
             return {}
-        names = {os.fsencode(name): name for name in wanted}
+        names = frozenset(map(os.fsencode, wanted))
         width = 32 if _is_sha256(repository) else 20
         return _entries(data, names, width=width, written=int(info.st_mtime))
     except (OSError, ValueError, struct.error, IndexError):
@@ -118,13 +118,14 @@ def _is_sha256(repository: Repository) -> bool:
 
 
 def _entries(
-    data: bytes, names: Mapping[bytes, str], *, width: int, written: int
+    data: bytes, wanted: frozenset[bytes], *, width: int, written: int
 ) -> Mapping[str, IndexEntry]:
     """Read the entries of a file as gitformat-index(5) describes it."""
     signature, version, count = struct.unpack_from(">4sII", data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError
     found: dict[str, IndexEntry] = {}
+    above = tuple(name for name in wanted if name.endswith(b"/"))
     at, name = 12, b""
     flags_of, to_flags = _FLAGS.unpack_from, _ENTRY.size + width
     for _ in range(count):
@@ -142,9 +143,10 @@ def _entries(
             name = data[at:end]
             # One to eight zeros.
             at = start + ((end - start + 8) & ~7)
-        if name in names and not flags & _STAGE:
-            found[names[name]] = _entry(data, start, width, written)
-            if len(found) == len(names):
+        is_wanted = name in wanted or (above and name.startswith(above))
+        if is_wanted and not flags & _STAGE:
+            found[os.fsdecode(name)] = _entry(data, start, width, written)
+            if len(found) == len(wanted) and not above:
                 break
     return found
 

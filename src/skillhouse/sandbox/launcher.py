@@ -117,9 +117,12 @@ class BubblewrapLauncher:
                 found = await shielded.enter_async_context(mounts)
                 covers.update(found.covers)
                 placeholders.extend(found.placeholders)
-                closed = [path for path, one in covers.items() if one is MountCover.CLOSED_FILE]
                 masks.update(
-                    await self._masks.over(closed, may_refresh=not profile.read_only)
+                    await self._masks.over(
+                        _those(covers, MountCover.CLOSED_FILE),
+                        _those(covers, MountCover.CLOSED_DIRECTORY),
+                        may_refresh=not profile.read_only,
+                    )
                 )
 
             try:
@@ -155,13 +158,10 @@ class BubblewrapLauncher:
     ) -> Command:
         texts = run_options.etc_files(profile)
 
-        def mask_of(path: str) -> str:
-            # What is hidden of skills is known only when the options are made.
-            return masks.get(path) or self._masks.plain
-
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            return run_options.options(profile, covers, cwd=cwd, files=files, masks=mask_of)
+            used = run_options.RunMasks(masks, lambda: self._masks.plain)
+            return run_options.options(profile, covers, cwd=cwd, files=files, masks=used)
 
         return Command(
             program=self._program,
@@ -171,6 +171,10 @@ class BubblewrapLauncher:
             | dict(profile.sealed),
             options=options,
         )
+
+
+def _those(covers: Mapping[str, MountCover], kind: MountCover) -> list[str]:
+    return [path for path, cover in covers.items() if cover is kind]
 
 
 def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launcher:

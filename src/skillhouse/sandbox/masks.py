@@ -34,6 +34,8 @@ UNTRACKED_BYTES = 64
 """Size of the mask of a file that git does not track: a secret's own length is part of it."""
 KEPT_MAX = 2_000
 """Masks that are kept for the next run, those used last; a run has 200 at most (`PATHS_MAX`)."""
+TRACKED_MAX = 64
+"""Tracked files of a hidden directory that get masks; without one git says "Permission denied"."""
 INDEXES_MAX = 32
 """Indexes of which entries are kept."""
 
@@ -81,17 +83,21 @@ class Masks:
         with self._lock:
             return self._mask(_Shape())
 
-    async def over(self, paths: Iterable[str], *, may_refresh: bool) -> Mapping[str, str]:
-        """Return the mask of each path, which is absolute and without links.
+    async def over(
+        self, files: Iterable[str], directories: Iterable[str], *, may_refresh: bool
+    ) -> Mapping[str, str]:
+        """Return the mask of each file, and of what git tracks in each directory.
 
         Args:
+            files: Absolute paths without links.
+            directories: Likewise. A directory of which git tracks more than `TRACKED_MAX` has none.
             may_refresh: Whether an index is written anew where it is as young as its entries, so
                 that git would read the masked file. Without it git shows the file as changed.
         """
-        paths = tuple(paths)
-        if not paths:
+        files, directories = tuple(files), tuple(directories)
+        if not (files or directories):
             return {}
-        places = _places(paths)
+        places = _places((*files, *(f"{directory}/" for directory in directories)))
         stale = [
             (repository, wanted)
             for repository, wanted in _grouped(places).items()
@@ -100,7 +106,20 @@ class Masks:
         if stale:
             await in_thread(lambda: self._read(stale, may_refresh=may_refresh))
         with self._lock:
-            return {path: self._mask(self._shape(path, places[path])) for path in paths}
+            masks = {path: self._mask(self._shape(path, places[path])) for path in files}
+            for directory in directories:
+                masks |= self._tracked_in(places[f"{directory}/"])
+            return masks
+
+    def _tracked_in(self, place: tuple[Repository, str] | None) -> Mapping[str, str]:
+        known = self._indexes.get(place[0].index) if place else None
+        if known is None or place is None:
+            return {}
+        repository, above = place
+        below = {name: e for name, e in known.entries.items() if name.startswith(above)}
+        if len(below) > TRACKED_MAX:
+            return {}
+        return {f"{repository.top}/{n}": self._mask(_shape_of(e)) for n, e in below.items()}
 
     def _is_known(
         self, repository: Repository, wanted: frozenset[str], *, may_refresh: bool
@@ -128,8 +147,7 @@ class Masks:
         known = self._indexes.get(place[0].index) if place else None
         entry = known.entries.get(place[1]) if known and place else None
         if entry is not None:
-            # Git compares this one bit of a mode, and nothing can be read by it.
-            return _Shape(entry.size, entry.mtime_ns, 0o100 if entry.is_executable else 0)
+            return _shape_of(entry)
         try:
             return _Shape(mtime_ns=os.lstat(path).st_mtime_ns)
         except OSError:
@@ -154,6 +172,11 @@ class Masks:
         if len(self._made) > KEPT_MAX:
             os.unlink(self._made.popitem(last=False)[1])
         return path
+
+
+def _shape_of(entry: IndexEntry) -> _Shape:
+    # Git compares this one bit of a mode, and nothing can be read by it.
+    return _Shape(entry.size, entry.mtime_ns, 0o100 if entry.is_executable else 0)
 
 
 def _places(paths: Iterable[str]) -> dict[str, tuple[Repository, str] | None]:

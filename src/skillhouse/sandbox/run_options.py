@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from skillhouse.floor import unread_paths
+from skillhouse.floor import dataclass, unread_paths
 from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.bubblewrap import (
     ETC_FILES,
@@ -29,8 +29,6 @@ _GIT_SETTINGS = (
 """git-config(1). A directory that looks like a repository is none unless it is named as one; the
 index knows the files' owner as it is outside, so by owner all would seem changed, and by inode and
 change time what is masked (`masks`)."""
-RunMasks = Callable[[str], str]
-"""Returns the file that is mounted over a path."""
 _IGNORED = "/etc/skillhouse-gitignore"
 _IGNORING = "/etc/skillhouse-gitconfig"
 _DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
@@ -39,6 +37,19 @@ _SYSTEM = tuple(
     Path(path)
     for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RunMasks:
+    """The files that are mounted over what is hidden in a run."""
+
+    by_path: Mapping[str, str]
+    plain: Callable[[], str]
+    """Makes that of any other path."""
+
+    def below(self, directory: str) -> Iterator[tuple[str, str]]:
+        start = f"{directory}/"
+        return ((path, mask) for path, mask in self.by_path.items() if path.startswith(start))
 
 
 def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
@@ -183,8 +194,13 @@ def _cover(path: str, cover: MountCover, masks: RunMasks) -> tuple[str, ...]:
         return ("--bind", path, path)
     if cover is MountCover.READ_ONLY:
         return ("--ro-bind", path, path)
-    if cover in _DIRECTORIES:
-        # One page: all that a run gets if it makes the directory writable.
-        mode = "0555" if cover is MountCover.EMPTY_DIRECTORY else "0000"
-        return ("--size", "4096", "--perms", mode, "--tmpfs", path)
-    return ("--ro-bind", masks(path), path)
+    if cover is MountCover.CLOSED_FILE:
+        return ("--ro-bind", masks.by_path.get(path) or masks.plain(), path)
+    tracked = [word for below, mask in masks.below(path) for word in ("--ro-bind", mask, below)]
+    if cover is MountCover.EMPTY_DIRECTORY:
+        mode, tracked = "0555", []
+    else:
+        # Git looks at each file that it tracks, by its path.
+        mode = "0111" if tracked else "0000"
+    # One page: all that a run gets if it makes the directory writable.
+    return ("--size", "4096", "--perms", mode, "--tmpfs", path, *tracked)

@@ -314,7 +314,7 @@ class ExecTool(Tool):
                 remarks=said,
                 left=left,
             )
-        writes = writes_of(structure, self._workspace)
+        writes = writes_of(structure, self._workspace, is_hidden=paths.hides)
         scripts = self._script_runs(verdict, rules, paths, session)
         left = uncovered(structure, paths, root, writes.opened)
         needs = (

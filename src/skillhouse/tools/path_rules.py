@@ -90,6 +90,14 @@ class PathRules:
         absolute = f"{self._root}/{path}"
         return absolute in self._opened["read"] or self.is_named(self._probe(absolute))
 
+    def hides(self, path: str) -> bool:
+        """Whether commands cannot read a path, relative to the workspace, if there is one."""
+        parts = path.split("/")
+        above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        return any(map(self.masks, above)) or (
+            is_secret(path) and not any(map(self.opens, above))
+        )
+
     def is_named(self, absolute: str) -> bool:
         """Whether a rule allows to read this path, and not just any of the workspace."""
         named = (
