@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from skillhouse.floor.public_certificates import is_public_certificate
 from skillhouse.floor.regex import regex
 
 NEVER_WRITTEN = (
@@ -170,6 +171,19 @@ def is_secret(path: str) -> bool:
     """
     matches = _SECRET.finditer(_EMPTY.sub("/", path.casefold()))
     return any(_PUBLIC.fullmatch(one[0].rpartition("/")[2]) is None for one in matches)
+
+
+def is_secret_file(relative: str, absolute: str) -> bool:
+    """Whether a path has a name that secrets have, and the file there is no public certificate.
+
+    Args:
+        relative: The path below what is judged by its names.
+        absolute: Where the file is, links followed.
+    """
+    if not is_secret(relative):
+        return False
+    is_by_itself = not is_secret(relative.rpartition("/")[0])
+    return not (is_by_itself and is_public_certificate(absolute))
 
 
 PROTECTED_NAMES = (

@@ -55,7 +55,18 @@ UNKNOWN = GitChanges(is_known=False)
 
 def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> GitChanges:
     """Return what `argv`, `git` with its arguments, would write below the workspace's real path."""
-    rest = list(argv[1:])
+    directory, rest, is_plain = after_options(argv, directory)
+    if not is_plain:
+        return UNKNOWN
+    if not rest or rest[0] in _PLAIN or {"--help", "-h"} & set(rest):
+        return NOTHING
+    return _Git(directory, workspace).changes(rest[0], rest[1:])
+
+
+def after_options(argv: Sequence[str], directory: Path) -> tuple[Path, list[str], bool]:
+    """Return where git runs, its words behind its own options, and whether these leave it the
+    repository and the programs that it has there."""
+    rest, is_plain = list(argv[1:]), True
     while rest and rest[0][:1] == "-":
         word = rest.pop(0)
         if word == "-C" and rest:
@@ -63,10 +74,8 @@ def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> G
         elif word == "-c" and rest:
             rest.pop(0)
         elif word.startswith(("--git-dir", "--work-tree", "--exec-path", "--config-env")):
-            return UNKNOWN
-    if not rest or rest[0] in _PLAIN or {"--help", "-h"} & set(rest):
-        return NOTHING
-    return _Git(directory, workspace).changes(rest[0], rest[1:])
+            is_plain = False
+    return directory, rest, is_plain
 
 
 class _Git:
@@ -172,7 +181,9 @@ class _Git:
         if not operands:
             return set()
         last = operands[-1]
-        return {top + last, *(f"{top}{last}/{os.path.basename(name)}" for name in operands[:-1])}
+        if not os.path.isdir(self._directory / last):
+            return {top + last}
+        return {f"{top}{last}/{os.path.basename(name)}" for name in operands[:-1]}
 
     def _checked_out(
         self, operands: tuple[str, ...], paths: tuple[str, ...], options: frozenset[str]
@@ -246,34 +257,39 @@ class _Git:
         return None if text is None else {name for name in text.split("\0") if name}
 
     def _ask(self, *arguments: str) -> str | None:
-        program = shutil.which("bwrap")
-        if program is None:
-            return None
-        command = (
-            *(program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
-            *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-            *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C.UTF-8"),
-            *("--setenv", "GIT_OPTIONAL_LOCKS", "0", "--chdir", str(self._directory), "--"),
-            *("git", "-c", "safe.directory=*", "-c", "safe.bareRepository=explicit"),
-            *(
-                "-c",
-                "core.checkStat=minimal",
-                "-c",
-                "core.fsmonitor=false",
-                "-c",
-                "core.hooksPath=/dev/null",
-                *arguments,
-            ),
+        return ask_git(self._directory, *arguments)
+
+
+def ask_git(directory: Path, *arguments: str, stdin: bytes = b"") -> str | None:
+    """Return what git prints in a directory, in a read-only sandbox; None where it fails."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return None
+    command = (
+        *(program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C.UTF-8"),
+        *("--setenv", "GIT_OPTIONAL_LOCKS", "0", "--chdir", str(directory), "--"),
+        *("git", "-c", "safe.directory=*", "-c", "safe.bareRepository=explicit"),
+        *(
+            "-c",
+            "core.checkStat=minimal",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+            *arguments,
+        ),
+    )
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, timeout=SECONDS, check=False
         )
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        if done.returncode != 0 or len(done.stdout) > OUTPUT_MAX:
-            return None
-        return os.fsdecode(done.stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0 or len(done.stdout) > OUTPUT_MAX:
+        return None
+    return os.fsdecode(done.stdout)
 
 
 def _letters(word: str, letters: str) -> bool:

@@ -91,6 +91,24 @@ def repository_at(top: str) -> Repository | None:
     return Repository(top=top, directory=os.path.realpath(target))
 
 
+def repository_around(
+    directory: str, known: dict[str, Repository | None] | None = None
+) -> Repository | None:
+    """Return the repository whose work tree a directory is in.
+
+    Args:
+        directory: Its real path.
+        known: Those that were found before, by directory; added to.
+    """
+    known = {} if known is None else known
+    if directory not in known:
+        found = repository_at(directory)
+        if found is None and directory != os.path.dirname(directory):
+            found = repository_around(os.path.dirname(directory), known)
+        known[directory] = found
+    return known[directory]
+
+
 def index_entries(repository: Repository, wanted: Collection[str]) -> Mapping[str, IndexEntry]:
     """Return what the index has of some paths, relative to the top, by path; of one that ends with
     a slash, what is below it. Nothing where it is no index that is understood here."""
@@ -203,7 +221,10 @@ def refresh_index(repository: Repository, *, youngest_ns: int) -> bool:
     )
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=REFRESH_SECONDS,
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=REFRESH_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

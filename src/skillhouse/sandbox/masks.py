@@ -27,7 +27,7 @@ from skillhouse.sandbox.git_index import (
     Repository,
     index_entries,
     refresh_index,
-    repository_at,
+    repository_around,
 )
 
 UNTRACKED_BYTES = 64
@@ -186,17 +186,8 @@ def _places(paths: Iterable[str]) -> dict[str, tuple[Repository, str] | None]:
 
 
 def _place(path: str, tops: dict[str, Repository | None]) -> tuple[Repository, str] | None:
-    repository = _repository_around(os.path.dirname(path), tops)
+    repository = repository_around(os.path.dirname(path), tops)
     return None if repository is None else (repository, path[len(repository.top) :].lstrip("/"))
-
-
-def _repository_around(directory: str, tops: dict[str, Repository | None]) -> Repository | None:
-    if directory not in tops:
-        found = repository_at(directory)
-        if found is None and directory != os.path.dirname(directory):
-            found = _repository_around(os.path.dirname(directory), tops)
-        tops[directory] = found
-    return tops[directory]
 
 
 def by_repository(paths: Iterable[str]) -> Mapping[Repository, frozenset[str]]:

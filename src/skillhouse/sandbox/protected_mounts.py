@@ -289,7 +289,9 @@ def _cover(mounts: ProtectedMounts, path: str, mode: int, *, secret: bool) -> No
     is_directory = stat.S_ISDIR(mode)
     if secret or not (is_directory or stat.S_ISREG(mode)):
         # A socket or a device is no configuration either, so it is hidden like a secret.
-        mounts.covers[path] = MountCover.CLOSED_DIRECTORY if is_directory else MountCover.CLOSED_FILE
+        mounts.covers[path] = (
+            MountCover.CLOSED_DIRECTORY if is_directory else MountCover.CLOSED_FILE
+        )
     elif mounts.covers.get(path) in (None, MountCover.PIN):
         mounts.covers[path] = MountCover.READ_ONLY
         if not is_directory and os.path.basename(path) == ".git":

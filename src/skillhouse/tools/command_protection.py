@@ -151,9 +151,7 @@ def _refuse_hidden(
     )
 
 
-def _removed(
-    arguments: Sequence[str], directory: str, workspace: Workspace
-) -> Iterator[str]:
+def _removed(arguments: Sequence[str], directory: str, workspace: Workspace) -> Iterator[str]:
     """Yield what `rm` would remove below the directories that it names."""
     for operand in (word for word in arguments if word[:1] != "-"):
         for path in _below(os.path.join(directory, operand)):

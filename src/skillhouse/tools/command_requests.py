@@ -29,6 +29,7 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import Opened, known_variables
 from skillhouse.tools.call import PermissionRequest, RefusedError
+from skillhouse.tools.command_history import history_needs
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
 from skillhouse.tools.files import read_need, write_need
 from skillhouse.tools.path_rules import PathRules
@@ -74,6 +75,10 @@ def needs_of(
             needs.append(read_need("read", workspace.file(redirect.target, session)))
     named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
+    asked = {need.permission for need in needs}
+    # After what the words name, which is asked about by itself.
+    history = history_needs(plan, paths, session, str(workspace.root), named)
+    needs += [need for need in history if need.permission not in asked]
     for redirect in redirects:
         if redirect.kind != "read":
             paths.note_written(redirect.target)

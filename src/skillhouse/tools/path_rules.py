@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from skillhouse.floor import PROTECTED_NAMES, is_secret
+from skillhouse.floor import PROTECTED_NAMES, is_secret, is_secret_file
 from skillhouse.permission import Effect, Layer, Permission, covers, matches, matches_in
 from skillhouse.sandbox import CoveredPaths, Opened, covered_paths
 from skillhouse.skill import Skill
@@ -95,7 +95,7 @@ class PathRules:
         parts = path.split("/")
         above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
         return any(map(self.masks, above)) or (
-            is_secret(path) and not any(map(self.opens, above))
+            is_secret_file(path, f"{self._root}/{path}") and not any(map(self.opens, above))
         )
 
     def is_named(self, absolute: str) -> bool:
@@ -137,7 +137,7 @@ class PathRules:
         self._workspace.check_withheld(path, os.path.relpath(path, self._root), session)
         needs: tuple[PermissionRequest, ...] = ()
         relative = path.removeprefix(f"{self._root}/")
-        is_hidden = relative != path and is_secret(relative)
+        is_hidden = relative != path and is_secret_file(relative, path)
         why = "its name is one of secrets" if is_hidden else "no rule is about the path"
         skill = self._skill_of(path)
         if skill is not None:
@@ -158,6 +158,20 @@ class PathRules:
         if is_hidden:
             self._entered.update(map(str, Path(path).parents))
         return needs
+
+    def printing(self, path: str, *, is_named: bool) -> PermissionRequest | None:
+        """Return what it needs to give what the history has of a path, which is not opened by it;
+        None where nothing is needed. `is_named` says that a rule names the whole command."""
+        relative = path.removeprefix(f"{self._root}/")
+        is_hidden = is_secret(relative) and not self.is_named(path)
+        if not is_hidden and not self._said("read", path):
+            return None
+        need = PermissionRequest(
+            permission=Permission(action="read", resource=path),
+            default=Effect.ASK if is_hidden and not is_named else Effect.ALLOW,
+            why="the command gives what the history has of it",
+        )
+        return need if is_hidden or self._answer(need) is not Effect.ALLOW else None
 
     def writing(self, path: str) -> tuple[PermissionRequest, ...]:
         """Return the request where a rule denies or asks; else that for the command covers it."""
@@ -181,7 +195,7 @@ class PathRules:
         if not path.startswith(f"{self._root}/") or not os.path.lexists(path):
             return False
         return (
-            is_secret(path.removeprefix(f"{self._root}/"))
+            is_secret_file(path.removeprefix(f"{self._root}/"), path)
             or any(path == home or path.startswith(f"{home}/") for home in self._skills)
             or self._refuses("read", path)
             or any(self._said("read", probe) for probe in (path, self._probe(path)))
