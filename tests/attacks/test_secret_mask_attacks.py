@@ -291,3 +291,30 @@ def test_an_index_that_names_another_file_shows_nothing_of_it(project: Project) 
         index.write_bytes(kept)
     assert SECRET not in result.content
     assert info.st_size == os.stat(project.root / "a.txt").st_size
+
+
+def test_what_a_person_has_deleted_or_staged_is_not_given_either(project: Project) -> None:
+    """Where there is no file, there is no mask."""
+    deploy, env = project.root / "deploy/.env", project.root / ".env"
+    kept = {path: path.read_text() for path in (deploy, env)}
+    deploy.unlink()
+    env.write_text(f"K={SECRET} staged\n")
+    git(project.root, "add", ".env")
+    try:
+        for line in (
+            *("git diff", "git diff HEAD", "git diff --cached", "git diff-files -p"),
+            *("git diff-index -p HEAD", "git add -p", "git reset -p", "git status -v"),
+            *("git commit --dry-run -v", "git stash", "git restore --staged --worktree ."),
+        ):
+            if line.startswith("git diff"):
+                assert SECRET in project.outside(line)
+            result = project.sh(line)
+            assert result.status == "denied", (line, result.content)
+            assert SECRET not in result.content
+        result = project.sh("git diff -- a.txt; git status --short")
+        assert (result.status, result.content.split()) == ("ok", ["M", ".env", "D", "deploy/.env"])
+    finally:
+        git(project.root, "reset", "-q")
+        for path, text in kept.items():
+            path.write_text(text)
+    assert git(project.root, "status", "--short").split() == ["??", "own.key"]

@@ -96,6 +96,8 @@ class _Git:
         base = top.rstrip("\n")
         paths = {os.path.relpath(os.path.join(base, name), self._workspace): name for name in names}
         edited = self._edited - self._staged
+        # One that is not there is not masked, so git sees that.
+        edited = {name for name in edited if os.path.lexists(os.path.join(base, name))}
         return GitChanges(
             names=tuple(sorted({p for p in paths if not p.startswith("../")})),
             edited=frozenset(path for path, name in paths.items() if name in edited),

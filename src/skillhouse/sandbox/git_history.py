@@ -20,15 +20,14 @@ from skillhouse.sandbox.git_index import repository_around
 
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """Git knows this tree in every repository of SHA-1 (gitformat-pack, object.c)."""
-_WALKS = frozenset({"log", "whatchanged", "reflog", "format-patch", "diff-tree"})
 _ALL = frozenset(
     "range-diff merge-tree fast-export difftool send-email imap-send unpack-file pack-objects "
     "request-pull upload-pack".split()
 )
 """Words that print or pack what their words do not tell easily: all of the history counts."""
 _QUIET = frozenset(
-    "status add commit branch tag remote rev-parse rev-list describe ls-files ls-tree fetch push "
-    "checkout switch restore reset rm mv clean merge rebase cherry-pick revert init gc".split()
+    "branch tag remote rev-parse rev-list describe ls-files ls-tree fetch push "
+    "switch rm mv clean merge rebase cherry-pick revert init gc".split()
 )
 _PATCH = (
     *("--patch", "--patch-with-stat", "--patch-with-raw", "--unified", "--binary", "--cc", "--dd"),
@@ -148,7 +147,7 @@ class _History:
                 return self._walked("log", ["-g", "-m", *words], after)
             case "diff":
                 return self._compared(before, after)
-            case "diff-tree" | "diff-index":
+            case "diff-tree" | "diff-index" | "diff-files":
                 return self._walked(word, before, after) if _has_patch(before) else None
             case "format-patch":
                 return self._walked("log", _since(before), after)
@@ -163,6 +162,10 @@ class _History:
                 return self._printed(before)
             case "clone" | "worktree":
                 return self._unpacked(word, before)
+            case _ if word in _BY_HUNKS and _is_one_of(before, _HUNKS):
+                return self._uncommitted()
+            case "status" | "commit" if _is_one_of(before, _VERBOSE):
+                return self._uncommitted()
             case "fsck" if "--lost-found" in before:
                 return self._walked("log", ["--all", "--reflog", "-m"], ())
             case _ if word in _ALL:
@@ -173,7 +176,7 @@ class _History:
     def _walked(self, word: str, before: Sequence[str], after: Sequence[str]) -> set[str]:
         """Return the names of what a command that walks or compares would print."""
         words = [given for given in before if not _FORMAT.fullmatch(given)]
-        form = () if word in ("diff", "diff-tree", "diff-index") else ("--format=",)
+        form = () if word.startswith("diff") else ("--format=",)
         more = ("-r", "--no-commit-id") if word == "diff-tree" else ()
         return self._listed(
             word,
@@ -192,15 +195,19 @@ class _History:
             return None
         operands = _operands(before)
         revisions = [one for one in operands if self._is_revision(one)]
-        is_cached = {"--cached", "--staged"} & {*before}
-        if not (revisions or is_cached):
-            # Between the index and the work tree a masked file is no difference.
-            return None
         blobs, _ = self._blobs(operands)
+        is_cached = {"--cached", "--staged"} & {*before}
         is_range = len(revisions) > 1 or any(".." in one for one in revisions)
+        if is_cached or is_range or blobs:
+            return blobs | self._walked("diff", before, after)
         # Against the work tree a masked file is what the index has.
-        cached = () if is_cached or is_range or blobs else ("--cached",)
-        return blobs | self._walked("diff", [*cached, *before], after)
+        found = self._walked("diff", [_UNMASKED, *before], after)
+        return found | (self._walked("diff", ["--cached", *before], after) if revisions else set())
+
+    def _uncommitted(self) -> set[str]:
+        """Return the names of what differs between the last commit, the index and the work tree."""
+        found = self._walked("diff", ["--cached"], ())
+        return found | self._walked("diff", [_UNMASKED], ())
 
     def _stashed(self, before: Sequence[str]) -> set[str] | None:
         if _is_summary(before) and not _has_patch(before):
@@ -325,6 +332,11 @@ class _History:
         return {name for part in text.split("\0") if (name := part.strip("\n"))}
 
 
+_UNMASKED = "--diff-filter=DTU"
+"""What is not masked, as it is no file of the work tree now."""
+_BY_HUNKS = frozenset({"add", "stage", "commit", "checkout", "restore", "reset", "stash"})
+_HUNKS = ("-p", "-i", "-e", "--patch", "--interactive", "--edit")
+_VERBOSE = ("-v", "--verbose")
 _BUNDLE = frozenset({"-q", "--quiet", "--progress", "--all-progress", "--no-quiet"})
 _COUNTS = ("-l", "-L", "-c", "-q", "--files-with-matches", "--files-without-match", "--count")
 _ARCHIVE = frozenset({"-o", "--output", "--format", "--prefix", "--add-file", "--remote", "--exec"})
@@ -372,6 +384,17 @@ def _is_summary(words: Sequence[str]) -> bool:
     """Whether a command that prints patches is told to print something else, and no patch."""
     names = {word.partition("=")[0] for word in words}
     return not names.isdisjoint(_SUMMARY) and not _has_patch(words)
+
+
+def _is_one_of(words: Sequence[str], options: Sequence[str]) -> bool:
+    """Whether a word is an option, the beginning of its name, or has its letter among others."""
+    letters = {option[1] for option in options if option[:2] != "--"}
+    return any(
+        word[2:] != "" and any(option.startswith(word) for option in options)
+        if word[:2] == "--"
+        else word[:1] == "-" and not letters.isdisjoint(word[1:])
+        for word in words
+    )
 
 
 def _is_short_of(options: Sequence[str], word: str) -> bool:

@@ -13,13 +13,14 @@ import struct
 import subprocess
 import time
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 
 INDEX_BYTES = 128 << 20
 """Largest index that is read: of a million files."""
+FILE_BYTES = 262_144
+"""Bytes of git's small files that are looked through."""
 REFRESH_SECONDS = 20.0
 """Longest time of a refresh, which reads each file that may have changed."""
 NEXT_SECOND = 1.05
@@ -29,6 +30,7 @@ _FLAGS = struct.Struct(">H")
 _EXTENDED = 0x4000
 _STAGE = 0x3000
 _NAME = 0xFFF
+_WORKTREE = regex(rb"(?im)^\s*worktree\s*=\s*([^\s\"#;][^\"#;\r\n]*?)\s*$")
 _SHA256 = regex(rb"(?i)objectformat\s*=\s*\"?sha256")
 _REFRESH = """
 mkdir -p /dev/shm/git/objects /dev/shm/git/refs && cd /dev/shm/git || exit 9
@@ -67,12 +69,22 @@ class Repository:
         """Whether the directory is of this work tree, and not just named by a file in it."""
         if self.directory.startswith(f"{self.top}/"):
             return True
-        try:
-            back = Path(self.directory, "gitdir").read_bytes()[:8_192]
-        except OSError:
-            return False
-        path = os.path.join(self.directory, os.fsdecode(back.rstrip(b"\n")))
-        return os.path.realpath(path) == f"{self.top}/.git"
+        back = _start_of(f"{self.directory}/gitdir").rstrip(b"\n")
+        if back:
+            path = os.path.join(self.directory, os.fsdecode(back))
+            return os.path.realpath(path) == f"{self.top}/.git"
+        # A submodule's.
+        found = _WORKTREE.search(_start_of(f"{self.directory}/config"))
+        path = os.path.join(self.directory, os.fsdecode(found[1])) if found else ""
+        return bool(path) and os.path.realpath(path) == self.top
+
+
+def _start_of(path: str) -> bytes:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(FILE_BYTES)
+    except OSError:
+        return b""
 
 
 def repository_at(top: str) -> Repository | None:
@@ -80,11 +92,7 @@ def repository_at(top: str) -> Repository | None:
     path = f"{top}/.git"
     if os.path.isdir(path):
         return Repository(top=top, directory=os.path.realpath(path))
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            text = os.fsdecode(file.read(8_192))
-    except OSError:
-        return None
+    text = os.fsdecode(_start_of(path))
     target = os.path.join(top, text.removeprefix("gitdir:").strip())
     if not text.startswith("gitdir:") or "\0" in target or not os.path.isdir(target):
         return None
@@ -126,13 +134,9 @@ def index_entries(repository: Repository, wanted: Collection[str]) -> Mapping[st
 
 
 def _is_sha256(repository: Repository) -> bool:
-    for directory in (repository.directory, f"{repository.directory}/../.."):
-        try:
-            with open(f"{directory}/config", "rb") as file:
-                return _SHA256.search(file.read(1 << 20)) is not None
-        except OSError:
-            continue
-    return False
+    common = _start_of(f"{repository.directory}/commondir").rstrip(b"\n")
+    directory = os.path.join(repository.directory, os.fsdecode(common))
+    return _SHA256.search(_start_of(f"{directory}/config")) is not None
 
 
 def _entries(
