@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.sandbox.git_index import (
-    Repository,
+    WorkTree,
     index_entries,
     refresh_index,
     repository_around,
@@ -26,7 +26,7 @@ def git(root: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def make(root: Path, *options: str) -> Repository:
+def make(root: Path, *options: str) -> WorkTree:
     root.mkdir()
     git(root, "init", "-q", *options)
     for at, name in enumerate(NAMES):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.floor import dataclass
@@ -128,50 +128,55 @@ class _History:
     def names(self, word: str, arguments: Sequence[str]) -> set[str] | None:
         """Return the names below the top; None for a command that gives nothing."""
         before, after = _split(arguments)
-        match word:
-            case "show":
-                blobs, rest = self._blobs(before)
-                is_other = _is_summary(before) or (len(rest) < len(before) and not _operands(rest))
-                return blobs | (set() if is_other else self._walked("show", rest, after))
-            case "stash" if before[:1] == ["show"]:
-                return self._stashed(before[1:])
-            case "log" | "whatchanged" | "reflog" | "stash" if not _has_patch(before):
-                return None
-            case "log" | "whatchanged":
-                return self._walked(word, before, after)
-            case "stash":
-                words = ["-g", "refs/stash", "-m", *before[1:]]
-                return self._walked("log", words, after) if before[:1] == ["list"] else None
-            case "reflog":
-                words = before[1:] if before[:1] == ["show"] else before
-                return self._walked("log", ["-g", "-m", *words], after)
-            case "diff":
-                return self._compared(before, after)
-            case "diff-tree" | "diff-index" | "diff-files":
-                return self._walked(word, before, after) if _has_patch(before) else None
-            case "format-patch":
-                return self._walked("log", _since(before), after)
-            case "grep":
-                return self._searched(before, after)
-            case "archive":
-                return self._archived(before, after)
-            case "bundle" if before[:1] == ["create"]:
-                revisions = [w for w in before[1:] if w not in _BUNDLE][1:]
-                return self._walked("log", ["-m", "--root", *revisions], after)
-            case "cat-file":
-                return self._printed(before)
-            case "clone" | "worktree":
-                return self._unpacked(word, before)
-            case _ if word in _BY_HUNKS and _is_one_of(before, _HUNKS):
-                return self._uncommitted()
-            case "status" | "commit" if _is_one_of(before, _VERBOSE):
-                return self._uncommitted()
-            case "fsck" if "--lost-found" in before:
-                return self._walked("log", ["--all", "--reflog", "-m"], ())
-            case _ if word in _ALL:
-                return self._walked("log", ["--all", "-m"], ())
-            case _:
-                return None
+        if word in _ALL or (word == "fsck" and "--lost-found" in before):
+            return self._walked("log", ["--all", "--reflog", "-m"], ())
+        if word in _FINDERS:
+            return _FINDERS[word](self, before, after)
+        is_by_hunks = word in _BY_HUNKS and _is_one_of(before, _HUNKS)
+        if is_by_hunks or (word in ("status", "commit") and _is_one_of(before, _VERBOSE)):
+            return self._uncommitted()
+        return None
+
+    def _shown(self, before: list[str], after: Sequence[str]) -> set[str]:
+        blobs, rest = self._blobs(before)
+        has_others = len(rest) == len(before) or _operands(rest)
+        if _is_summary(before) or not has_others:
+            return blobs
+        return blobs | self._walked("show", rest, after)
+
+    def _logged(self, before: list[str], after: Sequence[str]) -> set[str] | None:
+        return self._walked("log", before, after) if _has_patch(before) else None
+
+    def _reflog(self, before: list[str], after: Sequence[str]) -> set[str] | None:
+        words = before[1:] if before[:1] == ["show"] else before
+        return self._logged(["-g", *words], after)
+
+    def _stash(self, before: list[str], after: Sequence[str]) -> set[str] | None:
+        if before[:1] == ["show"]:
+            return self._stashed(before[1:])
+        if before[:1] == ["list"]:
+            # The commits of a stash are merges.
+            words = ["-g", "-m", "refs/stash", *before[1:]]
+            return self._walked("log", words, after) if _has_patch(before[1:]) else None
+        return self._uncommitted() if _is_one_of(before, _HUNKS) else None
+
+    def _diff_tree(self, before: list[str], after: Sequence[str]) -> set[str] | None:
+        return self._walked("diff-tree", before, after) if _has_patch(before) else None
+
+    def _diff_index(self, before: list[str], after: Sequence[str]) -> set[str] | None:
+        return self._walked("diff-index", before, after) if _has_patch(before) else None
+
+    def _diff_files(self, before: list[str], after: Sequence[str]) -> set[str] | None:
+        return self._walked("diff-files", before, after) if _has_patch(before) else None
+
+    def _patches(self, before: list[str], after: Sequence[str]) -> set[str]:
+        return self._walked("log", _since(before), after)
+
+    def _bundled(self, before: list[str], after: Sequence[str]) -> set[str] | None:
+        if before[:1] != ["create"]:
+            return None
+        revisions = [word for word in before[1:] if word not in _BUNDLE][1:]
+        return self._walked("log", ["-m", "--root", *revisions], after)
 
     def _walked(self, word: str, before: Sequence[str], after: Sequence[str]) -> set[str]:
         """Return the names of what a command that walks or compares would print."""
@@ -240,28 +245,26 @@ class _History:
             return None
         return self._tree_names(operands[0], [*operands[1:], *after])
 
-    def _printed(self, before: Sequence[str]) -> set[str] | None:
-        if any(word.startswith(("--batch=", "--batch-command")) for word in before):
-            raise _UnknownError
-        if "--batch" in before:
+    def _printed(self, before: list[str], _: Sequence[str]) -> set[str] | None:
+        if any(word == "--batch" or word.startswith(_BATCH) for word in before):
             raise _UnknownError
         operands = _operands(before)
         if not operands or {"-t", "-s", "-e"} & {*before}:
             return None
         return self._blobs(operands[-1:])[0]
 
-    def _unpacked(self, word: str, before: Sequence[str]) -> set[str] | None:
+    def _cloned(self, before: list[str], _: Sequence[str]) -> set[str] | None:
         operands = _operands(before, valued=_CLONE)
-        if {"--bare", "--mirror", "-n", "--no-checkout"} & {*before}:
+        source = self._directory / operands[0].removeprefix("file://") if operands else None
+        if source is None or not source.is_dir() or not _BARE.isdisjoint(before):
             return None
-        if word == "clone":
-            source = self._directory / operands[0].removeprefix("file://") if operands else None
-            if source is None or not source.is_dir():
-                return None
-            other = _History(source)
-            names = other._tree_names("HEAD", ())
-            return {other.absolute(name) for name in names}
-        if operands[:1] != ["add"]:
+        other = _History(source)
+        names = other._tree_names("HEAD", ())
+        return {other.absolute(name) for name in names}
+
+    def _added(self, before: list[str], _: Sequence[str]) -> set[str] | None:
+        operands = _operands(before, valued=_CLONE)
+        if operands[:1] != ["add"] or not _BARE.isdisjoint(before):
             return None
         return self._tree_names(operands[2] if operands[2:] else "HEAD", [f"{self._top}/"])
 
@@ -303,20 +306,19 @@ class _History:
         found: set[str] = set()
         for one, kind in kinds.items():
             match = _BLOB_LINE.fullmatch(kind)
-            if match is None or _PATH.search(one):
-                continue
-            name = match[1]
-            names = self._walked("log", ["--all", "-m", f"--find-object={name}"], ())
-            staged = ask_git(self._directory, "ls-files", "-s", "-z", "--full-name", "--", ":/")
-            names |= {
-                entry.partition("\t")[2]
-                for entry in (staged or "").split("\0")
-                if entry[7:].startswith(name)
-            }
-            if not names:
-                raise _UnknownError
-            found |= names
+            if match is not None and not _PATH.search(one):
+                found |= self._names_of(match[1])
         return found, [word for word in words if word not in others]
+
+    def _names_of(self, blob: str) -> set[str]:
+        """Return the names that an object has in the history and in the index."""
+        names = self._walked("log", ["--all", "-m", f"--find-object={blob}"], ())
+        staged = ask_git(self._directory, "ls-files", "-s", "-z", "--full-name", "--", ":/") or ""
+        entries = (entry for entry in staged.split("\0") if entry[7:].startswith(blob))
+        names |= {entry.partition("\t")[2] for entry in entries}
+        if not names:
+            raise _UnknownError
+        return names
 
     def _is_revision(self, word: str) -> bool:
         sides = [side for side in re.split(r"\.{2,3}", word) if side] or [word]
@@ -332,6 +334,26 @@ class _History:
         return {name for part in text.split("\0") if (name := part.strip("\n"))}
 
 
+_FINDERS: Mapping[str, Callable[[_History, list[str], Sequence[str]], set[str] | None]] = {
+    "show": _History._shown,  # noqa: SLF001 - of this module, as the others.
+    "log": _History._logged,  # noqa: SLF001
+    "whatchanged": _History._logged,  # noqa: SLF001
+    "reflog": _History._reflog,  # noqa: SLF001
+    "stash": _History._stash,  # noqa: SLF001
+    "diff": _History._compared,  # noqa: SLF001
+    "diff-tree": _History._diff_tree,  # noqa: SLF001
+    "diff-index": _History._diff_index,  # noqa: SLF001
+    "diff-files": _History._diff_files,  # noqa: SLF001
+    "format-patch": _History._patches,  # noqa: SLF001
+    "grep": _History._searched,  # noqa: SLF001
+    "archive": _History._archived,  # noqa: SLF001
+    "bundle": _History._bundled,  # noqa: SLF001
+    "cat-file": _History._printed,  # noqa: SLF001
+    "clone": _History._cloned,  # noqa: SLF001
+    "worktree": _History._added,  # noqa: SLF001
+}
+_BATCH = ("--batch=", "--batch-command")
+_BARE = frozenset({"--bare", "--mirror", "-n", "--no-checkout"})
 _UNMASKED = "--diff-filter=DTU"
 """What is not masked, as it is no file of the work tree now."""
 _BY_HUNKS = frozenset({"add", "stage", "commit", "checkout", "restore", "reset", "stash"})
@@ -381,7 +403,7 @@ def _has_patch(words: Sequence[str]) -> bool:
 
 
 def _is_summary(words: Sequence[str]) -> bool:
-    """Whether a command that prints patches is told to print something else, and no patch."""
+    """Whether a command that prints patches has options to print something else, and no patch."""
     names = {word.partition("=")[0] for word in words}
     return not names.isdisjoint(_SUMMARY) and not _has_patch(words)
 

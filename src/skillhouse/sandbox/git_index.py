@@ -54,7 +54,7 @@ class IndexEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
+class WorkTree:
     top: str
     """Real path of its work tree."""
     directory: str
@@ -87,21 +87,21 @@ def _start_of(path: str) -> bytes:
         return b""
 
 
-def repository_at(top: str) -> Repository | None:
+def repository_at(top: str) -> WorkTree | None:
     """Return the repository that has its work tree in a directory, or None."""
     path = f"{top}/.git"
     if os.path.isdir(path):
-        return Repository(top=top, directory=os.path.realpath(path))
+        return WorkTree(top=top, directory=os.path.realpath(path))
     text = os.fsdecode(_start_of(path))
     target = os.path.join(top, text.removeprefix("gitdir:").strip())
     if not text.startswith("gitdir:") or "\0" in target or not os.path.isdir(target):
         return None
-    return Repository(top=top, directory=os.path.realpath(target))
+    return WorkTree(top=top, directory=os.path.realpath(target))
 
 
 def repository_around(
-    directory: str, known: dict[str, Repository | None] | None = None
-) -> Repository | None:
+    directory: str, known: dict[str, WorkTree | None] | None = None
+) -> WorkTree | None:
     """Return the repository whose work tree a directory is in.
 
     Args:
@@ -117,7 +117,7 @@ def repository_around(
     return known[directory]
 
 
-def index_entries(repository: Repository, wanted: Collection[str]) -> Mapping[str, IndexEntry]:
+def index_entries(repository: WorkTree, wanted: Collection[str]) -> Mapping[str, IndexEntry]:
     """Return what the index has of some paths, relative to the top, by path; of one that ends with
     a slash, what is below it. Nothing where it is no index that is understood here."""
     try:
@@ -133,7 +133,7 @@ def index_entries(repository: Repository, wanted: Collection[str]) -> Mapping[st
         return {}
 
 
-def _is_sha256(repository: Repository) -> bool:
+def _is_sha256(repository: WorkTree) -> bool:
     common = _start_of(f"{repository.directory}/commondir").rstrip(b"\n")
     directory = os.path.join(repository.directory, os.fsdecode(common))
     return _SHA256.search(_start_of(f"{directory}/config")) is not None
@@ -195,11 +195,11 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def refresh_index(repository: Repository, *, youngest_ns: int) -> bool:
+def refresh_index(repository: WorkTree, *, youngest_ns: int) -> bool:
     """Have git write an index that is younger than its entries; False where that did not work.
 
     Git reads the files of the work tree for this, so it is not done inside the run. The
-    repository's configuration, which may name programs, is not read: git is told of another
+    repository's configuration, which may name programs, is not read: git gets another
     directory, in memory, that has none. What would be changed by a filter is left as it is.
 
     Args:

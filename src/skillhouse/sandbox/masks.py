@@ -24,7 +24,7 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.git_index import (
     IndexEntry,
-    Repository,
+    WorkTree,
     index_entries,
     refresh_index,
     repository_around,
@@ -91,7 +91,7 @@ class Masks:
         Args:
             files: Absolute paths without links.
             directories: Likewise. A directory of which git tracks more than `TRACKED_MAX` has none.
-            may_refresh: Whether an index is written anew where it is as young as its entries, so
+            may_refresh: Whether an index is refreshed where it is as young as its entries, so
                 that git would read the masked file. Without it git shows the file as changed.
         """
         files, directories = tuple(files), tuple(directories)
@@ -111,7 +111,7 @@ class Masks:
                 masks |= self._tracked_in(places[f"{directory}/"])
             return masks
 
-    def _tracked_in(self, place: tuple[Repository, str] | None) -> Mapping[str, str]:
+    def _tracked_in(self, place: tuple[WorkTree, str] | None) -> Mapping[str, str]:
         known = self._indexes.get(place[0].index) if place else None
         if known is None or place is None:
             return {}
@@ -121,17 +121,13 @@ class Masks:
             return {}
         return {f"{repository.top}/{n}": self._mask(_shape_of(e)) for n, e in below.items()}
 
-    def _is_known(
-        self, repository: Repository, wanted: frozenset[str], *, may_refresh: bool
-    ) -> bool:
+    def _is_known(self, repository: WorkTree, wanted: frozenset[str], *, may_refresh: bool) -> bool:
         with self._lock:
             known = self._indexes.get(repository.index)
         stamp = _stamp(repository.index)
         return known is not None and known.serves(stamp, wanted, may_refresh=may_refresh)
 
-    def _read(
-        self, stale: Iterable[tuple[Repository, frozenset[str]]], *, may_refresh: bool
-    ) -> None:
+    def _read(self, stale: Iterable[tuple[WorkTree, frozenset[str]]], *, may_refresh: bool) -> None:
         for repository, wanted in stale:
             known = _index_of(repository, wanted, is_refreshed=False)
             if may_refresh and (young_ns := known.young_ns()):
@@ -143,7 +139,7 @@ class Masks:
                 if len(self._indexes) > INDEXES_MAX:
                     self._indexes.popitem(last=False)
 
-    def _shape(self, path: str, place: tuple[Repository, str] | None) -> _Shape:
+    def _shape(self, path: str, place: tuple[WorkTree, str] | None) -> _Shape:
         known = self._indexes.get(place[0].index) if place else None
         entry = known.entries.get(place[1]) if known and place else None
         if entry is not None:
@@ -179,33 +175,33 @@ def _shape_of(entry: IndexEntry) -> _Shape:
     return _Shape(entry.size, entry.mtime_ns, 0o100 if entry.is_executable else 0)
 
 
-def _places(paths: Iterable[str]) -> dict[str, tuple[Repository, str] | None]:
+def _places(paths: Iterable[str]) -> dict[str, tuple[WorkTree, str] | None]:
     """Return the repository of each path, and the path below its top."""
-    tops: dict[str, Repository | None] = {}
+    tops: dict[str, WorkTree | None] = {}
     return {path: _place(path, tops) for path in paths}
 
 
-def _place(path: str, tops: dict[str, Repository | None]) -> tuple[Repository, str] | None:
+def _place(path: str, tops: dict[str, WorkTree | None]) -> tuple[WorkTree, str] | None:
     repository = repository_around(os.path.dirname(path), tops)
     return None if repository is None else (repository, path[len(repository.top) :].lstrip("/"))
 
 
-def by_repository(paths: Iterable[str]) -> Mapping[Repository, frozenset[str]]:
+def by_repository(paths: Iterable[str]) -> Mapping[WorkTree, frozenset[str]]:
     """Return the repositories of some absolute paths, and those relative to the top of each."""
     return _grouped(_places(paths))
 
 
 def _grouped(
-    places: Mapping[str, tuple[Repository, str] | None],
-) -> Mapping[Repository, frozenset[str]]:
-    wanted: dict[Repository, set[str]] = {}
+    places: Mapping[str, tuple[WorkTree, str] | None],
+) -> Mapping[WorkTree, frozenset[str]]:
+    wanted: dict[WorkTree, set[str]] = {}
     for place in places.values():
         if place is not None:
             wanted.setdefault(place[0], set()).add(place[1])
     return {repository: frozenset(names) for repository, names in wanted.items()}
 
 
-def _index_of(repository: Repository, wanted: frozenset[str], *, is_refreshed: bool) -> _Index:
+def _index_of(repository: WorkTree, wanted: frozenset[str], *, is_refreshed: bool) -> _Index:
     return _Index(
         # Before it is read: one that is replaced meanwhile is read again by the next run.
         stamp=_stamp(repository.index),

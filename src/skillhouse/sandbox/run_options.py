@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.floor import dataclass, unread_paths
@@ -43,8 +44,8 @@ _SYSTEM = tuple(
 class RunMasks:
     """The files that are mounted over what is hidden in a run."""
 
-    by_path: Mapping[str, str]
-    plain: Callable[[], str]
+    by_path: Mapping[str, str] = field(default_factory=dict)
+    plain: Callable[[], str] = str
     """Makes that of any other path."""
 
     def below(self, directory: str) -> Iterator[tuple[str, str]]:

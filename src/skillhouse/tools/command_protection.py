@@ -16,7 +16,7 @@ from skillhouse.permission import (
     only_reads,
     unwrapped,
 )
-from skillhouse.sandbox import Opened, find_git_changes
+from skillhouse.sandbox import GitChanges, Opened, find_git_changes
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.files import write_need
 from skillhouse.tools.workspace import Workspace
@@ -110,13 +110,7 @@ def writes_of(
             _refuse_hidden(argv, _removed(argv[1:], directory, workspace), is_hidden)
         if program == "git":
             changes = find_git_changes(argv, directory=Path(directory), workspace=workspace.root)
-            _refuse_hidden(argv, (n for n in changes.names if n not in changes.edited), is_hidden)
-            names = tuple(
-                name
-                for name in changes.names
-                if workspace.paths.group(name) is not None
-                and not (name in changes.edited and is_hidden(name))
-            )
+            names = _rewritten(argv, changes, workspace, is_hidden)
             if names or not changes.is_known:
                 needs[_git_need(argv, names, is_known=changes.is_known)] = None
                 facts += [("rewrites", ", ".join(names))] if names else []
@@ -133,6 +127,15 @@ def writes_of(
         top_repository=_makes_top_repository(plan, str(workspace.root)),
     )
     return Writes(needs=tuple(needs), opened=opened, facts=tuple(facts))
+
+
+def _rewritten(
+    argv: Sequence[str], changes: GitChanges, workspace: Workspace, is_hidden: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Return the files that act later of those that git would rewrite."""
+    _refuse_hidden(argv, (name for name in changes.names if name not in changes.edited), is_hidden)
+    names = (name for name in changes.names if workspace.paths.group(name) is not None)
+    return tuple(name for name in names if name not in changes.edited or not is_hidden(name))
 
 
 def _refuse_hidden(

@@ -159,16 +159,18 @@ class PathRules:
             self._entered.update(map(str, Path(path).parents))
         return needs
 
-    def printing(self, path: str, *, is_named: bool) -> PermissionRequest | None:
+    def relative(self, path: str) -> str:
+        return path.removeprefix(f"{self._root}/")
+
+    def printing(self, path: str) -> PermissionRequest | None:
         """Return what it needs to give what the history has of a path, which is not opened by it;
-        None where nothing is needed. `is_named` says that a rule names the whole command."""
-        relative = path.removeprefix(f"{self._root}/")
-        is_hidden = is_secret(relative) and not self.is_named(path)
+        None where nothing is needed."""
+        is_hidden = is_secret(self.relative(path)) and not self.is_named(path)
         if not is_hidden and not self._said("read", path):
             return None
         need = PermissionRequest(
             permission=Permission(action="read", resource=path),
-            default=Effect.ASK if is_hidden and not is_named else Effect.ALLOW,
+            default=Effect.ASK if is_hidden else Effect.ALLOW,
             why="the command gives what the history has of it",
         )
         return need if is_hidden or self._answer(need) is not Effect.ALLOW else None

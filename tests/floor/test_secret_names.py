@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import certifi
@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from skillhouse.floor import is_public_certificate, is_secret_file
-from skillhouse.floor.public_certificates import holds_only_certificates
+from skillhouse.floor.secret_names import holds_only_certificates
 
 _KEY = ec.generate_private_key(ec.SECP256R1())
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
-_DAY = datetime.datetime(2026, 1, 1)
+_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _PEM = serialization.Encoding.PEM
 CERTIFICATE = (
     x509.CertificateBuilder(_NAME, _NAME, _KEY.public_key(), 1, _DAY, _DAY.replace(year=2027))
