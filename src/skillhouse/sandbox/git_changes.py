@@ -78,6 +78,18 @@ def after_options(argv: Sequence[str], directory: Path) -> tuple[Path, list[str]
     return directory, rest, is_plain
 
 
+_SETTINGS = tuple(
+    word
+    for setting in (
+        *("safe.directory=*", "safe.bareRepository=explicit", "core.checkStat=minimal"),
+        # What would start programs of the repository's own settings.
+        *("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false"),
+        "protocol.allow=never",
+    )
+    for word in ("-c", setting)
+)
+
+
 class _Git:
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._directory = directory
@@ -271,17 +283,9 @@ def ask_git(directory: Path, *arguments: str, stdin: bytes = b"") -> str | None:
         *(program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
         *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C.UTF-8"),
-        *("--setenv", "GIT_OPTIONAL_LOCKS", "0", "--chdir", str(directory), "--"),
-        *("git", "-c", "safe.directory=*", "-c", "safe.bareRepository=explicit"),
-        *(
-            "-c",
-            "core.checkStat=minimal",
-            "-c",
-            "core.fsmonitor=false",
-            "-c",
-            "core.hooksPath=/dev/null",
-            *arguments,
-        ),
+        *("--setenv", "GIT_OPTIONAL_LOCKS", "0", "--setenv", "GIT_NO_LAZY_FETCH", "1"),
+        *("--chdir", str(directory), "--"),
+        *("git", *_SETTINGS, *arguments),
     )
     try:
         done = subprocess.run(

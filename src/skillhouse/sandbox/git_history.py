@@ -189,6 +189,8 @@ class _History:
             *words,
             "--no-renames",
             "--no-relative",
+            "--no-textconv",
+            "--no-ext-diff",
             "--name-only",
             "-z",
             *form,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import time
@@ -90,7 +91,11 @@ def _start_of(path: str) -> bytes:
 def repository_at(top: str) -> WorkTree | None:
     """Return the repository that has its work tree in a directory, or None."""
     path = f"{top}/.git"
-    if os.path.isdir(path):
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return None
+    if stat.S_ISDIR(mode):
         return WorkTree(top=top, directory=os.path.realpath(path))
     text = os.fsdecode(_start_of(path))
     target = os.path.join(top, text.removeprefix("gitdir:").strip())

@@ -29,6 +29,7 @@ from skillhouse.sandbox.git_index import (
     refresh_index,
     repository_around,
 )
+from skillhouse.sandbox.profile import SandboxError
 
 UNTRACKED_BYTES = 64
 """Size of the mask of a file that git does not track: a secret's own length is part of it."""
@@ -150,10 +151,18 @@ class Masks:
             return _Shape()
 
     def _mask(self, shape: _Shape) -> str:
+        """Return the mask of a shape; SandboxError "protect-failed" where none can be made."""
         path = self._made.get(shape)
         if path is not None:
             self._made.move_to_end(shape)
             return path
+        try:
+            return self._make(shape)
+        except OSError as error:
+            message = f"cannot make the file that hides a secret: {error}"
+            raise SandboxError("protect-failed", message) from error
+
+    def _make(self, shape: _Shape) -> str:
         if not self._directory:
             self._directory = _make_directory(self, self._base)
         path = f"{self._directory}/{'-'.join(map(str, shape))}"
