@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -81,6 +82,8 @@ def find_git_contents(argv: Sequence[str], directory: Path) -> GitContents:
     directory, rest, is_plain = after_options(argv, directory)
     if not rest or rest[0] in _QUIET or {"--help", "-h"} & {*rest[1:2]}:
         return NOTHING
+    if is_plain and repository_around(os.path.realpath(directory)) is None:
+        return NOTHING
     history = _History(directory)
     try:
         names = history.names(rest[0], rest[1:])
@@ -113,8 +116,15 @@ class _History:
 
     def fails(self, word: str, arguments: Sequence[str]) -> bool:
         """Whether git itself finds nothing that the command could be about."""
-        before, after = _split(arguments)
+        try:
+            return self._fails(word, *_split(arguments))
+        except _UnknownError:
+            return False
+
+    def _fails(self, word: str, before: list[str], after: list[str]) -> bool:
         operands = _operands(before[1:] if word in ("stash", "reflog") else before)
+        if any(given.startswith(_SETS) for given in before):
+            return False
         if not operands:
             named = "refs/stash" if word == "stash" else "HEAD"
             return not self._is_revision(named)
@@ -201,9 +211,12 @@ class _History:
         if "--no-index" in before or _is_summary(before):
             return None
         operands = _operands(before)
+        is_cached = {"--cached", "--staged"} & {*before}
+        if not (operands or is_cached or shutil.which("bwrap")):
+            # Nothing can be asked there, and of what is masked only a deletion would be shown.
+            return None
         revisions = [one for one in operands if self._is_revision(one)]
         blobs, _ = self._blobs(operands)
-        is_cached = {"--cached", "--staged"} & {*before}
         is_range = len(revisions) > 1 or any(".." in one for one in revisions)
         if is_cached or is_range or blobs:
             return blobs | self._walked("diff", before, after)
@@ -324,10 +337,11 @@ class _History:
 
     def _is_revision(self, word: str) -> bool:
         sides = [side for side in re.split(r"\.{2,3}", word) if side] or [word]
-        return all(
-            ask_git(self._directory, "rev-parse", "--verify", "-q", "--end-of-options", side)
-            for side in sides
-        )
+        lines = "".join(f"{side}\n" for side in sides).encode(errors="surrogateescape")
+        answer = ask_git(self._directory, "cat-file", "--batch-check=%(objecttype)", stdin=lines)
+        if answer is None or "\n" in word:
+            raise _UnknownError
+        return all(line in _OBJECTS for line in answer.splitlines())
 
     def _listed(self, *arguments: str) -> set[str]:
         text = ask_git(self._directory, *arguments)
@@ -354,6 +368,12 @@ _FINDERS: Mapping[str, Callable[[_History, list[str], Sequence[str]], set[str] |
     "clone": _History._cloned,  # noqa: SLF001
     "worktree": _History._added,  # noqa: SLF001
 }
+_SETS = (
+    *("--all", "--branches", "--remotes", "--tags", "--glob", "--reflog", "--alternate-refs"),
+    *("-g", "--walk-reflogs", "--stdin", "--merge", "--bisect"),
+)
+"""Options that mean commits without naming one."""
+_OBJECTS = frozenset({"commit", "tag", "tree", "blob"})
 _BATCH = ("--batch=", "--batch-command")
 _BARE = frozenset({"--bare", "--mirror", "-n", "--no-checkout"})
 _UNMASKED = "--diff-filter=DTU"

@@ -157,9 +157,9 @@ def _refuse_hidden(
 def _removed(arguments: Sequence[str], directory: str, workspace: Workspace) -> Iterator[str]:
     """Yield what `rm` would remove below the directories that it names."""
     for operand in (word for word in arguments if word[:1] != "-"):
-        for path in _below(os.path.join(directory, operand)):
-            if relative := _relative(path, directory, workspace):
-                yield relative
+        if relative := _relative(operand, directory, workspace):
+            start = f"{workspace.root}/"
+            yield from (path[len(start) :] for path in _below(f"{start}{relative}"))
 
 
 def _makes_top_repository(plan: CommandPlan, root: str) -> bool:

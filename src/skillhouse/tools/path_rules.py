@@ -40,6 +40,7 @@ class PathRules:
         self._root = str(workspace.root)
         self._opened: dict[str, set[str]] = {"read": set(), "write": set()}
         self._entered: set[str] = set()
+        self._masked: dict[str, bool] = {}
         self._strict = {action: self._patterns(action) for action in ("read", "write")}
 
     @cached_property
@@ -91,12 +92,23 @@ class PathRules:
         return absolute in self._opened["read"] or self.is_named(self._probe(absolute))
 
     def hides(self, path: str) -> bool:
-        """Whether commands cannot read a path, relative to the workspace, if there is one."""
+        """Whether commands cannot read a path, relative to the workspace, if there is one; judged
+        before the call has named what it opens."""
+        has_rules = bool(self._strict["read"] or self._skills)
+        if has_rules and (self.masks(path) or self._is_below_masked(path)):
+            return True
+        if not is_secret_file(path, f"{self._root}/{path}"):
+            return False
         parts = path.split("/")
-        above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-        return any(map(self.masks, above)) or (
-            is_secret_file(path, f"{self._root}/{path}") and not any(map(self.opens, above))
-        )
+        return not any(self.opens("/".join(parts[:end])) for end in range(1, len(parts) + 1))
+
+    def _is_below_masked(self, path: str) -> bool:
+        above = os.path.dirname(path)
+        if not above:
+            return False
+        if above not in self._masked:
+            self._masked[above] = self.masks(above) or self._is_below_masked(above)
+        return self._masked[above]
 
     def is_named(self, absolute: str) -> bool:
         """Whether a rule allows to read this path, and not just any of the workspace."""
