@@ -32,7 +32,7 @@ from skillhouse.sandbox import (
 )
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.protected_mounts import shield
-from skillhouse.sandbox.run_options import options
+from skillhouse.sandbox.run_options import RunMasks, options
 
 BARE = ("bwrap", "--unshare-all", "--ro-bind", "/", "/")
 TARGET_MS = 4.0
@@ -71,7 +71,7 @@ async def compare(place: Path, house: Skillhouse, rounds: int) -> str:
     # In a workspace of its own, whose placeholders stay: bubblewrap's own part of our runs.
     same = SandboxProfile(held)
     async with shield(str(held), same.protected, stash=Stash()) as found:
-        full = options(same, found.covers, around={}, cwd=held, files={})
+        full = options(same, found.covers, around={}, cwd=held, files={}, masks=RunMasks())
         cases["bubblewrap with our options"] = partial(spawn, ("bwrap", *full))
         launcher = launcher_for(await house.services.sandbox.status(), state=place / "state")
         by_gate = exec_cases(house, launcher, place / "house")

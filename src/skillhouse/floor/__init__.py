@@ -82,7 +82,9 @@ if TYPE_CHECKING:
     from skillhouse.floor.rules import ONE_TIME as ONE_TIME
     from skillhouse.floor.secret_names import PROTECTED_NAMES as PROTECTED_NAMES
     from skillhouse.floor.secret_names import SECRET_NAMES as SECRET_NAMES
+    from skillhouse.floor.secret_names import is_public_certificate as is_public_certificate
     from skillhouse.floor.secret_names import is_secret as is_secret
+    from skillhouse.floor.secret_names import is_secret_file as is_secret_file
     from skillhouse.floor.trees import EXECUTABLE_MODE as EXECUTABLE_MODE
     from skillhouse.floor.trees import FILE_MODE as FILE_MODE
     from skillhouse.floor.trees import SIGNATURE_FILE as SIGNATURE_FILE

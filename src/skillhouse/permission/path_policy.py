@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret
+from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret, is_secret_file
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
@@ -131,7 +131,7 @@ class PathPolicy:
     def secret(self, path: str) -> str:
         """Return why a path may hold a secret, by its name as written or resolved, or nothing."""
         resolved = self.resolved(path)
-        is_named = is_secret(path) or is_secret(self._below(resolved))
+        is_named = is_secret_file(path, resolved) or is_secret_file(self._below(resolved), resolved)
         if is_named and not self._is_open(resolved):
             return f"`{path[:80]}` has a name that secrets have"
         return ""
@@ -192,6 +192,8 @@ def is_protected(path: str) -> bool:
 
 
 _MAGIC = regex(r":(?:\([^)]*\)|[!^/]*)")
+_EXCLUDED = regex(r":(?:[!^]|\([a-z,]*\bexclude\b[a-z,]*\))")
+"""What git leaves out (gitglossary(7), pathspec)."""
 _STAGE = regex(r"[0-3]:")
 _WILD = regex(r"[*?\[]")
 _EXAMPLES = tuple(name.rpartition("/")[2].replace("*", "x") for name in SECRET_NAMES)
@@ -201,7 +203,8 @@ def git_paths(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return every text in the arguments of git that may be a path.
 
     Of `REV:PATH` that is the path, which is below the top of the repository; of a pattern that
-    fits the name of a secret, that name. Words that are no paths are among them.
+    fits the name of a secret, that name. Words that are no paths are among them, and paths that are
+    left out (`:!PATH`) are not.
 
     >>> git_paths(["show", "HEAD:a/.env"]), git_paths(["log", "-p", "--", ":(top).e*"])[-1]
     (('a/.env',), '.env')
@@ -210,6 +213,8 @@ def git_paths(arguments: Sequence[str]) -> tuple[str, ...]:
     for word in arguments[1:]:
         # `-L1,9:PATH` and `--source=REV:PATH`.
         text = word.partition("=")[2] or word if word.startswith("-") else word
+        if _EXCLUDED.match(text):
+            continue
         if text.startswith(":"):
             text = _STAGE.sub("", _MAGIC.sub("", text, count=1), count=1)
         elif ":" in text and "://" not in text:

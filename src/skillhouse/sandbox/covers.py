@@ -16,7 +16,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import field, replace
 from typing import Protocol
 
-from skillhouse.floor import DEPENDENCIES, PersistentPaths, dataclass, is_secret, name_filter
+from skillhouse.floor import (
+    DEPENDENCIES,
+    PersistentPaths,
+    dataclass,
+    is_public_certificate,
+    is_secret,
+    name_filter,
+)
 from skillhouse.sandbox.profile import (
     CoveredPaths,
     Directory,
@@ -151,6 +158,7 @@ PATHS_MAX = 200
 HIDDEN_FILES_MAX = 20_000
 """Files in hidden directories that are checked for other hard links: about 40 ms."""
 PERSISTENT = "persistent"
+_BY_NAME = frozenset({"secret", "protected"})
 REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees", "/commondir")
 """Covered in the git directory of a repository in the workspace, also if missing."""
 
@@ -225,6 +233,10 @@ def covered_paths(
         if not _is_below(place, masked):
             is_frozen = _is_below(place, frozen)
             for hit in hits:
+                if "secret" in hit.kinds and is_public_certificate(
+                    os.path.join(workspace, place, hit.name)
+                ):
+                    hit = _public(covered, place, hit)
                 _judge(covered, (masked, frozen), place, hit, rules, is_frozen=is_frozen)
     _add_other_names(covered, workspace, survey)
     beyond = len(covered.paths) - PATHS_MAX
@@ -278,6 +290,20 @@ def _classifier(
         return SurveyHit(entry.name, tuple(kinds), is_closed) if kinds else None
 
     return classify
+
+
+def _public(result: CoveredPaths, place: str, hit: SurveyHit) -> SurveyHit:
+    """Return what counts of a file of certificates, which can be read.
+
+    What the names of a directory say is kept, so what a file holds is looked at in each run.
+    """
+    if not is_secret(place):
+        result.opened.add(f"{place}/{hit.name}" if place else hit.name)
+        # Installers replace those of packages, as they replace their code.
+        left_out = {"secret"} if DEPENDENCIES.isdisjoint(place.split("/")) else _BY_NAME
+        kinds = tuple(kind for kind in hit.kinds if kind not in left_out)
+        return replace(hit, kinds=kinds)
+    return hit
 
 
 def _judge(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import dataclass, is_secret
 
 SECONDS = 5.0
 """Longest time of one git run."""
@@ -30,6 +30,8 @@ _PLAIN = frozenset(
 )
 """Subcommands that do not change tracked files, and those that make repositories, which are checked
 afterwards."""
+_SOURCE = {"-s": "--source", "--source": "--source"}
+_CLEAN_VALUED = {"-e": "--exclude", "--exclude": "--exclude"}
 _LOOKS = frozenset({"list", "show", "drop", "clear", "create", "store"})
 """Subcommands of `git stash` that do not change files."""
 
@@ -42,6 +44,9 @@ class GitChanges:
     """Relative to the workspace."""
     outside: tuple[str, ...] = ()
     """Those of its work tree that are not in the workspace, relative to it."""
+    edited: frozenset[str] = frozenset()
+    """Those of them that differ from git's index alone. Where git cannot see that, as of a file
+    that is masked, it does not write them."""
     is_known: bool = True
     """False: it may write other files as well."""
 
@@ -52,7 +57,18 @@ UNKNOWN = GitChanges(is_known=False)
 
 def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> GitChanges:
     """Return what `argv`, `git` with its arguments, would write below the workspace's real path."""
-    rest = list(argv[1:])
+    directory, rest, is_plain = after_options(argv, directory)
+    if not is_plain:
+        return UNKNOWN
+    if not rest or rest[0] in _PLAIN or {"--help", "-h"} & set(rest):
+        return NOTHING
+    return _Git(directory, workspace).changes(rest[0], rest[1:])
+
+
+def after_options(argv: Sequence[str], directory: Path) -> tuple[Path, list[str], bool]:
+    """Return where git runs, its words behind its own options, and whether these leave it the
+    repository and the programs that it has there."""
+    rest, is_plain = list(argv[1:]), True
     while rest and rest[0][:1] == "-":
         word = rest.pop(0)
         if word == "-C" and rest:
@@ -60,10 +76,20 @@ def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> G
         elif word == "-c" and rest:
             rest.pop(0)
         elif word.startswith(("--git-dir", "--work-tree", "--exec-path", "--config-env")):
-            return UNKNOWN
-    if not rest or rest[0] in _PLAIN or {"--help", "-h"} & set(rest):
-        return NOTHING
-    return _Git(directory, workspace).changes(rest[0], rest[1:])
+            is_plain = False
+    return directory, rest, is_plain
+
+
+_SETTINGS = tuple(
+    word
+    for setting in (
+        *("safe.directory=*", "safe.bareRepository=explicit", "core.checkStat=minimal"),
+        # What would start programs of the repository's own settings.
+        *("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false"),
+        "protocol.allow=never",
+    )
+    for word in ("-c", setting)
+)
 
 
 def tracks_a_remote(name: str, directory: Path, *, guessed: bool = False) -> bool:
@@ -87,6 +113,8 @@ class _Git:
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._directory = directory
         self._workspace = workspace
+        self._edited: set[str] = set()
+        self._staged: set[str] = set()
 
     def setting(self, name: str) -> str:
         return (self._ask("config", "--type=bool", "--get", name) or "").strip()
@@ -103,9 +131,16 @@ class _Git:
         if names is None:
             return UNKNOWN
         base = top.rstrip("\n")
-        paths = {os.path.relpath(os.path.join(base, name), self._workspace) for name in names}
+        paths = {os.path.relpath(os.path.join(base, name), self._workspace): name for name in names}
         outside = {path for path in paths if path.startswith("../")}
-        return GitChanges(names=tuple(sorted(paths - outside)), outside=tuple(sorted(outside)))
+        edited = self._edited - self._staged
+        # One that is not there is not masked, so git sees that.
+        edited = {name for name in edited if os.path.lexists(os.path.join(base, name))}
+        return GitChanges(
+            names=tuple(sorted(paths.keys() - outside)),
+            outside=tuple(sorted(outside)),
+            edited=frozenset(path for path, name in paths.items() if name in edited),
+        )
 
     def _names(self, word: str, arguments: Sequence[str]) -> set[str] | None:
         operands, paths, options = _parts(arguments)
@@ -117,19 +152,17 @@ class _Git:
                 tree = source.partition("=")[2] if "=" in source else source[2:]
                 return self._against((tree or "HEAD",), (*operands, *paths))
             case "reset":
-                if not options & {"--hard", "--merge", "--keep"}:
-                    return set()
-                return self._against(operands[:1] or ("HEAD",))
+                return self._reset(operands, paths, options)
             case "stash":
                 return self._stashed(operands, options)
-            case "merge" | "rebase" if operands and not options & {"--exec", "-x", "--root"}:
+            case "merge" if operands:
+                return self._merged(operands)
+            case "rebase" if operands and not options & {"--exec", "-x", "--root"}:
                 return self._against(operands)
             case "cherry-pick" | "revert" if operands:
                 return self._made_by(operands)
             case "clean":
-                if options & {"-n", "--dry-run"}:
-                    return set()
-                return self._listed("ls-files", "-o", "-z", "--full-name")
+                return self._cleaned(arguments)
             case "rm" | "mv":
                 if "--cached" in options:
                     return set()
@@ -144,12 +177,54 @@ class _Git:
             case _:
                 return None
 
+    def _reset(
+        self, operands: tuple[str, ...], paths: tuple[str, ...], options: frozenset[str]
+    ) -> set[str] | None:
+        if "--soft" in options:
+            return set()
+        tree = operands[:1] if operands and self._tree(operands[0]) else ("HEAD",)
+        if options & {"--hard", "--merge", "--keep"}:
+            return self._against(tree)
+        # It writes the index alone. Of a file that git cannot read it has no size there then, and
+        # each later command would fail at it.
+        named = (*operands[1:], *paths) if operands[:1] == tree else (*operands, *paths)
+        names = self._against(tree, named)
+        return names and {name for name in names & self._staged if is_secret(name)}
+
+    def _merged(self, operands: Sequence[str]) -> set[str] | None:
+        names = self._against(operands)
+        for given in operands:
+            base = (self._ask("merge-base", "HEAD", given) or "").strip()
+            made = self._listed("diff-tree", "-r", "-z", "--name-only", base, given)
+            if names is None or not base or made is None:
+                return names
+            # What only this side has changed stays as it is.
+            self._staged -= names - made
+            self._edited |= names - made
+        return names
+
+    def _cleaned(self, arguments: Sequence[str]) -> set[str] | None:
+        """Return untracked files: all of the paths that are meant, with those that are ignored
+        only where they go too."""
+        operands, paths, options = _parts(arguments, valued=_CLEAN_VALUED, skipped=frozenset())
+        if options & {"-n", "--dry-run"} or any(_letters(word, "n") for word in options):
+            return set()
+        excluded = [word for word in options if word.startswith("--exclude=")]
+        listed = ("ls-files", "-o", "-z", "--full-name", *excluded)
+        is_all = any(_letters(word, "xX") for word in options)
+        names = self._listed(*listed, "--", *operands, *paths)
+        if names is not None and not is_all:
+            self._edited |= names
+        return names
+
     def _placed(self, operands: Sequence[str]) -> set[str]:
         top = (self._ask("rev-parse", "--show-prefix") or "").rstrip("\n")
         if not operands:
             return set()
         last = operands[-1]
-        return {top + last, *(f"{top}{last}/{os.path.basename(name)}" for name in operands[:-1])}
+        if not os.path.isdir(self._directory / last):
+            return {top + last}
+        return {f"{top}{last}/{os.path.basename(name)}" for name in operands[:-1]}
 
     def _checked_out(
         self, operands: tuple[str, ...], paths: tuple[str, ...], options: frozenset[str]
@@ -183,7 +258,10 @@ class _Git:
             return None if names is None else names | (extra or set())
         names = self._against(("HEAD",))
         if names is not None and options & {"-u", "-a", "--include-untracked", "--all"}:
-            names |= self._listed("ls-files", "-o", "-z", "--full-name") or set()
+            untracked = self._listed("ls-files", "-o", "-z", "--full-name") or set()
+            names |= untracked
+            if not options & {"-a", "--all"}:
+                self._edited |= untracked
         return names
 
     def _against(self, trees: Sequence[str], paths: Sequence[str] = ()) -> set[str] | None:
@@ -198,6 +276,7 @@ class _Git:
                 if names is None:
                     return None
                 changed |= names
+                (self._staged if cached else self._edited).update(names)
         return changed
 
     def _made_by(self, commits: Sequence[str]) -> set[str] | None:
@@ -219,38 +298,50 @@ class _Git:
         return None if text is None else {name for name in text.split("\0") if name}
 
     def _ask(self, *arguments: str) -> str | None:
-        program = shutil.which("bwrap")
-        if program is None:
-            return None
-        command = (
-            *(program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
-            *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-            *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C.UTF-8"),
-            *("--setenv", "GIT_OPTIONAL_LOCKS", "0", "--chdir", str(self._directory), "--"),
-            *("git", "-c", "safe.directory=*", "-c", "safe.bareRepository=explicit"),
-            *(
-                "-c",
-                "core.checkStat=minimal",
-                "-c",
-                "core.fsmonitor=false",
-                "-c",
-                "core.hooksPath=/dev/null",
-                *arguments,
-            ),
+        return ask_git(self._directory, *arguments)
+
+
+def ask_git(directory: Path, *arguments: str, stdin: bytes = b"") -> str | None:
+    """Return what git prints in a directory, in a read-only sandbox; None where it fails."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return None
+    command = (
+        *(program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C.UTF-8"),
+        *("--setenv", "GIT_OPTIONAL_LOCKS", "0", "--setenv", "GIT_NO_LAZY_FETCH", "1"),
+        *("--chdir", str(directory), "--"),
+        *("git", *_SETTINGS, *arguments),
+    )
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, timeout=SECONDS, check=False
         )
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        if done.returncode != 0 or len(done.stdout) > OUTPUT_MAX:
-            return None
-        return os.fsdecode(done.stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0 or len(done.stdout) > OUTPUT_MAX:
+        return None
+    return os.fsdecode(done.stdout)
 
 
-def _parts(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
-    """Return the operands before `--`, those after it, and the options."""
+def _letters(word: str, letters: str) -> bool:
+    """Whether a word of short options has one of some letters."""
+    return word[:1] == "-" and word[:2] != "--" and not {*letters}.isdisjoint(word[1:])
+
+
+def _parts(
+    arguments: Sequence[str],
+    *,
+    valued: Mapping[str, str] = _SOURCE,
+    skipped: frozenset[str] = _VALUED,
+) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
+    """Return the operands before `--`, those after it, and the options.
+
+    Args:
+        valued: Options whose value is a word of its own, and the name that they are given with it.
+        skipped: Those whose value is left out.
+    """
     operands: list[str] = []
     options: set[str] = set()
     at = 0
@@ -258,11 +349,11 @@ def _parts(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], 
         word = arguments[at]
         if word[:1] != "-" or word == "-":
             operands.append(word)
-        elif word in ("-s", "--source") and at + 1 < len(arguments):
+        elif word in valued and at + 1 < len(arguments):
             at += 1
-            options.add(f"--source={arguments[at]}")
+            options.add(f"{valued[word]}={arguments[at]}")
         else:
             options.add(word)
-            at += word in _VALUED
+            at += word in skipped
         at += 1
     return tuple(operands), tuple(arguments[at + 1 :]), frozenset(options)

@@ -155,7 +155,7 @@ def _has_hooks(file: OpenConfig) -> bool:
 
 def _mask(path: str) -> tuple[str, MountCover]:
     is_directory = os.path.isdir(path)
-    return path, MountCover.CLOSED_DIRECTORY if is_directory else MountCover.EMPTY_FILE
+    return path, MountCover.CLOSED_DIRECTORY if is_directory else MountCover.CLOSED_FILE
 
 
 def _configs(places: GitPlaces) -> Iterator[str]:

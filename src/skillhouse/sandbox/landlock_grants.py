@@ -21,7 +21,7 @@ from skillhouse.sandbox.protected_mounts import MountCover
 
 GRANTS_MAX = 50_000
 """Rules of one run, 4 µs each; a workspace that needs more is refused."""
-_HIDING = (MountCover.EMPTY_FILE, MountCover.CLOSED_DIRECTORY)
+_HIDING = (MountCover.CLOSED_FILE, MountCover.CLOSED_DIRECTORY)
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ def _tree(workspace: str, covers: Mapping[str, MountCover]) -> _Node:
 
 def _linked(covers: Mapping[str, MountCover]) -> Iterable[tuple[int, int]]:
     for path, cover in covers.items():
-        if cover in (MountCover.READ_ONLY, MountCover.EMPTY_FILE) and os.path.lexists(path):
+        if cover in (MountCover.READ_ONLY, MountCover.CLOSED_FILE) and os.path.lexists(path):
             info = os.lstat(path)
             if info.st_nlink > 1 and stat.S_ISREG(info.st_mode):
                 yield info.st_dev, info.st_ino

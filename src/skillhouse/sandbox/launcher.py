@@ -20,6 +20,7 @@ from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, Rli
 from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
 from skillhouse.sandbox.landlock_rules import NAME
+from skillhouse.sandbox.masks import Masks
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder_notes import placeholder_note
@@ -76,6 +77,7 @@ class BubblewrapLauncher:
         *,
         place: CgroupPlace | None,
         stash: Stash,
+        masks: Masks,
         bridge_seccomp: bytes,
     ) -> None:
         """Make a launcher.
@@ -91,6 +93,7 @@ class BubblewrapLauncher:
         self._bridge_seccomp = bridge_seccomp
         self._place = place
         self._stash = stash
+        self._masks = masks
 
     async def run(
         self,
@@ -112,6 +115,7 @@ class BubblewrapLauncher:
             covers: dict[str, MountCover] = {}
             around: dict[str, MountCover] = {}
             git = GitMounts()
+            masks: dict[str, str] = {}
             placeholders: list[str] = []
 
             async def prepare() -> None:
@@ -130,9 +134,22 @@ class BubblewrapLauncher:
                 # Around a part of a work tree, `.git` is what git finds above it.
                 own = f"{profile.workspace}/.git" if profile.git and profile.git.top else ""
                 placeholders.extend(path for path in found.placeholders if path != own)
+                masks.update(
+                    await self._masks.over(
+                        (
+                            *_those(covers, MountCover.CLOSED_FILE),
+                            *_those(around, MountCover.CLOSED_FILE),
+                        ),
+                        (
+                            *_those(covers, MountCover.CLOSED_DIRECTORY),
+                            *_those(around, MountCover.CLOSED_DIRECTORY),
+                        ),
+                        may_refresh=not profile.read_only,
+                    )
+                )
 
             try:
-                command = self._command(argv, profile, (around, covers), cwd)
+                command = self._command(argv, profile, (around, covers), masks, cwd)
                 run = Run(command, guard, profile.limits, on_output=on_output)
                 done = await run.complete(stdin, prepare=prepare)
             finally:
@@ -159,6 +176,7 @@ class BubblewrapLauncher:
         argv: Sequence[str],
         profile: SandboxProfile,
         mounts: tuple[Mapping[str, MountCover], Mapping[str, MountCover]],
+        masks: Mapping[str, str],
         cwd: Path,
     ) -> Command:
         texts = run_options.etc_files(profile)
@@ -166,7 +184,10 @@ class BubblewrapLauncher:
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            return run_options.options(profile, covers, around=around, cwd=cwd, files=files)
+            used = run_options.RunMasks(masks, lambda: self._masks.plain)
+            return run_options.options(
+                profile, covers, around=around, cwd=cwd, files=files, masks=used
+            )
 
         return Command(
             program=self._program,
@@ -176,6 +197,10 @@ class BubblewrapLauncher:
             | dict(profile.sealed),
             options=options,
         )
+
+
+def _those(covers: Mapping[str, MountCover], kind: MountCover) -> list[str]:
+    return [path for path, cover in covers.items() if cover is kind]
 
 
 def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launcher:
@@ -196,6 +221,7 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
         filter_program(around.machine),
         place=place,
         stash=Stash(state),
+        masks=Masks(state),
         bridge_seccomp=filter_program(around.machine, unix_sockets=True),
     )
 

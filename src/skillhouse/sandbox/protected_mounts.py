@@ -57,8 +57,8 @@ class MountCover(enum.Enum):
     """Itself, writable: a directory that is a mount cannot be renamed away from under others."""
     READ_ONLY = enum.auto()
     """Itself."""
-    EMPTY_FILE = enum.auto()
-    """A file that cannot be opened."""
+    CLOSED_FILE = enum.auto()
+    """A file that cannot be opened (`masks`)."""
     EMPTY_DIRECTORY = enum.auto()
     """A directory with nothing in it, which is gone with the run."""
     CLOSED_DIRECTORY = enum.auto()
@@ -337,7 +337,9 @@ def _cover(mounts: ProtectedMounts, path: str, mode: int, *, secret: bool) -> No
     is_directory = stat.S_ISDIR(mode)
     if secret or not (is_directory or stat.S_ISREG(mode)):
         # A socket or a device is no configuration either, so it is hidden like a secret.
-        mounts.covers[path] = MountCover.CLOSED_DIRECTORY if is_directory else MountCover.EMPTY_FILE
+        mounts.covers[path] = (
+            MountCover.CLOSED_DIRECTORY if is_directory else MountCover.CLOSED_FILE
+        )
     elif mounts.covers.get(path) in (None, MountCover.PIN):
         mounts.covers[path] = MountCover.READ_ONLY
         if not is_directory and os.path.basename(path) == ".git":

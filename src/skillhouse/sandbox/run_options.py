@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import unread_paths
+from skillhouse.floor import dataclass, unread_paths
 from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.bubblewrap import (
     ETC_FILES,
@@ -18,14 +19,18 @@ from skillhouse.sandbox.bubblewrap import (
 )
 from skillhouse.sandbox.covers import PATHS_MAX
 from skillhouse.sandbox.inner_scripts import HOME
+from skillhouse.sandbox.masks import by_repository
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_checks import missing_names
 from skillhouse.sandbox.toolset import GIT_ATTRIBUTES, GIT_CONFIG, PINNED
 
-_GIT_SETTINGS = "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
+_GIT_SETTINGS = (
+    "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
+)
 """git-config(1). A directory that looks like a repository is none unless it is named as one; the
-index knows the files' owner as it is outside, so by owner all would seem changed."""
+index knows the files' owner as it is outside, so by owner all would seem changed, and by inode and
+change time what is masked (`masks`)."""
 _GIT_LINKED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
 """In a linked work tree `git gc` fails at the logs of the others, and leaves a log that it did."""
 _IGNORED = "/etc/skillhouse-gitignore"
@@ -33,11 +38,24 @@ _EXCLUDED = "/etc/skillhouse-gitexcludes"
 """What the person ignores everywhere."""
 _IGNORING = "/etc/skillhouse-gitconfig"
 _DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
-_HIDING = (MountCover.EMPTY_FILE, *_DIRECTORIES)
+_HIDING = (MountCover.CLOSED_FILE, *_DIRECTORIES)
 _SYSTEM = tuple(
     Path(path)
     for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RunMasks:
+    """The files that are mounted over what is hidden in a run."""
+
+    by_path: Mapping[str, str] = field(default_factory=dict)
+    plain: Callable[[], str] = str
+    """Makes that of any other path."""
+
+    def below(self, directory: str) -> Iterator[tuple[str, str]]:
+        start = f"{directory}/"
+        return ((path, mask) for path, mask in self.by_path.items() if path.startswith(start))
 
 
 def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
@@ -53,31 +71,45 @@ def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
 
 
 def _git_files(profile: SandboxProfile) -> Mapping[str, str]:
-    """Return git's settings, by which it passes over the placeholders in the workspace's own
-    repository: `git clean` and `git stash -u` would fail on them, as they cannot be removed.
+    """Return git's settings, by which it passes over what cannot be read or removed: the
+    placeholders in the workspace's own repository, for `git clean` and `git stash -u`, and what is
+    masked, for `git add -A`, in each repository that has some.
     """
-    workspace, git = str(profile.workspace), profile.git
-    settings = _GIT_SETTINGS + (_GIT_LINKED if git and git.is_linked else "")
-    names = () if profile.read_only else missing_names(profile)
-    ignored = profile.tools.git.ignored
-    everywhere = {_EXCLUDED: ignored} if ignored else {}
-    settings += f"[core]\n\texcludesFile = {_EXCLUDED}\n" if ignored else ""
-    own = git.own if git and git.own else f"{workspace}/.git"
-    if not names or "\n" in workspace + own:
-        return {"/etc/gitconfig": settings, **everywhere}
-    below = os.path.relpath(workspace, git.top) if git and git.top else ""
-    start = "".join(f"/{re.escape(part)}" for part in below.split("/") if part)
-    passed = "".join(f"{start}/{re.escape(name)}/\n" for name in names if "\n" not in name)
-    # Both a pattern and a quoted text.
-    place = re.sub(r"([*?\[\\])", r"\\\1", own)
-    quoted = re.sub(r'(["\\])', r"\\\1", place)
-    condition = f'[includeIf "gitdir:{quoted}"]\n\tpath = {_IGNORING}\n'
-    return {
-        **everywhere,
-        "/etc/gitconfig": settings + condition,
-        _IGNORING: f"[core]\n\texcludesFile = {_IGNORED}\n",
+    git, everywhere = profile.git, profile.tools.git.ignored
+    files = {"/etc/gitconfig": _GIT_SETTINGS + (_GIT_LINKED if git and git.is_linked else "")}
+    if everywhere:
+        files["/etc/gitconfig"] += f"[core]\n\texcludesFile = {_EXCLUDED}\n"
+        files[_EXCLUDED] = everywhere
+    for at, (directory, names) in enumerate(sorted(_passed_over(profile).items())):
+        # Both a pattern and a quoted text.
+        place = re.sub(r"([*?\[\\])", r"\\\1", directory)
+        quoted = re.sub(r'(["\\])', r"\\\1", place)
+        settings, ignored = f"{_IGNORING}-{at}", f"{_IGNORED}-{at}"
+        files["/etc/gitconfig"] += f'[includeIf "gitdir:{quoted}"]\n\tpath = {settings}\n'
+        files[settings] = f"[core]\n\texcludesFile = {ignored}\n"
         # The last pattern that matches counts (gitignore(5)).
-        _IGNORED: ignored + passed,
+        files[ignored] = everywhere + "".join(f"/{re.escape(name)}\n" for name in names)
+    return files
+
+
+def _passed_over(profile: SandboxProfile) -> Mapping[str, list[str]]:
+    """Return paths below the top of the work tree, for each git directory; those of directories
+    only end with a slash."""
+    workspace, git = str(profile.workspace), profile.git
+    found: dict[str, list[str]] = {}
+    below = profile.below.paths if profile.below else []
+    masked = [os.path.join(workspace, place, name) for place, name, is_hidden in below if is_hidden]
+    masked += git.masks if git else ()
+    for repository, names in by_repository(masked).items():
+        found.setdefault(repository.directory, []).extend(sorted(names))
+    missing = () if profile.read_only else missing_names(profile)
+    own = git.own if git and git.own else f"{workspace}/.git"
+    start = f"{os.path.relpath(workspace, git.top)}/" if git and git.top else ""
+    found.setdefault(own, []).extend(f"{start}{name}/" for name in missing)
+    return {
+        directory: [name for name in names if "\n" not in name]
+        for directory, names in found.items()
+        if names and "\n" not in directory
     }
 
 
@@ -123,7 +155,7 @@ def skill_covers(profile: SandboxProfile) -> Mapping[str, MountCover]:
             if not real.startswith(f"{directory}/") or not os.path.exists(real):
                 continue
             is_directory = os.path.isdir(real)
-            found[real] = MountCover.EMPTY_DIRECTORY if is_directory else MountCover.EMPTY_FILE
+            found[real] = MountCover.EMPTY_DIRECTORY if is_directory else MountCover.CLOSED_FILE
             if len(found) > PATHS_MAX:
                 message = "too much bytecode and too many files that programs left, remove some"
                 raise SandboxError("protect-failed", f"{message}: `{directory}`")
@@ -137,6 +169,7 @@ def options(
     around: Mapping[str, MountCover],
     cwd: Path,
     files: Mapping[str, int],
+    masks: RunMasks,
 ) -> Iterator[str]:
     """Yield the options of a run, which bubblewrap reads by `--args`.
 
@@ -147,7 +180,7 @@ def options(
     """
     yield from namespace_options(profile, "sandbox", *(("--share-net",) if profile.network else ()))
     yield from own_options(profile, files)
-    yield from _places(profile, covers, around, files)
+    yield from _places(profile, covers, around, files, masks)
     yield from ("--chdir", str(cwd))
     yield from program_options()
 
@@ -157,6 +190,7 @@ def _places(
     covers: Mapping[str, MountCover],
     around: Mapping[str, MountCover],
     files: Mapping[str, int],
+    masks: RunMasks,
 ) -> Iterator[str]:
     """Yield the binds in such an order that none covers a stricter one."""
     workspace = profile.workspace
@@ -166,7 +200,7 @@ def _places(
             yield from ("--ro-bind", str(directory), str(directory))
     yield from _tools(profile)
     for path, cover in around.items():
-        yield from _cover(path, cover)
+        yield from _cover(path, cover, masks)
     bind = "--ro-bind" if profile.read_only else "--bind"
     yield from (bind, str(workspace), str(workspace))
     for directory in profile.writable:
@@ -176,7 +210,7 @@ def _places(
         # A bind of a directory is writable, whatever is around it.
         is_fixed = profile.read_only and not _is_in(path, profile.writable)
         if not (is_fixed and cover is MountCover.PIN):
-            yield from _cover(path, cover)
+            yield from _cover(path, cover, masks)
     for directory in readable:
         if directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
@@ -189,7 +223,7 @@ def _places(
     # Last, so that nothing is mounted over them.
     for path, cover in skill_covers(profile).items():
         if hidden.isdisjoint((path, *map(str, Path(path).parents))):
-            yield from _cover(path, cover)
+            yield from _cover(path, cover, masks)
 
 
 def _is_in(path: str, directories: Iterable[Path]) -> bool:
@@ -217,14 +251,18 @@ def _caches(profile: SandboxProfile) -> Iterator[str]:
             yield from ("--bind", str(path), str(path))
 
 
-def _cover(path: str, cover: MountCover) -> tuple[str, ...]:
+def _cover(path: str, cover: MountCover, masks: RunMasks) -> tuple[str, ...]:
     if cover is MountCover.PIN:
         return ("--bind", path, path)
     if cover is MountCover.READ_ONLY:
         return ("--ro-bind", path, path)
-    if cover in _DIRECTORIES:
-        # One page: all that a run gets if it makes the directory writable.
-        mode = "0555" if cover is MountCover.EMPTY_DIRECTORY else "0000"
-        return ("--size", "4096", "--perms", mode, "--tmpfs", path)
-    # bubblewrap binds with `nodev`, so that the device cannot be opened: the answer is EACCES.
-    return ("--ro-bind", "/dev/null", path)
+    if cover is MountCover.CLOSED_FILE:
+        return ("--ro-bind", masks.by_path.get(path) or masks.plain(), path)
+    tracked = [word for below, mask in masks.below(path) for word in ("--ro-bind", mask, below)]
+    if cover is MountCover.EMPTY_DIRECTORY:
+        mode, tracked = "0555", []
+    else:
+        # Git looks at each file that it tracks, by its path.
+        mode = "0111" if tracked else "0000"
+    # One page: all that a run gets if it makes the directory writable.
+    return ("--size", "4096", "--perms", mode, "--tmpfs", path, *tracked)

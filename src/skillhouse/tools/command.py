@@ -409,7 +409,7 @@ class ExecTool(Tool):
                 remarks=said,
                 left=left,
             )
-        writes = writes_of(structure, self._workspace)
+        writes = writes_of(structure, self._workspace, is_hidden=paths.hides)
         scripts = self._script_runs(verdict, context)
         left = uncovered(structure, paths, root, writes.opened)
         needs = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.floor import DEPENDENCIES, FIXED, dataclass, named
@@ -17,7 +17,7 @@ from skillhouse.permission import (
     only_reads,
     unwrapped,
 )
-from skillhouse.sandbox import Opened, find_git_changes
+from skillhouse.sandbox import GitChanges, Opened, find_git_changes
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.files import write_need
 from skillhouse.tools.workspace import Workspace
@@ -79,11 +79,17 @@ class Writes:
     facts: tuple[tuple[str, str], ...] = ()
 
 
-def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
+def writes_of(
+    plan: CommandPlan, workspace: Workspace, *, is_hidden: Callable[[str], bool]
+) -> Writes:
     """Return what a plan writes of the files that act later.
 
+    Args:
+        is_hidden: Whether commands cannot read a path, relative to the workspace.
+
     Raises:
-        RefusedError: git would write one that no approval opens.
+        RefusedError: git would write one that no approval opens, or a command would write one that
+            it cannot read, and be half done.
     """
     needs: dict[PermissionRequest, None] = {}
     patterns: list[str] = []
@@ -102,9 +108,11 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
                 patterns.append(f"/{relative}")
         patterns += _listed(program, argv[1:])
         trees = trees or program in _UNPACKING
+        if program == "rm":
+            _refuse_hidden(argv, _removed(argv[1:], directory, workspace), is_hidden)
         if program == "git":
             changes = find_git_changes(argv, directory=Path(directory), workspace=workspace.root)
-            names = tuple(n for n in changes.names if workspace.paths.group(n) is not None)
+            names = _rewritten(argv, changes, workspace, is_hidden)
             if names or not changes.is_known:
                 needs[_git_need(argv, names, is_known=changes.is_known)] = None
                 facts += [("rewrites", ", ".join(names))] if names else []
@@ -121,6 +129,39 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
         top_repository=_makes_top_repository(plan, str(workspace.root)),
     )
     return Writes(needs=tuple(needs), opened=opened, facts=tuple(facts))
+
+
+def _rewritten(
+    argv: Sequence[str], changes: GitChanges, workspace: Workspace, is_hidden: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Return the files that act later of those that git would rewrite."""
+    _refuse_hidden(argv, (name for name in changes.names if name not in changes.edited), is_hidden)
+    names = (name for name in changes.names if workspace.paths.group(name) is not None)
+    return tuple(name for name in names if name not in changes.edited or not is_hidden(name))
+
+
+def _refuse_hidden(
+    argv: Sequence[str], paths: Iterable[str], is_hidden: Callable[[str], bool]
+) -> None:
+    names = [path for path in paths if is_hidden(path)]
+    if not names:
+        return
+    shown = ", ".join(f"`{name}`" for name in names[:SHOWN_MAX])
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    line = command_resource(tuple(argv))
+    raise RefusedError(
+        f"denied, nothing was done: `{line[:80]}` would change {shown}{more}, which commands can "
+        "neither read nor write here; leave that out, or ask the user to run it",
+        denied=True,
+    )
+
+
+def _removed(arguments: Sequence[str], directory: str, workspace: Workspace) -> Iterator[str]:
+    """Yield what `rm` would remove below the directories that it names."""
+    for operand in (word for word in arguments if word[:1] != "-"):
+        if relative := _relative(operand, directory, workspace):
+            start = f"{workspace.root}/"
+            yield from (path[len(start) :] for path in _below(f"{start}{relative}"))
 
 
 def _makes_top_repository(plan: CommandPlan, root: str) -> bool:

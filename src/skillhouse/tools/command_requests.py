@@ -7,6 +7,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from skillhouse.audit import is_secret_name
@@ -28,7 +29,7 @@ from skillhouse.permission import (
     read_command,
     unwrapped,
 )
-from skillhouse.sandbox import Opened, Toolset, known_variables
+from skillhouse.sandbox import Opened, Toolset, find_git_contents, known_variables
 from skillhouse.tools.call import PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
 from skillhouse.tools.files import read_need, write_need
@@ -160,6 +161,10 @@ _MOVES = ("mv", "rm", "rmdir", "chmod")
 """Programs that change what is below a directory; a mount could not be moved with it."""
 _CONTENTS = frozenset({"grep", "egrep", "fgrep", "rg", "diff", "cp", "git"})
 """Programs of the tables that give the content of what is below a directory."""
+SHOWN_MAX = 8
+"""Files of the history that are asked about one by one."""
+_WITH_PATHS = frozenset({"show", "log", "whatchanged", "diff", "grep", "archive", "format-patch"})
+"""Words of git that take what is left out (gitglossary(7), pathspec)."""
 _GIT_WRITES = frozenset({"checkout", "restore", "mv", "rm", "apply", "switch"})
 
 
@@ -178,11 +183,46 @@ def path_needs(
         reads, writes = _paths(command, directory, rules)
         for path in dict.fromkeys(reads):
             yield from rules.reading(path, session, is_named=is_named)
+        if not is_named:
+            # What the words name has been asked about by itself.
+            yield from _history_needs(command, directory, rules, session, named={*reads})
         for path in dict.fromkeys(writes):
             yield from rules.writing(path)
         argv = unwrapped(command.argv) or command.argv
         if argv[0] in _MOVES:
             yield from _below(rules, (p for p in writes if os.path.isdir(p)))
+
+
+def _history_needs(
+    command: SimpleCommand, directory: str, rules: PathRules, session: Session, named: set[str]
+) -> Iterator[PermissionRequest]:
+    """Yield what a git command needs for the content that it gives of the history."""
+    argv = unwrapped(command.argv) or command.argv
+    if os.path.basename(argv[0]) != "git":
+        return
+    place = Path(directory)
+    look = partial(find_git_contents, argv, place)
+    found = session.once(("git history", argv, place), look)
+    paths = (path for path in found.names if path not in named)
+    needs = [need for path in paths if (need := rules.printing(path))]
+    line = command_resource(tuple(argv))
+    why = _history_reason(argv, [rules.relative(n.permission.resource) for n in needs])
+    yield from (replace(need, why=why) for need in needs[:SHOWN_MAX])
+    if needs[SHOWN_MAX:]:
+        yield _once(line, why)
+    if not found.is_known:
+        said = "gives what the history has of files, and was not found out of which: name commits"
+        yield _once(line, f"`{line[:80]}` {said} and paths")
+
+
+def _history_reason(argv: Sequence[str], names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_MAX} more" if names[SHOWN_MAX:] else ""
+    shown = ", ".join(f"`{name[:80]}`" for name in names[:SHOWN_MAX])
+    said = f"it gives what the history has of {shown}{more}, which commands cannot read"
+    if _WITH_PATHS.isdisjoint(argv) or more:
+        return said
+    left_out = " ".join(f"':(exclude){name[:80]}'" for name in names)
+    return f"{said}; `-- . {left_out}` leaves that out"
 
 
 def line_needs(

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from skillhouse.floor import PROTECTED_NAMES, is_secret
+from skillhouse.floor import PROTECTED_NAMES, is_secret, is_secret_file
 from skillhouse.permission import Effect, Layer, Permission, covers, matches, matches_in
 from skillhouse.sandbox import CoveredPaths, Opened, covered_paths
 from skillhouse.skill import Skill
@@ -40,6 +40,7 @@ class PathRules:
         self._root = str(workspace.root)
         self._opened: dict[str, set[str]] = {"read": set(), "write": set()}
         self._entered: set[str] = set()
+        self._masked: dict[str, bool] = {}
         self._strict = {action: self._patterns(action) for action in ("read", "write")}
 
     def of(self, workspace: Workspace) -> PathRules:
@@ -94,6 +95,25 @@ class PathRules:
         absolute = f"{self._root}/{path}"
         return absolute in self._opened["read"] or self.is_named(self._probe(absolute))
 
+    def hides(self, path: str) -> bool:
+        """Whether commands cannot read a path, relative to the workspace, if there is one; judged
+        before the call has named what it opens."""
+        has_rules = bool(self._strict["read"] or self._skills)
+        if has_rules and (self.masks(path) or self._is_below_masked(path)):
+            return True
+        if not is_secret_file(path, f"{self._root}/{path}"):
+            return False
+        parts = path.split("/")
+        return not any(self.opens("/".join(parts[:end])) for end in range(1, len(parts) + 1))
+
+    def _is_below_masked(self, path: str) -> bool:
+        above = os.path.dirname(path)
+        if not above:
+            return False
+        if above not in self._masked:
+            self._masked[above] = self.masks(above) or self._is_below_masked(above)
+        return self._masked[above]
+
     def is_named(self, absolute: str) -> bool:
         """Whether a rule allows to read this path, and not just any of the workspace."""
         named = (
@@ -133,7 +153,7 @@ class PathRules:
         self._workspace.check_withheld(path, os.path.relpath(path, self._root), session)
         needs: tuple[PermissionRequest, ...] = ()
         relative = path.removeprefix(f"{self._root}/")
-        is_hidden = relative != path and is_secret(relative)
+        is_hidden = relative != path and is_secret_file(relative, path)
         why = "its name is one of secrets" if is_hidden else "no rule is about the path"
         skill = self._skill_of(path)
         if skill is not None:
@@ -154,6 +174,22 @@ class PathRules:
         if is_hidden:
             self._entered.update(map(str, Path(path).parents))
         return needs
+
+    def relative(self, path: str) -> str:
+        return path.removeprefix(f"{self._root}/")
+
+    def printing(self, path: str) -> PermissionRequest | None:
+        """Return what it needs to give what the history has of a path, which is not opened by it;
+        None where nothing is needed."""
+        is_hidden = is_secret(self.relative(path)) and not self.is_named(path)
+        if not is_hidden and not self._said("read", path):
+            return None
+        need = PermissionRequest(
+            permission=Permission(action="read", resource=path),
+            default=Effect.ASK if is_hidden else Effect.ALLOW,
+            why="the command gives what the history has of it",
+        )
+        return need if is_hidden or self._answer(need) is not Effect.ALLOW else None
 
     def writing(self, path: str) -> tuple[PermissionRequest, ...]:
         """Return the request where a rule denies or asks; else that for the command covers it."""
@@ -177,7 +213,7 @@ class PathRules:
         if not path.startswith(f"{self._root}/") or not os.path.lexists(path):
             return False
         return (
-            is_secret(path.removeprefix(f"{self._root}/"))
+            is_secret_file(path.removeprefix(f"{self._root}/"), path)
             or any(path == home or path.startswith(f"{home}/") for home in self._skills)
             or self._refuses("read", path)
             or any(self._said("read", probe) for probe in (path, self._probe(path)))

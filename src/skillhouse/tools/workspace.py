@@ -14,7 +14,7 @@ from skillhouse.floor import (
     confine,
     dataclass,
     is_leftover_name,
-    is_secret,
+    is_secret_file,
     open_beneath,
 )
 from skillhouse.sandbox import Survey, find_git
@@ -236,7 +236,7 @@ class Workspace:
         real_base = base.resolve()
         if not concern and info.st_nlink > 1:
             concern = "it has other names, which may be outside"
-        if not concern and is_secret(str(target.relative_to(real_base))):
+        if not concern and is_secret_file(str(target.relative_to(real_base)), str(target)):
             concern = "its name is one of secrets"
         return Place(
             base=real_base,
