@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
     from skillhouse.permission.plan import command_resource as command_resource
     from skillhouse.permission.plan import plan_text as plan_text
+    from skillhouse.permission.rule_scope import beyond as beyond
     from skillhouse.permission.standing_commands import narrows as narrows
     from skillhouse.permission.standing_commands import standing_rule as standing_rule
     from skillhouse.permission.wrappers import loads_code as loads_code

@@ -153,7 +153,7 @@ class _Reader:
                 self._take(name, value, rule)
                 return 1
             return self._with_next(name, rule, at)
-        for prefix, of_prefix in table.prefixes.items():
+        for prefix, of_prefix in sorted(table.prefixes.items(), key=lambda one: -len(one[0])):
             if word.startswith(prefix) and len(word) > len(prefix):
                 self._take(f"{prefix}*", word[len(prefix) :], of_prefix)
                 return 1

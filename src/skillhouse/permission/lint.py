@@ -11,6 +11,7 @@ from skillhouse.permission.command_rules import LayerRules
 from skillhouse.permission.decision import ACTIONS, TOOL_ACTIONS, Layer, Rule
 from skillhouse.permission.judge import judge_argv
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.rule_scope import beyond
 
 UNKNOWN_ACTION = "rule-unknown-action"
 
@@ -21,7 +22,7 @@ class RuleFinding:
 
     code: str
     """rule-unreachable, rule-duplicate, rule-no-effect, rule-allows-all, rule-open-word,
-    rule-unbound or rule-unknown-action."""
+    rule-unbound, rule-no-grammar or rule-unknown-action."""
     layer: str
     rule_index: int
     """Place in its layer, from 0."""
@@ -33,7 +34,7 @@ class RuleFinding:
     @property
     def is_note(self) -> bool:
         """Whether it only says what the rule means: `unbound = true` is written on purpose."""
-        return self.code == "rule-unbound"
+        return self.code in ("rule-unbound", "rule-no-grammar")
 
 
 def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
@@ -92,6 +93,8 @@ def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
             f"`{rule.pattern}` may run whatever code the workspace holds, such as tests, build "
             "steps and plugins, also what an agent has just written; it has no network",
         )
+    elif layer.trusted and "has no grammar" in (covered := beyond(rule)):
+        yield found("rule-no-grammar", covered)
     if _is_open_word(rule):
         word = rule.pattern.split(" ")[-1].rstrip("*")
         message = f"it also matches every program that begins with `{word}`; write `{word} *`"

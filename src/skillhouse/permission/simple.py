@@ -21,6 +21,13 @@ from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
+from skillhouse.permission.unlisted import (
+    code_words,
+    hidden_code,
+    possible_commands,
+    runs_at_its_place,
+    shape_concern,
+)
 from skillhouse.permission.wrappers import DEPTH_MAX
 
 Remark = tuple[Effect, str]
@@ -110,10 +117,18 @@ class CommandJudge:
         return JudgedCommand(argv=argv, effect=Effect.ALLOW, needs_rule=False)
 
     def words(
-        self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
+        self,
+        argv: tuple[str, ...],
+        *,
+        patterns: Sequence[Word] = (),
+        depth: int = 0,
+        is_guess: bool = False,
     ) -> JudgedCommand:
-        """Judge the words of a command; a plain wrapper is judged by its inner command."""
-        if depth == 0:
+        """Judge the words of a command; a plain wrapper is judged by its inner command.
+
+        With `is_guess` they may be one, and what their words may be is not tried again.
+        """
+        if depth == 0 and not is_guess:
             refused = self._refusals.of_words(argv)
             if refused:
                 return JudgedCommand(argv=argv, effect=Effect.DENY, reason=refused)
@@ -132,17 +147,22 @@ class CommandJudge:
         allowed = JudgedCommand(
             argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
         )
-        if ruling.cover >= Breadth.EXACT:
+        if ruling.cover is Breadth.EXACT:
             return allowed
+        if ruling.cover is Breadth.ALL:
+            return (None if is_guess else self._behind_fence(meaning, depth)) or allowed
         for variable, value in meaning.environment:
             is_refused, concern = self._refusals.variable_concern(variable, value)
             if concern:
                 effect = Effect.DENY if is_refused else Effect.ASK
                 return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
         scrutiny = self._scrutiny(meaning, ruling, patterns)
+        if not (scrutiny or is_guess or ruling.cover is Breadth.NONE):
+            scrutiny = self._unlisted(meaning, ruling)
         if meaning.inner and not (meaning.unknown or scrutiny):
             rest = patterns[meaning.inner :]
-            return self.words(argv[meaning.inner :], patterns=rest, depth=depth + 1)
+            inner = argv[meaning.inner :]
+            return self.words(inner, patterns=rest, depth=depth + 1, is_guess=is_guess)
         if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
             return self._without_rule(argv)
         if ruling.cover is Breadth.NONE:
@@ -152,6 +172,58 @@ class CommandJudge:
             said = f"`{_shown(argv)}`: {scrutiny}"
             return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         return allowed
+
+    def _behind_fence(self, meaning: CommandMeaning, depth: int) -> JudgedCommand | None:
+        """Return the verdict where the operator's `*` is beside rules that deny or ask, which what
+        a command starts must not get around; None where it is allowed."""
+        if not self._rules.is_fence:
+            return None
+        argv = meaning.argv
+        if meaning.inner and not meaning.unknown:
+            inner = self.words(argv[meaning.inner :], depth=depth + 1)
+            return None if inner.effect is Effect.ALLOW else inner
+        for at in meaning.chain():
+            if at.grammar is None:
+                concern = self._started(at.argv) or self._shape(at, at.argv[1:])
+            else:
+                concern = self._started(("", *code_words(at))) or hidden_code(at)
+            if concern:
+                return _asked(argv, f"`{_shown(argv)}`: {concern}", scrutiny=concern)
+        return None
+
+    def _unlisted(self, meaning: CommandMeaning, ruling: Ruling) -> str:
+        """Return why a wildcard does not cover what it leaves open of a program without a table."""
+        at = next((one for one in meaning.chain() if one.grammar is None), None)
+        if at is None:
+            return ""
+        after = len(at.argv) - len(ruling.unnamed)
+        return self._started(at.argv, after) or self._shape(at, ruling.unnamed)
+
+    def _shape(self, meaning: CommandMeaning, words: Sequence[str]) -> str:
+        program = meaning.argv[0]
+        if "/" in program and not program.startswith(("/", "~")):
+            return (
+                ""  # It is code of the workspace, whatever its words are, and asked about as such.
+            )
+        return shape_concern(words, self._places)
+
+    def _started(self, argv: Sequence[str], after: int = 1) -> str:
+        """Return why words of a command would need approval as programs at their places.
+
+        Args:
+            argv: The program, and the words that it could start something by.
+            after: Place of the first that no rule names; those before are asked about only where
+                a rule asks.
+        """
+        for place, words, _ in possible_commands(argv):
+            ruling = self._rules.rule(words)
+            if ruling.denied or ruling.asked:
+                return ruling.denied or ruling.asked
+            if place >= after and runs_at_its_place(words):
+                verdict = self.words(words, is_guess=True)
+                if verdict.effect is not Effect.ALLOW:
+                    return f"`{words[0][:60]}` is a program there: {verdict.reason}"
+        return ""
 
     def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""
@@ -164,6 +236,10 @@ class CommandJudge:
             return said
         if meaning.unknown:
             return meaning.unknown
+        if meaning.path == ("checkout",) and ruling.literals < 2:
+            words = meaning.words(meaning.operands)
+            if len(words) == 1 and not meaning.options and self._places.kind_of(words[0]):
+                return f"`{words[0][:60]}` is overwritten, with what is not committed"
         left = ruling.left
         if ruling.cover is Breadth.NONE and meaning.hazards:
             left = meaning.hazards[0].said

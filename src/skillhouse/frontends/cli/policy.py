@@ -28,9 +28,9 @@ from skillhouse.frontends.presentation.policy_values import (
     line_value,
     rule_values,
 )
-from skillhouse.frontends.presentation.rule_findings import finding_lines
+from skillhouse.frontends.presentation.rule_findings import finding_lines, rule_scopes, scope_values
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.permission import ACTIONS, Effect, command_resource, lint_rules
+from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lint_rules
 from skillhouse.permission.grammar import grammar_of
 from skillhouse.runtime import (
     POLICY_NAMES,
@@ -232,6 +232,7 @@ def _print_command(command: ReadCommand, terminal: Terminal) -> None:
             f"{command.layer} {command.rule_index + 1}: {rule.effect} {rule.action} {rule.pattern}"
         )
         rows.append(("rule", " ".join((said, *(f"({mark})" for mark in marks)))))
+        rows.append(("covers", beyond(rule)))
     elif command.judged.reason:
         rows.append(("rule", f"none: {command.judged.reason}"))
     for label, text in rows:
@@ -298,13 +299,19 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
     notes = sum(found.is_note for found in findings)
     code = 1 if len(findings) > notes or faults else 0
     if is_json:
-        more = {"files": diagnostic_values(faults)} if faults else {}
+        more = {"covers": scope_values(layers)}
+        more |= {"files": diagnostic_values(faults)} if faults else {}
         terminal.json_list("findings", [finding_value(found) for found in findings], more)
         return code
     for fault in faults:
         terminal.line(finding_line(fault, terminal))
     for line in finding_lines(findings):
         terminal.line(line)
+    scopes = [(rule.pattern, said) for _, rule, said in rule_scopes(layers)]
+    if scopes:
+        terminal.heading("covered beyond what the rule names")
+    for pattern, said in scopes:
+        terminal.indented(shown(said), 4, f"  {shown(pattern)}: ")
     rules = sum(len(layer.rules) for layer in layers)
     said = f"{counted(rules, 'rule')}: {counted(len(findings) - notes, 'finding')}"
     if notes:
