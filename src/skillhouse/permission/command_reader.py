@@ -243,6 +243,19 @@ class _Reader:
                 meaning.hazards.append(Hazard("address", said, option=(name, value)))
         elif kind != "words":
             meaning.values.append(value.removeprefix("="))
+            if kind == "plain" and self._is_elsewhere(value.removeprefix("=")):
+                said = HAZARDS["address"].format(f"{name} {value}"[:60])
+                meaning.hazards.append(Hazard("address", said, option=(name, value)))
+
+    def _is_elsewhere(self, word: str) -> bool:
+        """Whether a word that is no path names another host than the program's own."""
+        found = _HOST.match(word)
+        if found is None and self._grammar.home:
+            found = _HOST_FIRST.match(word)
+        if found is None:
+            return False
+        host = found["host"] or found.groupdict().get("other") or ""
+        return not self._grammar.home or host.casefold() != self._grammar.home
 
     # The command and its operands
 
@@ -289,6 +302,8 @@ class _Reader:
                 break
             elif kind == "text":
                 meaning.values.append(word)
+                if "address" not in table.does and self._is_elsewhere(word):
+                    self._hazard("address", HAZARDS["address"].format(word[:60]), index)
         if table.task_file and (count or table.does):
             prefix = "".join(f"{directory}/" for directory in meaning.directory)
             meaning.scripts.append(tuple(f"{prefix}{name}" for name in table.task_file))
@@ -329,6 +344,12 @@ _LIKE_AN_OPTION = regex(r"-(?!\d*\.?\d*$)")
 _TELLING = (["--version"], ["--help"])
 """Options with which a program says something of itself and does nothing."""
 _ADDRESS = regex(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)
+_HOST = regex(
+    r"(?!(?:file|s3|gs):)[a-z][a-z0-9+.-]*://(?:[^/@]*@)?(?P<host>[^/:?#]*)|[\w.-]+@(?P<other>[\w.-]+\.\w+):",
+    re.IGNORECASE | re.ASCII,
+)
+_HOST_FIRST = regex(r"(?P<host>[\w-]+(?:\.[\w-]+)+(?::\d+)?)/[^/]+/.", re.ASCII)
+"""`HOST/OWNER/REPOSITORY` of the programs of forges (gh help repo clone)."""
 _REMOTE = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WEB = regex(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNORECASE)
 

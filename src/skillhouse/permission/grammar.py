@@ -125,6 +125,8 @@ class Grammar:
     """Whether the beginning of a sub-command is taken for it where no other begins so."""
     same_as: tuple[str, ...] = ()
     """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
+    home: str = ""
+    """The host that it talks to by itself; a word that names another is an address."""
     argument_files: bool = False
     """Whether a word `@FILE` means the words in a file."""
 
@@ -250,7 +252,7 @@ def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
 
 _SWITCHES = frozenset({"argument_files", "bundles", "permutes", "anywhere", "abbreviates"})
 GRAMMAR_KEYS = _SWITCHES | {
-    *("source", "names", "module_only", "same_as", "glued", "program", "commands")
+    *("source", "names", "module_only", "same_as", "glued", "home", "program", "commands")
 }
 COMMAND_KEYS = OPTION_KINDS | frozenset(
     "does bare operands first_unless task_file reader lasting aliases same_as same means".split()
@@ -268,6 +270,7 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         source=table["source"],
         program=_command(name, table.get("program", {})),
         same_as=tuple(table.get("same_as", ())),
+        home=table.get("home", ""),
         glued=table.get("glued", table.get("bundles", True)),
         **{switch: table[switch] for switch in _SWITCHES & table.keys()},
     )

@@ -27,6 +27,7 @@ from skillhouse.permission.unlisted import (
     possible_commands,
     runs_at_its_place,
     shape_concern,
+    unlisted,
 )
 from skillhouse.permission.wrappers import DEPTH_MAX
 
@@ -184,7 +185,9 @@ class CommandJudge:
             return None if inner.effect is Effect.ALLOW else inner
         for at in meaning.chain():
             if at.grammar is None:
-                concern = self._started(at.argv) or self._shape(at, at.argv[1:])
+                is_limited = unlisted(meaning)[1]
+                concern = self._started(at.argv, in_texts=is_limited)
+                concern = concern or (self._shape(at, at.argv[1:]) if is_limited else "")
             else:
                 concern = self._started(("", *code_words(at))) or hidden_code(at)
             if concern:
@@ -193,11 +196,12 @@ class CommandJudge:
 
     def _unlisted(self, meaning: CommandMeaning, ruling: Ruling) -> str:
         """Return why a wildcard does not cover what it leaves open of a program without a table."""
-        at = next((one for one in meaning.chain() if one.grammar is None), None)
+        at, is_limited = unlisted(meaning)
         if at is None:
             return ""
         after = len(at.argv) - len(ruling.unnamed)
-        return self._started(at.argv, after) or self._shape(at, ruling.unnamed)
+        concern = self._started(at.argv, after, in_texts=is_limited)
+        return concern or (self._shape(at, ruling.unnamed) if is_limited else "")
 
     def _shape(self, meaning: CommandMeaning, words: Sequence[str]) -> str:
         program = meaning.argv[0]
@@ -207,19 +211,21 @@ class CommandJudge:
             )
         return shape_concern(words, self._places)
 
-    def _started(self, argv: Sequence[str], after: int = 1) -> str:
+    def _started(self, argv: Sequence[str], after: int = 1, *, in_texts: bool = True) -> str:
         """Return why words of a command would need approval as programs at their places.
 
         Args:
             argv: The program, and the words that it could start something by.
             after: Place of the first that no rule names; those before are asked about only where
                 a rule asks.
+            in_texts: Whether parts of words are tried too.
         """
-        for place, words, _ in possible_commands(argv):
+        for place, words, is_whole in possible_commands(argv):
             ruling = self._rules.rule(words)
             if ruling.denied or ruling.asked:
                 return ruling.denied or ruling.asked
-            if place >= after and runs_at_its_place(words):
+            is_tried = place >= after and (is_whole or in_texts)
+            if is_tried and runs_at_its_place(words):
                 verdict = self.words(words, is_guess=True)
                 if verdict.effect is not Effect.ALLOW:
                     return f"`{words[0][:60]}` is a program there: {verdict.reason}"

@@ -138,6 +138,21 @@ def _suffix(word: str) -> str:
     return word.rsplit("/", 1)[-1].rpartition(".")[2].casefold()
 
 
+def unlisted(meaning: CommandMeaning) -> tuple[CommandMeaning | None, bool]:
+    """Return the part of a command whose program has no table, and whether its words are limited.
+
+    They are not where a program that has one starts a package or task that a rule must name, such
+    as `npx NAME` and `npm run NAME`; a module of Python is on this machine, and may do anything.
+    """
+    above: CommandMeaning | None = None
+    for at in meaning.chain():
+        if at.grammar is None:
+            is_named = above is not None and above.at in above.operands
+            return at, not is_named
+        above = at
+    return None, False
+
+
 def possible_commands(argv: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...], bool]]:
     """Yield the place of a word, what it could start, and whether it begins with the whole word.
 

@@ -30,6 +30,7 @@ from skillhouse.permission import (
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
+from skillhouse.tools.script_imports import NOT_BOUND, files_beside, is_in_place_of_standard
 from skillhouse.tools.tool import Session
 
 _GLOB = frozenset("*?[\0")
@@ -104,7 +105,18 @@ def script_runs(
                 if known.get(found.path) != found.digest and found.path not in new:
                     new.append(found.path)
                     needs.append(_once_for(found.path, places.root, is_known=found.path in known))
+                for need, path, digest in _beside(found, judged.argv, places):
+                    digests.setdefault(path, digest)
+                    if not digest:
+                        unbound.append(path)
+                        needs.append(need)
+                    elif known.get(path) != digest and path not in new:
+                        new.append(path)
+                        needs.append(need)
+    digests = {path: digest for path, digest in digests.items() if digest}
     facts = tuple(("script", f"{path} sha256:{digests[path]}") for path in new)
+    if new:
+        facts += (("not bound", NOT_BOUND),)
     return ScriptRuns(
         needs=tuple(needs),
         digests=digests,
@@ -113,6 +125,30 @@ def script_runs(
         runs_alone=alone,
         facts=facts,
     )
+
+
+def _beside(
+    script: _Found, argv: Sequence[str], places: ScriptPlaces
+) -> Iterator[tuple[PermissionRequest, str, str]]:
+    """Yield for each file that a script loads by name what asks about it, its path below the
+    workspace, and its digest: empty where it cannot be bound."""
+    path = os.path.join(places.root, script.path)
+    for real in files_beside(path, _bytes(path) or b"", places.root, argv):
+        relative = real[len(places.root) + 1 :]
+        data = _bytes(real)
+        if places.is_of_skill(real):
+            continue
+        if data is None:
+            yield _each_time(relative, "it is not a file that can be read whole"), relative, ""
+            continue
+        said = f"`{relative}`, which `{script.path}` loads"
+        if is_in_place_of_standard(real, path):
+            said += " in the place of a module of Python's own,"
+        said += " was not approved as it is; an approval holds until it changes"
+        need = PermissionRequest(
+            permission=Permission(action=SCRIPT, resource=real), default=Effect.ASK, why=said
+        )
+        yield need, relative, hashlib.sha256(data).hexdigest()
 
 
 def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str, bytes]:
