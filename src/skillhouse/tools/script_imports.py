@@ -15,7 +15,7 @@ from skillhouse.floor.regex import regex
 FILES_MAX = 32
 """Files that are bound with one script; each is mounted. What it loads beyond is not bound."""
 
-NOT_BOUND = "what it loads from elsewhere, by a computed name, or reads"
+NOT_BOUND = "what these load, what is loaded from elsewhere or by a computed name, what is read"
 
 _NODE = regex(r"""(?:\brequire\s*\(|\bfrom|\bimport\s*\(?)\s*['"`](\.{1,2}/[^'"`\n]+)['"`]""")
 _SHELL = regex(
@@ -30,7 +30,7 @@ _COMPILED = (".py", ".pyc", ".so", ".abi3.so")
 
 
 def files_beside(path: str, data: bytes, root: str, argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the real paths of files of the workspace that a script loads by name, and theirs.
+    """Return the real paths of files of the workspace that a script itself loads by name.
 
     For Python these are the modules of its directory that it imports, and any there that has the
     name of a module of the standard library, which the interpreter would take in its place.
@@ -42,18 +42,12 @@ def files_beside(path: str, data: bytes, root: str, argv: Sequence[str]) -> tupl
         argv: The command that runs it; of a package.json it names the task.
     """
     found: dict[str, None] = {}
-    waiting = [(path, data)]
-    directory = _first_place(path, argv)
-    while waiting and len(found) < FILES_MAX:
-        at, content = waiting.pop(0)
-        for name in _loaded(at, content, directory, argv):
-            real = os.path.realpath(name)
-            if real in found or real == path or not real.startswith(f"{root}/"):
-                continue
-            if os.path.isfile(real):
-                found[real] = None
-                waiting.append((real, _head(real)))
-    return tuple(found)[:FILES_MAX]
+    for name in _loaded(path, data, _first_place(path, argv), argv):
+        real = os.path.realpath(name)
+        is_other = real != path and real.startswith(f"{root}/")
+        if is_other and len(found) < FILES_MAX and os.path.isfile(real):
+            found[real] = None
+    return tuple(found)
 
 
 def _first_place(path: str, argv: Sequence[str]) -> str:
@@ -177,11 +171,3 @@ _READERS: dict[str, Callable[[str, str, str], Iterator[str]]] = {
     **dict.fromkeys((".sh", ".bash", ".zsh"), _of_shell),
     ".rb": _of_ruby,
 }
-
-
-def _head(path: str) -> bytes:
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            return file.read(1_048_576)
-    except OSError:
-        return b""
