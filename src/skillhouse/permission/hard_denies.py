@@ -12,7 +12,7 @@ from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
-from skillhouse.permission.unlisted import possible_commands
+from skillhouse.permission.unlisted import possible_commands, unlisted
 from skillhouse.permission.wrappers import DEPTH_MAX, unwrap
 
 WORDS_MAX = 256
@@ -89,7 +89,7 @@ class HardDenies:
 
     def _possible(self, argv: tuple[str, ...]) -> str:
         """Return why something is denied that a program without a table could start."""
-        at = next((one for one in read_command(argv).chain() if one.grammar is None), None)
+        at, _ = unlisted(read_command(argv))
         if at is None or hazards.base_name(argv[0]) in hazards.BUILTINS:
             return ""
         for _, words, is_whole in possible_commands(at.argv):

@@ -41,6 +41,8 @@ def beyond(rule: Rule) -> str:
     while meaning.started is not None:
         meaning = meaning.started
     program = meaning.argv[0][:60]
+    if meaning.argv[0] == "cd":
+        return "directories of the workspace"
     if meaning.grammar is None:
         if said := hazards.running(program):
             return f"nothing: {said}"
@@ -49,7 +51,8 @@ def beyond(rule: Rule) -> str:
         return f"`{program}` {WITHOUT_GRAMMAR}"
     if is_wrapper(meaning.grammar):
         return f"the options of `{program}`; the command behind it needs a rule of its own"
-    if meaning.unknown and not meaning.cut:
+    reader = meaning.grammar.program.reader
+    if meaning.unknown and not (meaning.cut or reader):
         return "nothing: its words are not in the grammar"
     if meaning.table is not None and "unbound" in meaning.table.does and not rule.unbound:
         return "nothing: it runs code of the workspace, and needs `unbound = true`"

@@ -183,7 +183,7 @@ class CommandJudge:
         if meaning.inner and not meaning.unknown:
             inner = self.words(argv[meaning.inner :], depth=depth + 1)
             return None if inner.effect is Effect.ALLOW else inner
-        for at in meaning.chain():
+        for at in meaning.chain() if argv[0] != "cd" else ():
             if at.grammar is None:
                 is_limited = unlisted(meaning)[1]
                 concern = self._started(at.argv, in_texts=is_limited)
@@ -193,6 +193,31 @@ class CommandJudge:
             if concern:
                 return _asked(argv, f"`{_shown(argv)}`: {concern}", scrutiny=concern)
         return None
+
+    def fed(self, raws: Sequence[RawCommand]) -> str:
+        """Return why a text that a line gives a program to read may start what a rule denies.
+
+        Of a text that commands print or a here-document holds each part may be a command, where a
+        command of the pipeline is none that is known only to read it.
+        """
+        if not self._rules.is_fence:
+            return ""
+        texts = [
+            redirect.target
+            for raw in raws
+            for redirect in raw.redirects
+            if isinstance(redirect.target, str) and redirect.kind != "copy"
+        ]
+        reading = []
+        for raw in raws:
+            argv = tuple(word.text for word in raw.words)
+            if argv and argv[0] in _PRINTING:
+                texts += argv[1:]
+            elif argv:
+                reading.append(argv)
+        if not texts or all(read_command(argv).is_quiet for argv in reading):
+            return ""
+        return self._started(("", *texts))
 
     def _unlisted(self, meaning: CommandMeaning, ruling: Ruling) -> str:
         """Return why a wildcard does not cover what it leaves open of a program without a table."""
@@ -364,6 +389,7 @@ def _is_plain_command(words: Sequence[Word]) -> bool:
 _REMOVING = frozenset(("rm", "rmdir", "mv"))
 _SAYING = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "which"))
 """Programs that need no rule: they print their words, or test a file of the workspace."""
+_PRINTING = frozenset(("echo", "printf", "cat"))
 _LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
 _INFORMING = frozenset(("--help", "--version"))
 

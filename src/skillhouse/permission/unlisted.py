@@ -145,6 +145,8 @@ def unlisted(meaning: CommandMeaning) -> tuple[CommandMeaning | None, bool]:
     as `npx NAME` and `npm run NAME`; a module of Python is on this machine, and may do anything.
     """
     above: CommandMeaning | None = None
+    if meaning.argv[0] == "cd":
+        return None, False  # It goes to a directory, which is compared as a path.
     for at in meaning.chain():
         if at.grammar is None:
             is_named = above is not None and above.at in above.operands
@@ -200,16 +202,20 @@ def _may_run(table: CommandTable) -> bool:
     return bool(table.does or table.bare or table.commands or kinds & running)
 
 
-def code_words(meaning: CommandMeaning) -> tuple[str, ...]:
+def code_words(meaning: CommandMeaning, *, kinds: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Return the words of a command with a table that are, or may be, code or a command.
 
     Those of what it does not understand are all of them.
+
+    Args:
+        meaning: The command.
+        kinds: The hazards that count; all where it is empty.
     """
     if meaning.unknown:
         return meaning.argv[1:]
     found: list[str] = []
     for hazard in meaning.hazards:
-        if hazard.kind not in ("runs", "config"):
+        if kinds and hazard.kind not in kinds:
             continue
         if hazard.option is not None:
             found.append(hazard.option[1] or "")
@@ -223,12 +229,28 @@ _VARYING = regex(r"[$`\\'\"*?\[{<]")
 """In a shell's text, what makes another word of it than is read there."""
 
 
+_CODING = frozenset(("runs", "config"))
+_INPUTS = frozenset(("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
+
+
+def _reads_code(meaning: CommandMeaning, *, is_shell: bool) -> bool:
+    """Whether a command takes what it runs from its input, whatever its operands are."""
+    itself = any(h.kind == "runs" and h.depth == 0 and not meaning.path for h in meaning.hazards)
+    named = any(
+        meaning.argv[at] in _INPUTS and kind in ("script", "runs", "program", "task")
+        for at, kind in zip(meaning.operands, meaning.kinds, strict=False)
+    )
+    is_told = is_shell and any(word[:1] == "-" and "s" in word for word in meaning.argv[1:])
+    return itself or named or is_told
+
+
 def hidden_code(meaning: CommandMeaning) -> str:
     """Return why code in the words of a command, or in its input, may do what is not seen."""
     shell = hazards.base_name(meaning.argv[0]) in hazards.SHELLS
     sign = _VARYING if shell else _CODE
-    words = () if meaning.unknown and not shell else code_words(meaning)
+    words = () if meaning.unknown and not shell else code_words(meaning, kinds=_CODING)
     hidden = next(filter(sign.search, words), "")
-    if not words and any(hazard.depth > len(meaning.path) for hazard in meaning.hazards):
-        hidden = "its input"
+    bare = any(hazard.depth > len(meaning.path) for hazard in meaning.hazards)
+    if (bare and not words) or _reads_code(meaning, is_shell=shell):
+        hidden = hidden or "its input"
     return f"what `{hidden[:60]}` does is not seen, and some rules deny or ask" if hidden else ""

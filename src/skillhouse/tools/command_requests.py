@@ -281,7 +281,10 @@ def is_program(argv: tuple[str, ...], rules: LayerRules) -> bool:
 def check_program(argv: tuple[str, ...], rules: LayerRules) -> None:
     """Refuse a program that is named by a path."""
     if not is_program(argv, rules):
-        raise RefusedError("denied: name a program, not a path", denied=True)
+        advice = "name a program, not a path"
+        if argv[0][0] != "/" and rules.rule(argv).cover is Breadth.PROGRAM:
+            advice += f"; a rule covers a script that it names in full: `{argv[0][:60]} *`"
+        raise RefusedError(f"denied: {advice}", denied=True)
 
 
 def checked_argv(argv: tuple[str, ...], rules: LayerRules) -> tuple[str, ...]:
