@@ -19,7 +19,7 @@ def beside(root: Path, script: str, *argv: str) -> list[str]:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     files = {
-        "d/x.py": "import helper\nfrom pkg import part\nfrom pkg.deep import thing\nimport argparse\n",
+        "d/x.py": "import argparse, helper\nfrom pkg import part\nfrom pkg.deep import thing\n",
         "d/helper.py": "import second\n",
         "d/second.py": "",
         "d/pkg/__init__.py": "",

@@ -32,7 +32,9 @@ _ACTING = regex(
     r"init|startup|proxy|wrapper|launch|program|interp|editor|pager|browser|filter|pipe|spawn|"
     r"system|module|preload|specs|rsh|url|upload|post|send|host|remote|server|delete|remove|purge|"
     r"force|overwrite|in-?place|output|write|root|sudo|password|token|macro|trust|allow|rules?|"
-    r"repl|interactive|code|lang|backend|driver|tool|include|path|file|dir|prefix|fix|save|apply",
+    r"repl|interactive|code|lang|backend|driver|tool|include|path|file|dir|prefix|fix|save|apply|"
+    r"publish|deploy|push|install|upgrade|update|destroy|kill|drop|reset|clean|sync|share|open|web|"
+    r"edit|serve|listen|daemon|watch|sandbox|insecure|privileged|live|commit|sign|yes|auto",
 )
 """In the names of options that say what is run, read or written."""
 _HARMLESS = frozenset(
@@ -40,7 +42,7 @@ _HARMLESS = frozenset(
     "--recursive --all --long --human-readable --summary --stats --list --debug --strict".split()
 )
 """Long options behind which an operand is no value, in all programs that are known."""
-_LETTERS = frozenset("abhlnqstvwz0123456789AHNQV")
+_LETTERS = frozenset("ahnqv0123456789")
 """Letters that seldom have a value which is more than a number."""
 _VERBS = frozenset(
     "exec run eval shell sh call script start up down apply deploy destroy delete remove rm del "
@@ -59,7 +61,7 @@ CODE_SUFFIXES = frozenset(
     "zig nim d v so dll dylib o a ko wasm exe out app awk sed nix dhall jsonnet star bzl bazel "
     "mk mak cmake ninja just spec service desktop scpt applescript vbs wsf ahk gdb lldb sql "
     "xsh nu elv janet fnl raku p6 cr dart swift kt vim tex ltx sty cls latexmkrc ps eps gp gnuplot "
-    "plt plot roff ms me man tr bc dc oct sage mac max wl nb feature robot tap do ado sas por k q "
+    "plt plot roff ms me man tr bc dc oct sage mac max wl nb feature robot tap do ado sas sps por k q "
     "ijs apl forth fs fsx csx cs vb ron pp hcl tf rego j2 tmpl erb".split()
 )
 """Ends of names of files that some program runs."""
@@ -103,7 +105,7 @@ def _option_concern(word: str) -> str:
     if is_long:
         if word not in _HARMLESS and _ACTING.search(word.casefold()):
             return f"`{word[:60]}` may say what is run, read or written"
-    elif len(word) > 2 and not _LETTERS.issuperset(word[1:]):
+    elif len(word) > 2 and not (_LETTERS | {"l"}).issuperset(word[1:]):
         return f"`{word[:60]}` may be an option with its value"
     return ""
 
@@ -191,6 +193,8 @@ def runs_at_its_place(argv: tuple[str, ...]) -> bool:
     meaning = read_command(argv)
     if meaning.grammar is None:
         return program in hazards.RUNNING
+    if meaning.grammar.program.operands[:1] == ("script",):
+        return True  # An interpreter, which without words reads its input.
     if meaning.unknown:
         return _may_run(meaning.grammar.program)
     return bool(meaning.hazards or meaning.inner or meaning.started or meaning.scripts)
