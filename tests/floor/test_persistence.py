@@ -16,7 +16,6 @@ from skillhouse.floor import (
     PersistentPaths,
     name_filter,
     named,
-    unknown_directory,
 )
 
 PATHS = PersistentPaths()
@@ -95,7 +94,7 @@ def test_other_files_are_in_no_group() -> None:
 def test_a_directory_of_a_program_that_nobody_knows_is_known_by_its_shape(
     path: str, top: str
 ) -> None:
-    assert unknown_directory(path) == top
+    assert PATHS.unknown_directory(path) == top
 
 
 def test_settings_are_known_by_the_shape_of_their_names() -> None:

@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from skillhouse.floor.persistence import name_filter as name_filter
     from skillhouse.floor.persistence import named as named
     from skillhouse.floor.persistence import spelled as spelled
-    from skillhouse.floor.persistence import unknown_directory as unknown_directory
     from skillhouse.floor.rules import ONE_TIME as ONE_TIME
     from skillhouse.floor.secret_names import PROTECTED_NAMES as PROTECTED_NAMES
     from skillhouse.floor.secret_names import SECRET_NAMES as SECRET_NAMES

@@ -234,6 +234,20 @@ class PersistentPaths:
         """
         return _above_groups().fullmatch(spelled(_EMPTY.sub("/", relative))) is not None
 
+    @staticmethod
+    def unknown_directory(relative: str) -> str:
+        """Return the directory at the top that a path is in, where it has a dot and is none of
+        those known: agents, editors and tools that nobody here knows have theirs there. Else "".
+
+        >>> PersistentPaths.unknown_directory(".foo/settings.json")
+        '.foo'
+        >>> PersistentPaths.unknown_directory(".pytest_cache/x")
+        ''
+        """
+        top, sign, _ = spelled(relative).partition("/")
+        is_hidden = bool(sign) and top[:1] == "." and top not in (".", "..")
+        return top if is_hidden and _KNOWN_DIRECTORIES.fullmatch(top) is None else ""
+
     def is_never(self, relative: str) -> bool:
         group = self.group(relative)
         return group is not None and group.path_class is _NEVER
@@ -252,18 +266,6 @@ _KNOWN_DIRECTORIES = regex(
     r"stack-work|cabal|lake|elixir_ls|cargo|rustup|npm|pnpm-store|yarn|pytest_cache|.*cache.*|.*[_-]tmp)"
 )
 """Directories of caches, builds and forges, by the programs that make them."""
-
-
-def unknown_directory(relative: str) -> str:
-    """Return the directory at the top that a path is in, where that has a dot and is none of those
-    known: agents, editors and tools that nobody here has heard of have theirs there. Else "".
-
-    >>> unknown_directory(".foo/settings.json"), unknown_directory(".pytest_cache/x")
-    ('.foo', '')
-    """
-    top, sign, _ = spelled(relative).partition("/")
-    is_hidden = bool(sign) and top[:1] == "." and top not in (".", "..")
-    return top if is_hidden and _KNOWN_DIRECTORIES.fullmatch(top) is None else ""
 
 
 def named(patterns: tuple[str, ...], relative: str) -> bool:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.judge import judge_line as judge_line
     from skillhouse.permission.lint import UNKNOWN_ACTION as UNKNOWN_ACTION
     from skillhouse.permission.lint import RuleFinding as RuleFinding
+    from skillhouse.permission.lint import beyond as beyond
     from skillhouse.permission.lint import example_holds as example_holds
     from skillhouse.permission.lint import lint_rules as lint_rules
     from skillhouse.permission.path_policy import PathPolicy as PathPolicy
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
     from skillhouse.permission.plan import command_resource as command_resource
     from skillhouse.permission.plan import plan_text as plan_text
-    from skillhouse.permission.rule_scope import beyond as beyond
     from skillhouse.permission.standing_commands import narrows as narrows
     from skillhouse.permission.standing_commands import standing_rule as standing_rule
     from skillhouse.permission.wrappers import loads_code as loads_code

@@ -285,12 +285,8 @@ class _Reader:
                 (meaning.reads if kind == "read" else meaning.writes).append(at)
                 if said := _not_a_path(word):
                     self._hazard("address", said, index)
-            elif kind == "web":
-                if said := not_of_the_web(word):
-                    self._hazard("address", said, index)
-            elif kind == "remote":
-                if _REMOTE.fullmatch(word) is None:
-                    self._hazard("address", HAZARDS["address"].format(word[:60]), index)
+            elif kind in ("web", "remote"):
+                self._address(kind, word, index)
             elif kind == "none":
                 self._hazard("runs", f"`{word[:60]}` is not expected there", index)
             elif kind == "task":
@@ -301,12 +297,24 @@ class _Reader:
                 self._start(kind, index, at)
                 break
             elif kind == "text":
-                meaning.values.append(word)
-                if "address" not in table.does and self._is_elsewhere(word):
-                    self._hazard("address", HAZARDS["address"].format(word[:60]), index)
+                self._text(word, index, table)
         if table.task_file and (count or table.does):
             prefix = "".join(f"{directory}/" for directory in meaning.directory)
             meaning.scripts.append(tuple(f"{prefix}{name}" for name in table.task_file))
+
+    def _text(self, word: str, index: int, table: CommandTable) -> None:
+        self._meaning.values.append(word)
+        if "address" not in table.does and self._is_elsewhere(word):
+            self._hazard("address", HAZARDS["address"].format(word[:60]), index)
+
+    def _address(self, kind: str, word: str, index: int) -> None:
+        if kind == "web":
+            said = not_of_the_web(word)
+        else:
+            is_name = _REMOTE.fullmatch(word) is not None
+            said = "" if is_name else HAZARDS["address"].format(word[:60])
+        if said:
+            self._hazard("address", said, index)
 
     def _hazard(self, kind: str, said: str, index: int) -> None:
         self._meaning.hazards.append(Hazard(kind, said, operand=index))

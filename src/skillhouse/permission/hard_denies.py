@@ -12,7 +12,7 @@ from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
-from skillhouse.permission.unlisted import possible_commands, unlisted
+from skillhouse.permission.unknown_program import possible_commands, unlisted
 from skillhouse.permission.wrappers import DEPTH_MAX, unwrap
 
 WORDS_MAX = 256

@@ -101,8 +101,7 @@ def judge_line(
         if entering and went and joined == "||":
             judged.shell = "`||` after `cd`"
         verdicts = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
-        if said := one.fed(raws):
-            judged.say(Effect.ASK, f"a text that a program reads: {said}")
+        judged.remarks += one.fed(raws)
         for each in verdicts:
             judged.add(each.judged, each.redirected)
             judged.remark(each.remarks)

@@ -21,7 +21,7 @@ from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
-from skillhouse.permission.unlisted import (
+from skillhouse.permission.unknown_program import (
     code_words,
     hidden_code,
     possible_commands,
@@ -143,7 +143,19 @@ class CommandJudge:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
         if ruling.cover is Breadth.NONE and _looks_up(argv):
             return self._without_rule(argv)
-        meaning = read_command(argv)
+        return self._by_meaning(ruling, read_command(argv), patterns, depth, is_guess=is_guess)
+
+    def _by_meaning(
+        self,
+        ruling: Ruling,
+        meaning: CommandMeaning,
+        patterns: Sequence[Word],
+        depth: int,
+        *,
+        is_guess: bool,
+    ) -> JudgedCommand:
+        """Judge a command that no rule is against by what its words mean."""
+        argv = meaning.argv
         scripts = tuple(script for at in meaning.chain() for script in at.scripts)
         allowed = JudgedCommand(
             argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
@@ -152,11 +164,8 @@ class CommandJudge:
             return allowed
         if ruling.cover is Breadth.ALL:
             return (None if is_guess else self._behind_fence(meaning, depth)) or allowed
-        for variable, value in meaning.environment:
-            is_refused, concern = self._refusals.variable_concern(variable, value)
-            if concern:
-                effect = Effect.DENY if is_refused else Effect.ASK
-                return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
+        if set_variables := self._variables(meaning):
+            return set_variables
         scrutiny = self._scrutiny(meaning, ruling, patterns)
         if not (scrutiny or is_guess or ruling.cover is Breadth.NONE):
             scrutiny = self._unlisted(meaning, ruling)
@@ -173,6 +182,17 @@ class CommandJudge:
             said = f"`{_shown(argv)}`: {scrutiny}"
             return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         return allowed
+
+    def _variables(self, meaning: CommandMeaning) -> JudgedCommand | None:
+        """Return the verdict on a variable that a wrapper sets; None where all are harmless."""
+        for variable, value in meaning.environment:
+            is_refused, concern = self._refusals.variable_concern(variable, value)
+            if concern:
+                effect = Effect.DENY if is_refused else Effect.ASK
+                return JudgedCommand(
+                    argv=meaning.argv, effect=effect, reason=concern, scrutiny=concern
+                )
+        return None
 
     def _behind_fence(self, meaning: CommandMeaning, depth: int) -> JudgedCommand | None:
         """Return the verdict where the operator's `*` is beside rules that deny or ask, which what
@@ -194,14 +214,14 @@ class CommandJudge:
                 return _asked(argv, f"`{_shown(argv)}`: {concern}", scrutiny=concern)
         return None
 
-    def fed(self, raws: Sequence[RawCommand]) -> str:
-        """Return why a text that a line gives a program to read may start what a rule denies.
+    def fed(self, raws: Sequence[RawCommand]) -> list[Remark]:
+        """Return that a text which a line gives a program to read may start what a rule denies.
 
         Of a text that commands print or a here-document holds each part may be a command, where a
         command of the pipeline is none that is known only to read it.
         """
         if not self._rules.is_fence:
-            return ""
+            return []
         texts = [
             redirect.target
             for raw in raws
@@ -216,8 +236,9 @@ class CommandJudge:
             elif argv:
                 reading.append(argv)
         if not texts or all(read_command(argv).is_quiet for argv in reading):
-            return ""
-        return self._started(("", *texts))
+            return []
+        said = self._started(("", *texts))
+        return [(Effect.ASK, f"a text that a program reads: {said}")] if said else []
 
     def _unlisted(self, meaning: CommandMeaning, ruling: Ruling) -> str:
         """Return why a wildcard does not cover what it leaves open of a program without a table."""

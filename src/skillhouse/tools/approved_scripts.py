@@ -30,7 +30,12 @@ from skillhouse.permission import (
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
-from skillhouse.tools.script_imports import NOT_BOUND, files_beside, is_in_place_of_standard
+from skillhouse.tools.script_imports import (
+    NOT_BOUND,
+    files_beside,
+    is_in_place_of_standard,
+    names_beside,
+)
 from skillhouse.tools.tool import Session
 
 _GLOB = frozenset("*?[\0")
@@ -95,25 +100,21 @@ def script_runs(
         for candidates in _scripts_of(judged.argv, judged.scripts, base):
             found = _found(candidates, base, places)
             alone = alone or not (judged.unbound or found.is_of_skill)
-            odd = found.odd or _changed_by_line(found.paths, plan, judged.argv, base)
+            paths = (*found.paths, *_loadable(found, judged.argv, places))
+            odd = found.odd or _changed_by_line(paths, plan, judged.argv, base)
             if odd:
                 unbound.append(candidates[0])
                 needs.append(_each_time(candidates[0], odd))
             elif found.path:
                 known = places.approved() if known is None else known
-                digests[found.path] = found.digest
-                if known.get(found.path) != found.digest and found.path not in new:
-                    new.append(found.path)
-                    needs.append(_once_for(found.path, places.root, is_known=found.path in known))
-                for need, path, digest in _beside(found, judged.argv, places):
-                    digests.setdefault(path, digest)
-                    if not digest:
-                        unbound.append(path)
+                own = _once_for(found.path, places.root, is_known=found.path in known)
+                itself = (own, found.path, found.digest)
+                for need, path, digest in (itself, *_beside(found, judged.argv, places)):
+                    if digest:
+                        digests[path] = digest
+                    if known.get(path) != digest and path not in (*new, *unbound):
+                        (new if digest else unbound).append(path)
                         needs.append(need)
-                    elif known.get(path) != digest and path not in new:
-                        new.append(path)
-                        needs.append(need)
-    digests = {path: digest for path, digest in digests.items() if digest}
     facts = tuple(("script", f"{path} sha256:{digests[path]}") for path in new)
     if new:
         facts += (("not bound", NOT_BOUND),)
@@ -125,6 +126,14 @@ def script_runs(
         runs_alone=alone,
         facts=facts,
     )
+
+
+def _loadable(script: _Found, argv: Sequence[str], places: ScriptPlaces) -> Iterable[str]:
+    """Return the paths at which a script would load a file by name, were there one."""
+    if not script.path:
+        return ()
+    path = os.path.join(places.root, script.path)
+    return names_beside(path, _bytes(path) or b"", argv)
 
 
 def _beside(

@@ -15,7 +15,6 @@ from skillhouse.floor import (
     digest,
     open_beneath,
     open_directory_beneath,
-    unknown_directory,
 )
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import (
@@ -221,7 +220,9 @@ def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
 def is_new_directory(workspace: Workspace, relative: str) -> bool:
     """Whether writing a path would make a directory at the top that no known program has."""
     top = relative.partition("/")[0]
-    return bool(unknown_directory(relative)) and not os.path.lexists(workspace.root / top)
+    return bool(workspace.paths.unknown_directory(relative)) and not os.path.lexists(
+        workspace.root / top
+    )
 
 
 def held_before(workspace: Workspace, relative: str) -> bytes | None:

@@ -50,6 +50,15 @@ def files_beside(path: str, data: bytes, root: str, argv: Sequence[str]) -> tupl
     return tuple(found)
 
 
+def names_beside(path: str, data: bytes, argv: Sequence[str]) -> Iterator[str]:
+    """Yield the paths at which a script would load a file by name, whether there is one or not."""
+    directory = _first_place(path, argv)
+    yield from _loaded(path, data, directory, argv)
+    if path.endswith(".py"):
+        for name in sys.stdlib_module_names:
+            yield from (f"{directory}/{name}.py", f"{directory}/{name}/__init__.py")
+
+
 def _first_place(path: str, argv: Sequence[str]) -> str:
     """Return where Python looks first: beside the script, or above the package of `-m`."""
     directory = os.path.dirname(path)

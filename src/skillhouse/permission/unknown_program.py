@@ -61,8 +61,8 @@ CODE_SUFFIXES = frozenset(
     "zig nim d v so dll dylib o a ko wasm exe out app awk sed nix dhall jsonnet star bzl bazel "
     "mk mak cmake ninja just spec service desktop scpt applescript vbs wsf ahk gdb lldb sql "
     "xsh nu elv janet fnl raku p6 cr dart swift kt vim tex ltx sty cls latexmkrc ps eps gp gnuplot "
-    "plt plot roff ms me man tr bc dc oct sage mac max wl nb feature robot tap do ado sas sps por k q "
-    "ijs apl forth fs fsx csx cs vb ron pp hcl tf rego j2 tmpl erb".split()
+    "plt plot roff ms me man tr bc dc oct sage mac max wl nb feature robot tap do ado sas sps por "
+    "k q ijs apl forth fs fsx csx cs vb ron pp hcl tf rego j2 tmpl erb".split()
 )
 """Ends of names of files that some program runs."""
 
