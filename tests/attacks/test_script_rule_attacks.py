@@ -387,5 +387,6 @@ def test_r5_a_module_beside_an_approved_script_ends_the_approval(desk: Desk) -> 
         assert "in the place of a module of Python's own" in desk.why[-1]
         (desk.root / "scripts" / name).unlink()
     # The line itself makes one.
-    assert desk.run("cp evil.py scripts/gettext.py && python3 scripts/x.py").status != "ok"
-    assert "the line writes it" in desk.why[-1]
+    result = desk.run("cp evil.py scripts/gettext.py && python3 scripts/x.py")
+    assert result.status != "ok", result.content
+    assert "the line writes it" in result.content

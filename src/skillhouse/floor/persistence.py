@@ -237,7 +237,7 @@ class PersistentPaths:
     @staticmethod
     def unknown_directory(relative: str) -> str:
         """Return the directory at the top that a path is in, where it has a dot and is none of
-        those known: agents, editors and tools that nobody here knows have theirs there. Else "".
+        those known: agents, editors and tools of which there is no list have theirs there. Else "".
 
         >>> PersistentPaths.unknown_directory(".foo/settings.json")
         '.foo'

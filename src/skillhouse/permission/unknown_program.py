@@ -244,8 +244,8 @@ def _reads_code(meaning: CommandMeaning, *, is_shell: bool) -> bool:
         meaning.argv[at] in _INPUTS and kind in ("script", "runs", "program", "task")
         for at, kind in zip(meaning.operands, meaning.kinds, strict=False)
     )
-    is_told = is_shell and any(word[:1] == "-" and "s" in word for word in meaning.argv[1:])
-    return itself or named or is_told
+    is_asked_to = is_shell and any(word[:1] == "-" and "s" in word for word in meaning.argv[1:])
+    return itself or named or is_asked_to
 
 
 def hidden_code(meaning: CommandMeaning) -> str:
