@@ -239,7 +239,8 @@ class FunctionTool(Tool):
         if not isinstance(found, str):
             raise RefusedError(f"`{self.name}` cannot say what this call is about: it is no text")
         if fault := _disguise(found):
-            raise RefusedError(f"`{self.name}`: {fault}; give the value without it")
+            message = f"`{self.name}`: {fault}; give the value without it"
+            raise RefusedError(message, denied=True)
         return found
 
     async def _run(self, values: Mapping[str, Any], say: ReportProgress) -> Output:
