@@ -134,7 +134,9 @@ def print_days(policy: str, names: Sequence[str] | None, *, is_listed: bool) -> 
 
 
 def outcomes(day: Day, policy: str) -> list[Outcome]:
-    with tempfile.TemporaryDirectory(prefix="day-") as directory:
+    # Not below /tmp, of which a command has its own.
+    place = ROOT / ".x"
+    with tempfile.TemporaryDirectory(prefix="day-", dir=place) as directory:
         return lived(day, Path(directory).resolve(), policy=policy)
 
 

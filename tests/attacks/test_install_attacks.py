@@ -285,3 +285,18 @@ def test_a_file_that_is_called_a_signature_is_never_passed_over(run: Run, place:
     (skill / "skill.sig").mkdir()
     (skill / "skill.sig/x").write_text("x")
     refused(run, place, str(skill))
+
+
+def test_r7_a_skill_with_files_that_agents_obey_is_asked_for_by_name(run: Run, place: Path) -> None:
+    skill = make_skill(place / "src/notes")
+    for name in (".claude/settings.json", ".mcp.json", "CLAUDE.md"):
+        (skill / name).parent.mkdir(exist_ok=True)
+        (skill / name).write_text("{}")
+    code, _, err = run("install", str(skill), *AGREED)
+    assert (code, "--accept-obeyed" in err) == (2, True)
+    assert not (place / "home/.agents/skills/notes").exists()
+    code, out, _ = run("install", str(skill), "--dry-run")
+    assert code == 0
+    for name in (".claude/settings.json", ".mcp.json", "CLAUDE.md"):
+        assert any("obeyed" in line and name in line for line in out.splitlines())
+    assert run("install", str(skill), *AGREED, "--accept-obeyed")[0] == 0

@@ -167,3 +167,22 @@ def test_a_resource_that_cannot_be_worked_out_runs_nothing(tmp_path):
     with house_of(tmp_path, rule("allow", "*", "*"), tools=[own]) as house:
         assert house.call_sync("work", {"environment": "a"}).status == "error"
     assert ran == []
+
+
+@pytest.mark.parametrize(
+    "value", [" prod", "prod\n", "\nprod", "p\u200brod", "prod\u202e", "\tprod"]
+)
+def test_r7_a_disguised_argument_does_not_get_around_a_deny(tmp_path, value):
+    ran: list[str] = []
+
+    @tool(name="ship", default="allow")
+    def ship(environment: str) -> str:
+        """Ship."""
+        ran.append(environment)
+        return "done"
+
+    rules = (rule("allow", "*", "*"), rule("deny", "ship", "prod*"))
+    with house_of(tmp_path, *rules, tools=[ship]) as house:
+        assert house.call_sync("ship", {"environment": value}).status in ("denied", "error")
+        assert house.call_sync("ship", {"environment": "a note\nof two lines\n"}).status == "ok"
+    assert ran == ["a note\nof two lines\n"]

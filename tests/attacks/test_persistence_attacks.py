@@ -529,3 +529,16 @@ def test_a_command_writes_nothing_through_a_file_of_git_that_appears_later(
     assert workspace.call("write", path="bare/hooks/post-update", content="x").status == "denied"
     assert not (workspace.root / "sub/.git/commondir").exists()
     assert not (workspace.root / "bare/config.worktree").exists()
+
+
+def test_r6_a_new_directory_of_an_unknown_program_is_asked_about(workspace: Workspace) -> None:
+    workspace.put("evil.json")
+    workspace.put("d/settings.json")
+    assert workspace.call("write", path=".newagent/hooks.json", content="x").status == "denied"
+    for line in ("mkdir .newagent", "cp -r d .newagent", "mv d .newagent"):
+        assert workspace.sh(line).status == "denied"
+    assert not os.path.lexists(workspace.root / ".newagent")
+    assert all("is new here" in request.reasons[0] for request in workspace.person.asked)
+    workspace.put(".known/x")
+    assert workspace.call("write", path=".known/y", content="x").status == "ok"
+    assert workspace.call("write", path=".pytest_cache/y", content="x").status == "ok"

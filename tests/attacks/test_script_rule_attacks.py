@@ -367,3 +367,28 @@ def test_a_script_that_another_call_makes_meanwhile_does_not_run(desk: Desk) -> 
     for thread in threads:
         thread.join()
     assert "evil\n" not in said
+
+
+def test_r5_a_module_beside_an_approved_script_ends_the_approval(desk: Desk) -> None:
+    script = "import argparse, helper\nprint(helper.SAID)\n"
+    (desk.root / "scripts/x.py").write_text(script)
+    (desk.root / "scripts/helper.py").write_text("SAID = 'good'\n")
+    desk.yes(1)
+    assert desk.run("python3 scripts/x.py").content.startswith("good")
+    assert "not bound" in {name for name, _ in desk.person.asked[0].facts}
+    # What it imports changes.
+    (desk.root / "scripts/helper.py").write_text("SAID = 'evil'\n")
+    assert desk.run("python3 scripts/x.py").status != "ok"
+    assert "`scripts/helper.py`, which `scripts/x.py` loads" in desk.why[-1]
+    # A new file takes the place of a module of Python.
+    (desk.root / "scripts/helper.py").write_text("SAID = 'good'\n")
+    assert desk.run("python3 scripts/x.py").content.startswith("good")
+    for name in ("argparse.py", "gettext.py"):
+        (desk.root / "scripts" / name).write_text(EVIL)
+        assert desk.run("python3 scripts/x.py").status != "ok"
+        assert "in the place of a module of Python's own" in desk.why[-1]
+        (desk.root / "scripts" / name).unlink()
+    # The line itself makes one.
+    result = desk.run("cp evil.py scripts/gettext.py && python3 scripts/x.py")
+    assert result.status != "ok", result.content
+    assert "the line writes it" in result.content

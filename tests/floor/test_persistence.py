@@ -81,3 +81,24 @@ def test_other_files_are_in_no_group() -> None:
     for path in ("src/main.py", "skills.py", "src/skill/x.py", "package-lock.json", "README.md"):
         assert PATHS.group(path) is None
     assert not named((), "x")
+
+
+@pytest.mark.parametrize(
+    ("path", "top"),
+    [
+        *((".foo/settings.json", ".foo"), (".NewAgent/rules/x.md", ".newagent")),
+        *((".pytest_cache/v/x", ""), (".venv-3.12/bin/x", ""), (".github/x", ""), ("a/.foo/x", "")),
+        *((".foo", ""), ("foo/x", ""), (".my-cache/x", "")),
+    ],
+)
+def test_a_directory_of_a_program_that_nobody_knows_is_known_by_its_shape(
+    path: str, top: str
+) -> None:
+    assert PATHS.unknown_directory(path) == top
+
+
+def test_settings_are_known_by_the_shape_of_their_names() -> None:
+    for path in ("a/my-mcp-servers.json", ".newtoolrc", ".config/any/thing", "x/.foorc.lua"):
+        assert PATHS.is_asked(path), path
+    for path in ("src/compact.json", "rc", "src/mcp.py", ".editorconfig", "config/x.toml"):
+        assert PATHS.group(path) is None, path

@@ -172,3 +172,15 @@ def test_a_script_that_is_not_there_is_a_mistake_and_no_denial(
     assert second.startswith("  no such file: `")
     code, out, _ = run("policy", "explain", f"{line}; rm -rf /")
     assert (code, out.splitlines()[0][:4]) == (1, "deny")
+
+
+def test_lint_says_what_each_rule_covers_beyond_its_words(run: Run, place: Path) -> None:
+    rules = (("allow", "git log *"), ("allow", "frobnicate *"), ("allow", "ls"), ("deny", "rm *"))
+    text = '[[rules]]\neffect = "{}"\naction = "exec"\npattern = "{}"\n'
+    configure(place, "".join(text.format(*one) for one in rules))
+    code, out, _ = run("policy", "lint", "--covers")
+    assert code == 0
+    assert "git log *: harmless options and operands of `git log`\n" in out
+    assert "frobnicate *: `frobnicate` has no grammar: plain words" in out
+    assert "ls:" not in out
+    assert "covers      `frobnicate` has no grammar" in run("policy", "explain", "frobnicate a")[1]

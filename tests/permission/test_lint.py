@@ -53,6 +53,8 @@ def codes(
         ((rule(DENY, "ls*"),), []),
         ((unbound(ALLOW, "make *"),), ["0:rule-unbound"]),
         ((unbound(ASK, "make *"),), []),
+        ((rule(ALLOW, "frobnicate *"),), ["0:rule-no-grammar"]),
+        ((rule(ALLOW, "frobnicate x"),), []),
         ((rule(ALLOW, "x", "script"),), ["0:rule-no-effect"]),
         ((rule(ALLOW, "x", "shell"),), ["0:rule-no-effect"]),
         ((rule(DENY, "x", "shell"),), []),

@@ -79,7 +79,8 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         ".hermes, .openclaw, .letta, .kimi, .kimi-code, .pi, .copilot, .qoder, .codebuddy, .amp, "
         "crush.json, .crush.json, .crush, .github/hooks, .vs/mcp.json, mcp.json, mcp_config.json, "
         ".config/opencode, .config/goose, .config/crush, .config/amp, .config/agents, "
-        ".config/github-copilot, .config/claude, claude_desktop_config.json",
+        ".config/github-copilot, .config/claude, claude_desktop_config.json, .tabnine, .vibe, "
+        ".rovodev, .iflow, .grok, .agent, .zencoder, .eca, .forge, firebender.json",
     ),
     _group(
         _NEVER,
@@ -103,7 +104,9 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         "lefthook.yml, lefthook.yaml, lefthook.toml, lefthook.json, .lefthook, .lefthook.yml, "
         ".lefthook.yaml, .lefthook.toml, .overcommit.yml, .githooks, .cargo/config.toml, "
         ".cargo/config, .yarnrc.yml, .yarnrc, .yarn/releases, .yarn/plugins, .pnpmfile.cjs, "
-        ".pnpmfile.js, .pnpmfile.mjs, bunfig.toml, .hg/hgrc, .hgrc",
+        ".pnpmfile.js, .pnpmfile.mjs, bunfig.toml, .hg/hgrc, .hgrc, .sl/config, "
+        ".jj/repo/config.toml, .jj/config.toml, .gradle/init.d, .gradle/init.gradle, "
+        ".gradle/init.gradle.kts",
     ),
     _group(
         _NEVER,
@@ -113,7 +116,9 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         ".bash_aliases, .bash_logout, .zlogin, .zlogout, .login, .logout, .cshrc, .tcshrc, .kshrc, "
         ".mkshrc, .config/fish, .config/zsh, .config/nushell, .config/bash, .config/powershell, "
         ".oh-my-zsh, .inputrc, .tmux.conf, .config/tmux, .screenrc, .gdbinit, .lldbinit, .pdbrc, "
-        ".irbrc, .pryrc, .rprofile, .psqlrc, .sqliterc, .curlrc, .wgetrc",
+        ".irbrc, .pryrc, .rprofile, .psqlrc, .sqliterc, .curlrc, .wgetrc, .ghci, .iex.exs, "
+        ".ocamlinit, .octaverc, .lesskey, .mailcap, .wezterm.lua, .config/lazygit, "
+        ".config/starship.toml, .config/gh",
     ),
     _group(
         _NEVER,
@@ -160,6 +165,20 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         "azure-pipelines.yml, jenkinsfile, bitbucket-pipelines.yml, .drone.yml, .woodpecker.yml, "
         ".woodpecker, .buildkite, .forgejo/workflows, .gitea/workflows, appveyor.yml, "
         ".appveyor.yml, .cirrus.yml, .tekton, cloudbuild.yaml",
+    ),
+    _group(
+        _ASKED,
+        "an environment in which it opens by itself runs commands from it",
+        "gitpod.io, codesandbox.io, firebase.google.com/docs/studio, docs.replit.com, devfile.io",
+        ".gitpod.yml, .gitpod.dockerfile, .codesandbox, .idx, .replit, replit.nix, devfile.yaml, "
+        ".devfile.yaml, forge.yaml, .stackblitzrc",
+    ),
+    _group(
+        _ASKED,
+        "its name has the shape of settings from which programs start others",
+        "names of MCP clients' files, of run commands (`rc`) and of the XDG Base Directory",
+        "*mcp*.json, *mcp*.jsonc, *mcp*.toml, *mcp*.yaml, *mcp*.yml, .*rc, .*rc.js, .*rc.cjs, "
+        ".*rc.mjs, .*rc.ts, .*rc.lua, .*rc.json, .*rc.toml, .*rc.yaml, .*rc.yml, .rspec, .config",
     ),
     _group(
         _ASKED,
@@ -215,6 +234,20 @@ class PersistentPaths:
         """
         return _above_groups().fullmatch(spelled(_EMPTY.sub("/", relative))) is not None
 
+    @staticmethod
+    def unknown_directory(relative: str) -> str:
+        """Return the directory at the top that a path is in, where it has a dot and is none of
+        those known: agents, editors and tools of which there is no list have theirs there. Else "".
+
+        >>> PersistentPaths.unknown_directory(".foo/settings.json")
+        '.foo'
+        >>> PersistentPaths.unknown_directory(".pytest_cache/x")
+        ''
+        """
+        top, sign, _ = spelled(relative).partition("/")
+        is_hidden = bool(sign) and top[:1] == "." and top not in (".", "..")
+        return top if is_hidden and _KNOWN_DIRECTORIES.fullmatch(top) is None else ""
+
     def is_never(self, relative: str) -> bool:
         group = self.group(relative)
         return group is not None and group.path_class is _NEVER
@@ -222,6 +255,17 @@ class PersistentPaths:
     def is_asked(self, relative: str) -> bool:
         group = self.group(relative)
         return group is not None and group.path_class is _ASKED
+
+
+_KNOWN_DIRECTORIES = regex(
+    r"\.(?:github|gitlab|forgejo|gitea|circleci|changeset|changes|well-known|venv.*|tox|nox|eggs|next|"
+    r"nuxt|svelte-kit|astro|output|turbo|nx|vite|angular|expo|serverless|aws-sam|docusaurus|vitepress|"
+    r"vuepress|storybook|nyc_output|coverage|hypothesis|benchmarks|terraform|dart_tool|gradle|kotlin|"
+    r"ipynb_checkpoints|bundle|build|dist|tmp|temp|trash.*|data|local|static|assets|docs|test.*|"
+    r"reuse|licenses?|debug|logs?|run|out|output|obj|bin|wrangler|vercel|netlify|firebase|sst|tap|"
+    r"stack-work|cabal|lake|elixir_ls|cargo|rustup|npm|pnpm-store|yarn|pytest_cache|.*cache.*|.*[_-]tmp)"
+)
+"""Directories of caches, builds and forges, by the programs that make them."""
 
 
 def named(patterns: tuple[str, ...], relative: str) -> bool:

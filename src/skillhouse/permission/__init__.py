@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.judge import judge_line as judge_line
     from skillhouse.permission.lint import UNKNOWN_ACTION as UNKNOWN_ACTION
     from skillhouse.permission.lint import RuleFinding as RuleFinding
+    from skillhouse.permission.lint import beyond as beyond
     from skillhouse.permission.lint import example_holds as example_holds
     from skillhouse.permission.lint import lint_rules as lint_rules
     from skillhouse.permission.path_policy import PathPolicy as PathPolicy

@@ -155,7 +155,7 @@ class _Reader:
                 self._take(name, value, rule)
                 return 1
             return self._with_next(name, rule, at)
-        for prefix, of_prefix in table.prefixes.items():
+        for prefix, of_prefix in sorted(table.prefixes.items(), key=lambda one: -len(one[0])):
             if word.startswith(prefix) and len(word) > len(prefix):
                 self._take(f"{prefix}*", word[len(prefix) :], of_prefix)
                 return 1
@@ -245,6 +245,19 @@ class _Reader:
                 meaning.hazards.append(Hazard("address", said, option=(name, value)))
         elif kind != "words":
             meaning.values.append(value.removeprefix("="))
+            if kind == "plain" and self._is_elsewhere(value.removeprefix("=")):
+                said = HAZARDS["address"].format(f"{name} {value}"[:60])
+                meaning.hazards.append(Hazard("address", said, option=(name, value)))
+
+    def _is_elsewhere(self, word: str) -> bool:
+        """Whether a word that is no path names another host than the program's own."""
+        found = _HOST.match(word)
+        if found is None and self._grammar.home:
+            found = _HOST_FIRST.match(word)
+        if found is None:
+            return False
+        host = found["host"] or found.groupdict().get("other") or ""
+        return not self._grammar.home or host.casefold() != self._grammar.home
 
     # The command and its operands
 
@@ -274,12 +287,8 @@ class _Reader:
                 (meaning.reads if kind == "read" else meaning.writes).append(at)
                 if said := _not_a_path(word):
                     self._hazard("address", said, index)
-            elif kind == "web":
-                if said := not_of_the_web(word):
-                    self._hazard("address", said, index)
-            elif kind == "remote":
-                if _REMOTE.fullmatch(word) is None:
-                    self._hazard("address", HAZARDS["address"].format(word[:60]), index)
+            elif kind in ("web", "remote"):
+                self._address(kind, word, index)
             elif kind == "none":
                 self._hazard("runs", f"`{word[:60]}` is not expected there", index)
             elif kind == "task":
@@ -290,10 +299,24 @@ class _Reader:
                 self._start(kind, index, at)
                 break
             elif kind == "text":
-                meaning.values.append(word)
+                self._text(word, index, table)
         if table.task_file and (count or table.does):
             prefix = "".join(f"{directory}/" for directory in meaning.directory)
             meaning.scripts.append(tuple(f"{prefix}{name}" for name in table.task_file))
+
+    def _text(self, word: str, index: int, table: CommandTable) -> None:
+        self._meaning.values.append(word)
+        if "address" not in table.does and self._is_elsewhere(word):
+            self._hazard("address", HAZARDS["address"].format(word[:60]), index)
+
+    def _address(self, kind: str, word: str, index: int) -> None:
+        if kind == "web":
+            said = not_of_the_web(word)
+        else:
+            is_name = _REMOTE.fullmatch(word) is not None
+            said = "" if is_name else HAZARDS["address"].format(word[:60])
+        if said:
+            self._hazard("address", said, index)
 
     def _hazard(self, kind: str, said: str, index: int) -> None:
         self._meaning.hazards.append(Hazard(kind, said, operand=index))
@@ -331,6 +354,12 @@ _LIKE_AN_OPTION = regex(r"-(?!\d*\.?\d*$)")
 _TELLING = (["--version"], ["--help"])
 """Options with which a program says something of itself and does nothing."""
 _ADDRESS = regex(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)
+_HOST = regex(
+    r"(?!(?:file|s3|gs):)[a-z][a-z0-9+.-]*://(?:[^/@]*@)?(?P<host>[^/:?#]*)|[\w.-]+@(?P<other>[\w.-]+\.\w+):",
+    re.IGNORECASE | re.ASCII,
+)
+_HOST_FIRST = regex(r"(?P<host>[\w-]+(?:\.[\w-]+)+(?::\d+)?)/[^/]+/.", re.ASCII)
+"""`HOST/OWNER/REPOSITORY` of the programs of forges (gh help repo clone)."""
 _REMOTE = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WEB = regex(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNORECASE)
 

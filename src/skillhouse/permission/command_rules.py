@@ -49,6 +49,9 @@ class Ruling:
     """Why no rule covers all of it, though one covers its words; empty when one does."""
     unbound: bool = False
     """Whether only a rule with `unbound = true` covers it."""
+    unnamed: tuple[str, ...] = ()
+    """The words of programs without a table that the narrowest rule does not name; none where a
+    rule with `unbound = true` covers them."""
 
 
 class CommandRules(Protocol):
@@ -56,6 +59,11 @@ class CommandRules(Protocol):
 
     @property
     def has_denials(self) -> bool: ...
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether some rule denies or asks, so that what a command starts has to be seen."""
+        ...
 
     def denies(self, argv: tuple[str, ...]) -> str: ...
 
@@ -77,7 +85,7 @@ class ArgumentRules:
         """
         self._exact, self._wild = _table(tuple(allow))
         self._deny = tuple(_words(rule) for rule in deny)
-        self.has_denials = bool(deny)
+        self.has_denials = self.is_fence = bool(deny)
 
     def denies(self, argv: tuple[str, ...]) -> str:
         for pattern in self._deny:
@@ -117,7 +125,7 @@ class LayerRules:
         self._anywhere: list[int] = []
         """Places of the rules whose first word has a wildcard."""
         self._by_program: dict[str, list[int]] = {}
-        self.has_denials = False
+        self.has_denials = self.is_fence = False
         for layer in layers:
             for rule in layer.rules:
                 if not matches(rule.action, "exec"):
@@ -127,6 +135,7 @@ class LayerRules:
 
     def _add(self, one: _LayerRule) -> None:
         self.has_denials = self.has_denials or one.rule.effect is Effect.DENY
+        self.is_fence = self.is_fence or one.rule.effect is not Effect.ALLOW
         place = len(self._rules)
         self._rules.append(one)
         if not one.pattern.words:
@@ -176,7 +185,8 @@ def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning)
 
 def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> Ruling:
     """Return what rules that allow a command's words come to."""
-    cover, literals, left, is_whole = Breadth.NONE, 0, "", False
+    cover, literals, left = Breadth.NONE, 0, ""
+    whole: list[_Covering] = []
     for rule in rules:
         pattern = rule.pattern
         cover = max(cover, _breadth(pattern, meaning.argv))
@@ -184,16 +194,32 @@ def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> Ruling:
         missing = left_uncovered(
             pattern, meaning, unbound=rule.unbound, started=rule.started, scripts=rule.scripts
         )
-        is_whole = is_whole or not missing
+        whole += () if missing else (rule,)
         left = left or missing
+    is_unlisted = any(at.grammar is None for at in meaning.chain())
+    is_free = is_unlisted and any(rule.unbound for rule in whole)
     return Ruling(
         cover=cover,
         literals=literals,
-        left="" if is_whole or cover >= Breadth.EXACT else left,
+        left="" if whole or cover >= Breadth.EXACT else left,
         # An exact rule, and the operator's `*`, leave the network to the rules about it.
         unbound=Breadth.NONE < cover < Breadth.EXACT
-        and any(hazard.kind == "unbound" for at in meaning.chain() for hazard in at.hazards),
+        and (is_free or any(h.kind == "unbound" for at in meaning.chain() for h in at.hazards)),
+        unnamed=_unnamed(whole, meaning) if is_unlisted and not is_free else (),
     )
+
+
+def _unnamed(rules: Sequence[_Covering], meaning: CommandMeaning) -> tuple[str, ...]:
+    """Return the words of programs without a table that the narrowest rule leaves open."""
+    words = max((rule.pattern.words for rule in rules), key=len, default=())
+    named = read_command(words) if words else None
+    for at in meaning.chain():
+        if at.grammar is None:
+            return at.argv[len(named.argv) if named is not None else 1 :]
+        if at.is_far:
+            break  # What runs in a container or on another machine is not of this workspace.
+        named = named.started if named is not None else None
+    return ()
 
 
 def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Breadth:

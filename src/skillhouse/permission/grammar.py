@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,8 @@ class Grammar:
     """Whether the beginning of a sub-command is taken for it where no other begins so."""
     same_as: tuple[str, ...] = ()
     """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
+    home: str = ""
+    """The host that it talks to by itself; a word that names another is an address."""
     argument_files: bool = False
     """Whether a word `@FILE` means the words in a file."""
 
@@ -137,9 +139,34 @@ def grammar_of(program: str, *, module: bool = False) -> Grammar | None:
         module: Whether it is a module of Python; some tables are of modules only.
     """
     entry = _names().get(program)
-    if entry is None or (entry[1] and not module):
-        return None
-    return _loaded(entry[0])
+    if entry is not None and (module or not entry[1]):
+        return _loaded(entry[0])
+    return None if module else _by_other_name(program)
+
+
+_VERSIONED = regex(r"([A-Za-z][\w+-]*?[A-Za-z+])-?\d+(\.\d+)*w?")
+_TARGET = regex(
+    r"x86_64|amd64|i[3-6]86|aarch64|arm\w*|riscv\w*|powerpc\w*|ppc\w*|mips\w*|s390x?|sparc\w*|avr|"
+    r"xtensa|m68k|sh4|loongarch\w*|wasm(32|64)|hppa|alpha|ia64|llvm"
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def _by_other_name(program: str) -> Grammar | None:
+    """Return the grammar of a program under a name that packages give it: with a version, for a
+    target (`x86_64-linux-gnu-gcc-12`), or with the `g` of GNU (`gsed`)."""
+    found = _VERSIONED.fullmatch(program)
+    others = [found[1]] if found else []
+    target, *parts = program.split("-")
+    if _TARGET.fullmatch(target):
+        others += ["-".join(parts[at:]) for at in range(min(len(parts), 4))]
+    for other in others:
+        if grammar := grammar_of(other):
+            return grammar
+    if program[:1] == "g" and (entry := _names().get(program[1:])) and not entry[1]:
+        grammar = _loaded(entry[0])
+        return grammar if "GNU" in grammar.source else None
+    return None
 
 
 def is_wrapper(grammar: Grammar) -> bool:
@@ -148,8 +175,14 @@ def is_wrapper(grammar: Grammar) -> bool:
 
 
 def all_grammars() -> tuple[str, ...]:
-    """Return the stems of all tables, for tests and documents."""
-    return tuple(sorted(path.stem for path in _DIRECTORY.glob("*.toml")))
+    """Return the stems of all tables with a file of their own, for tests and documents."""
+    return tuple(sorted(path.stem for path in _DIRECTORY.glob("[!_]*.toml")))
+
+
+def all_rows() -> Mapping[str, tuple[str, ...]]:
+    """Return the files of several tables, each with the stems of these."""
+    files = sorted(_DIRECTORY.glob("_*.toml"))
+    return {path.stem: tuple(_ROW.findall(path.read_text(encoding="utf-8"))) for path in files}
 
 
 def names_of(stem: str) -> tuple[str, ...]:
@@ -159,33 +192,67 @@ def names_of(stem: str) -> tuple[str, ...]:
 
 _NAMES = regex(r"^names\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
 _MODULE_ONLY = regex(r"^module_only\s*=\s*true", re.MULTILINE)
+_ROW = regex(r"^\[([\w+-]+)\]$", re.MULTILINE)
 
 
 @functools.cache
 def _names() -> Mapping[str, tuple[str, bool]]:
     """Return the table of each name; the heads of the files are searched and not parsed."""
     names: dict[str, tuple[str, bool]] = {}
+    heads = []
     for path in _DIRECTORY.glob("*.toml"):
-        head = path.read_text(encoding="utf-8").partition("\n[")[0]
+        text = path.read_text(encoding="utf-8")
+        if path.stem[0] == "_":
+            heads += [(f"{path.stem}/{stem}", row) for stem, row in _rows(text)]
+        else:
+            heads.append((path.stem, text.partition("\n[")[0]))
+    for stem, head in heads:
         named = _NAMES.search(head)
-        words = re.findall(r'"([^"]+)"', named[1]) if named else [path.stem]
+        words = re.findall(r'"([^"]+)"', named[1]) if named else [stem.rpartition("/")[2]]
         is_module = bool(_MODULE_ONLY.search(head))
         for word in words:
             if word in names:
-                raise GrammarError(f"`{word}` is in {names[word][0]}.toml and {path.name}")
-            names[word] = (path.stem, is_module)
+                raise GrammarError(f"`{word}` is in the tables {names[word][0]} and {stem}")
+            names[word] = (stem, is_module)
     return names
+
+
+def _rows(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each table of a file of several, as text: most are never needed."""
+    parts = _ROW.split(text)
+    yield from zip(parts[1::2], parts[2::2], strict=True)
 
 
 @functools.cache
 def _loaded(stem: str) -> Grammar:
-    with (_DIRECTORY / f"{stem}.toml").open("rb") as file:
-        return read_grammar(stem, tomllib.load(file))
+    file, _, row = stem.partition("/")
+    text = (_DIRECTORY / f"{file}.toml").read_text(encoding="utf-8")
+    if not row:
+        return read_grammar(stem, tomllib.loads(text))
+    return read_grammar(row, _in_full(tomllib.loads(dict(_rows(text))[row])))
+
+
+def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table as it would be in a file of its own.
+
+    In a row the keys of the program stand beside those of the grammar, and `sub` has the words of
+    its sub-commands by what they do, which have no options of their own.
+    """
+    table = {key: value for key, value in row.items() if key in GRAMMAR_KEYS}
+    table["program"] = {key: row[key] for key in row.keys() - GRAMMAR_KEYS - {"sub"}}
+    if "sub" in row:
+        table["anywhere"] = True
+        table["commands"] = {
+            word: {} if kind == "quiet" else {"does": kind}
+            for kind, words in row["sub"].items()
+            for word in words.split()
+        }
+    return table
 
 
 _SWITCHES = frozenset({"argument_files", "bundles", "permutes", "anywhere", "abbreviates"})
 GRAMMAR_KEYS = _SWITCHES | {
-    *("source", "names", "module_only", "same_as", "glued", "program", "commands")
+    *("source", "names", "module_only", "same_as", "glued", "home", "program", "commands")
 }
 COMMAND_KEYS = OPTION_KINDS | frozenset(
     "does bare operands first_unless task_file reader lasting aliases same_as same means".split()
@@ -203,6 +270,7 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         source=table["source"],
         program=_command(name, table.get("program", {})),
         same_as=tuple(table.get("same_as", ())),
+        home=table.get("home", ""),
         glued=table.get("glued", table.get("bundles", True)),
         **{switch: table[switch] for switch in _SWITCHES & table.keys()},
     )

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
+from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
+from skillhouse.permission.unknown_program import possible_commands, unlisted
 from skillhouse.permission.wrappers import DEPTH_MAX, unwrap
 
 WORDS_MAX = 256
@@ -78,8 +80,23 @@ class HardDenies:
         for inner in self._commands(argv, program):
             if reason := self._plain(inner):
                 return reason
+        if reason := self._possible(argv):
+            return reason
         for script in self._scripts(argv, program):
             if reason := self._script(script, depth):
+                return reason
+        return ""
+
+    def _possible(self, argv: tuple[str, ...]) -> str:
+        """Return why something is denied that a program without a table could start."""
+        at, _ = unlisted(read_command(argv))
+        if at is None or hazards.base_name(argv[0]) in hazards.BUILTINS:
+            return ""
+        for _, words, is_whole in possible_commands(at.argv):
+            # A word of a text, as in `say "ask a super user"`, is not its program.
+            if not is_whole and hazards.base_name(words[0]) in hazards.PRIVILEGED:
+                continue
+            if reason := self._plain(words):
                 return reason
         return ""
 

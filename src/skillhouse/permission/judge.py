@@ -110,6 +110,7 @@ def judge_line(
         if entering and went and joined == "||":
             judged.shell = "`||` after `cd`"
         verdicts = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
+        judged.remarks += one.fed(raws)
         for each in verdicts:
             judged.add(each.judged, each.redirected)
             judged.remark(each.remarks)

@@ -1,4 +1,4 @@
-"""Finds rules that cannot have an effect, or have more of one than they seem to; tries examples."""
+"""Says of rules what is odd about them and what they cover beyond their words; tries examples."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from collections.abc import Iterator, Sequence
 
 from skillhouse.floor import ONE_TIME, dataclass, nearest
 from skillhouse.floor.rules import Effect, covers, matches
+from skillhouse.permission import hazards
+from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import LayerRules
 from skillhouse.permission.decision import ACTIONS, TOOL_ACTIONS, Layer, Rule
+from skillhouse.permission.grammar import CommandTable, is_wrapper
 from skillhouse.permission.judge import judge_argv
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.patterns import Breadth, command_pattern
 
 UNKNOWN_ACTION = "rule-unknown-action"
+NAMES_MAX = 8
+"""Sub-commands that are said by name; the others are counted."""
+
+WITHOUT_GRAMMAR = (
+    "has no grammar: plain words, data files of the workspace, and options without values; every "
+    "other word of it asks"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +32,7 @@ class RuleFinding:
 
     code: str
     """rule-unreachable, rule-duplicate, rule-no-effect, rule-allows-all, rule-open-word,
-    rule-unbound or rule-unknown-action."""
+    rule-unbound, rule-no-grammar or rule-unknown-action."""
     layer: str
     rule_index: int
     """Place in its layer, from 0."""
@@ -33,7 +44,7 @@ class RuleFinding:
     @property
     def is_note(self) -> bool:
         """Whether it only says what the rule means: `unbound = true` is written on purpose."""
-        return self.code == "rule-unbound"
+        return self.code in ("rule-unbound", "rule-no-grammar")
 
 
 def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
@@ -92,6 +103,8 @@ def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
             f"`{rule.pattern}` may run whatever code the workspace holds, such as tests, build "
             "steps and plugins, also what an agent has just written; it has no network",
         )
+    elif layer.trusted and "has no grammar" in (covered := beyond(rule)):
+        yield found("rule-no-grammar", covered)
     if _is_open_word(rule):
         word = rule.pattern.split(" ")[-1].rstrip("*")
         message = f"it also matches every program that begins with `{word}`; write `{word} *`"
@@ -176,3 +189,59 @@ def example_holds(rule: Rule, example: str) -> bool:
     # Some commands are denied, and all others asked about, without any rule.
     said = f"rule `{rule.action} {rule.pattern}` of example policy"
     return any(said in reason for reason in verdict.reasons)
+
+
+def beyond(rule: Rule) -> str:
+    """Return what a rule covers without naming it; "" where that is nothing, or it allows nothing.
+
+    >>> rule = Rule(effect=Effect.ALLOW, action="exec", pattern="frobnicate *")
+    >>> beyond(rule)[:26], beyond(Rule(effect=Effect.ALLOW, action="exec", pattern="ls"))
+    ('`frobnicate` has no gramma', '')
+    """
+    if rule.effect is not Effect.ALLOW or not matches(rule.action, "exec"):
+        return ""
+    pattern = command_pattern(rule.pattern)
+    if pattern.breadth is Breadth.ALL:
+        return (
+            "any command; beside rules that deny or ask, not code in words or in the input, and of "
+            "programs without a grammar no more than a rule of their own covers"
+        )
+    if pattern.breadth is Breadth.EXACT:
+        return ""
+    if not pattern.words:
+        return "every program whose name fits"
+    meaning = read_command(pattern.words)
+    while meaning.started is not None:
+        meaning = meaning.started
+    program = meaning.argv[0][:60]
+    if meaning.grammar is None:
+        return _without_grammar(program, is_unbound=rule.unbound)
+    if is_wrapper(meaning.grammar):
+        return f"the options of `{program}`; the command behind it needs a rule of its own"
+    reader = meaning.grammar.program.reader
+    if meaning.unknown and not (meaning.cut or reader):
+        return "nothing: its words are not in the grammar"
+    if meaning.table is not None and "unbound" in meaning.table.does and not rule.unbound:
+        return "nothing: it runs code of the workspace, and needs `unbound = true`"
+    free = "all that it runs, " if rule.unbound else ""
+    if meaning.table is not None and meaning.table.commands:
+        return f"{free}{_sub_commands(meaning.table)}"
+    return f"{free}harmless options and operands of `{' '.join((program, *meaning.path))}`"
+
+
+def _without_grammar(program: str, *, is_unbound: bool) -> str:
+    if program == "cd":
+        return "directories of the workspace"
+    if said := hazards.running(program):
+        return f"nothing: {said}"
+    if is_unbound:
+        return f"`{program}` has no grammar: all its words, and so whatever they run"
+    return f"`{program}` {WITHOUT_GRAMMAR}"
+
+
+def _sub_commands(table: CommandTable) -> str:
+    quiet = sorted(name for name, of in table.commands.items() if not of.does)
+    others = len(table.commands) - len(quiet)
+    more = f" and {len(quiet) - NAMES_MAX} more" if len(quiet) > NAMES_MAX else ""
+    named = f"harmless options and operands of {', '.join(quiet[:NAMES_MAX])}{more}"
+    return f"{named if quiet else 'nothing'}; {others} others have to be named"

@@ -84,6 +84,35 @@ def _git(meaning: CommandMeaning) -> None:
         elif meaning.path[:1] == ("push",) and word[:1] in ("+", ":"):
             said = HAZARDS["rewrites"].format(word[:60])
             meaning.hazards.append(Hazard("rewrites", said, operand=index))
+    if _git_overwrites(meaning):
+        said = f"`git {meaning.path[0]}` overwrites what is not committed"
+        meaning.hazards.append(Hazard("rewrites", said, depth=len(meaning.path)))
+
+
+_GIT_BRANCHING = frozenset({"-b", "-B", "--orphan", "-d", "--detach", "-t", "--track"})
+_GIT_PATHS = frozenset({"-2", "--ours", "-3", "--theirs", "--pathspec-from-file"})
+_LIKE_A_PATH = regex(r"\.{1,2}(/.*)?|:.*|.*[*?\[].*|.*/|.*\.[A-Za-z]\w{0,4}")
+
+
+def _git_overwrites(meaning: CommandMeaning) -> bool:
+    """Whether git replaces files of the work tree by others (git-checkout(1), git-restore(1)).
+
+    An only word of `git checkout` may be a branch: where it is a file is seen by the judge.
+    """
+    names = {option.name for option in meaning.options}
+    if meaning.path == ("restore",):
+        return names.isdisjoint({"-S", "--staged"}) or not names.isdisjoint({"-W", "--worktree"})
+    if meaning.path != ("checkout",):
+        return False
+    if not names.isdisjoint(_GIT_BRANCHING):
+        return "-B" in names
+    words = meaning.words(meaning.operands)
+    return (
+        "--" in meaning.argv[2:-1]
+        or not names.isdisjoint(_GIT_PATHS)
+        or len(words) > 1
+        or any(map(_LIKE_A_PATH.fullmatch, words))
+    )
 
 
 def with_hyphen(argv: tuple[str, ...]) -> tuple[str, ...]:

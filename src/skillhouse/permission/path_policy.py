@@ -165,6 +165,28 @@ class PathPolicy:
             return resolved in (".", "..") or resolved.endswith("/..")
         return Path(self._cwd).is_relative_to(resolved)
 
+    def kind_of(self, path: str) -> str:
+        """Return "file", "directory" or "code" for a path of the current tree, or "" for no such.
+
+        Code is what can be started: by a right, or by its first bytes. Without a current tree a
+        relative path is taken for a file.
+        """
+        resolved = self.resolved(path)
+        if path.startswith("~") or not self._inside(resolved, ()):
+            return ""
+        if self._cwd is None:
+            return "file" if "/" in path else ""
+        if os.path.isdir(resolved):
+            return "directory"
+        try:
+            with open(resolved, "rb", opener=_without_waiting) as file:
+                is_started = os.fstat(file.fileno()).st_mode & 0o111
+                return "code" if is_started or file.read(4).startswith(_STARTED) else "file"
+        except FileNotFoundError:
+            return ""
+        except OSError:
+            return "code"  # What cannot be read is not known to be none.
+
     def _below(self, resolved: str) -> str:
         """Return the part of a path that is below the current tree; its own names are no secret."""
         prefix = f"{self._cwd}/"
@@ -181,6 +203,13 @@ class PathPolicy:
             return here and resolved != ".." and not resolved.startswith("../")
         trees = (*places, self._cwd) if here and self._cwd is not None else places
         return any(Path(resolved).is_relative_to(tree) for tree in trees)
+
+
+_STARTED = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def is_protected(path: str) -> bool:

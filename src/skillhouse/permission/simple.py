@@ -22,6 +22,14 @@ from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
+from skillhouse.permission.unknown_program import (
+    code_words,
+    hidden_code,
+    possible_commands,
+    runs_at_its_place,
+    shape_concern,
+    unlisted,
+)
 from skillhouse.permission.wrappers import DEPTH_MAX
 
 Remark = tuple[Effect, str]
@@ -124,14 +132,26 @@ class CommandJudge:
         return JudgedCommand(argv=argv, effect=Effect.ALLOW, needs_rule=False)
 
     def words(
-        self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
+        self,
+        argv: tuple[str, ...],
+        *,
+        patterns: Sequence[Word] = (),
+        depth: int = 0,
+        is_guess: bool = False,
     ) -> JudgedCommand:
-        """Judge the words of a command; a plain wrapper is judged by its inner command."""
-        by_name = self._by_name(argv, patterns, depth) if "/" in argv[0] else None
-        return by_name or self._words(argv, patterns, depth)
+        """Judge the words of a command; a plain wrapper is judged by its inner command.
 
-    def _words(self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int) -> JudgedCommand:
-        if depth == 0:
+        With `is_guess` they may be one, and what their words may be is not tried again.
+        """
+        by_name = (
+            self._by_name(argv, patterns, depth, is_guess=is_guess) if "/" in argv[0] else None
+        )
+        return by_name or self._words(argv, patterns, depth, is_guess=is_guess)
+
+    def _words(
+        self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int, *, is_guess: bool
+    ) -> JudgedCommand:
+        if depth == 0 and not is_guess:
             refused = self._refusals.of_words(argv)
             if refused:
                 return JudgedCommand(argv=argv, effect=Effect.DENY, reason=refused)
@@ -145,22 +165,36 @@ class CommandJudge:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
         if ruling.cover is Breadth.NONE and _looks_up(argv):
             return self._without_rule(argv)
-        meaning = read_command(argv)
+        return self._by_meaning(ruling, read_command(argv), patterns, depth, is_guess=is_guess)
+
+    def _by_meaning(
+        self,
+        ruling: Ruling,
+        meaning: CommandMeaning,
+        patterns: Sequence[Word],
+        depth: int,
+        *,
+        is_guess: bool,
+    ) -> JudgedCommand:
+        """Judge a command that no rule is against by what its words mean."""
+        argv = meaning.argv
         scripts = tuple(script for at in meaning.chain() for script in at.scripts)
         allowed = JudgedCommand(
             argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
         )
-        if ruling.cover >= Breadth.EXACT:
+        if ruling.cover is Breadth.EXACT:
             return allowed
-        for variable, value in meaning.environment:
-            is_refused, concern = self._refusals.variable_concern(variable, value)
-            if concern:
-                effect = Effect.DENY if is_refused else Effect.ASK
-                return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
+        if ruling.cover is Breadth.ALL:
+            return (None if is_guess else self._behind_fence(meaning, depth)) or allowed
+        if set_variables := self._variables(meaning):
+            return set_variables
         scrutiny = self._scrutiny(meaning, ruling, patterns)
+        if not (scrutiny or is_guess or ruling.cover is Breadth.NONE):
+            scrutiny = self._unlisted(meaning, ruling)
         if meaning.inner and not (meaning.unknown or scrutiny):
             rest = patterns[meaning.inner :]
-            return self.words(argv[meaning.inner :], patterns=rest, depth=depth + 1)
+            inner = argv[meaning.inner :]
+            return self.words(inner, patterns=rest, depth=depth + 1, is_guess=is_guess)
         if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
             return self._without_rule(argv)
         if ruling.cover is Breadth.NONE:
@@ -172,7 +206,7 @@ class CommandJudge:
         return allowed
 
     def _by_name(
-        self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int
+        self, argv: tuple[str, ...], patterns: Sequence[Word], depth: int, *, is_guess: bool
     ) -> JudgedCommand | None:
         """Return the verdict on a program that a path names by the name that it has, if it is one
         of the system or of PATH, or if a rule covers it; None where its path is judged.
@@ -185,7 +219,8 @@ class CommandJudge:
             return None
         name = self._places.named_program(argv[0])
         if name:
-            return self.words((name, *argv[1:]), patterns=patterns, depth=max(depth, 1))
+            named, inside = (name, *argv[1:]), max(depth, 1)
+            return self.words(named, patterns=patterns, depth=inside, is_guess=is_guess)
         last = argv[0].rpartition("/")[2]
         inner = (last, *argv[1:])
         is_own = self._places.binds_programs and self._places.is_own_program(argv[0])
@@ -193,10 +228,104 @@ class CommandJudge:
             return None
         if _needs_shell(inner) or self._rules.rule(inner).literals == 0:
             return None
-        judged = self.words(inner, patterns=patterns, depth=max(depth, 1))
+        judged = self.words(inner, patterns=patterns, depth=max(depth, 1), is_guess=is_guess)
         if judged.effect is not Effect.ALLOW or judged.argv != inner:
             return None
         return replace(judged, scripts=((argv[0],), *judged.scripts), is_own=True)
+
+    def _variables(self, meaning: CommandMeaning) -> JudgedCommand | None:
+        """Return the verdict on a variable that a wrapper sets; None where all are harmless."""
+        for variable, value in meaning.environment:
+            is_refused, concern = self._refusals.variable_concern(variable, value)
+            if concern:
+                effect = Effect.DENY if is_refused else Effect.ASK
+                return JudgedCommand(
+                    argv=meaning.argv, effect=effect, reason=concern, scrutiny=concern
+                )
+        return None
+
+    def _behind_fence(self, meaning: CommandMeaning, depth: int) -> JudgedCommand | None:
+        """Return the verdict where the operator's `*` is beside rules that deny or ask, which what
+        a command starts must not get around; None where it is allowed."""
+        if not self._rules.is_fence:
+            return None
+        argv = meaning.argv
+        if meaning.inner and not meaning.unknown:
+            inner = self.words(argv[meaning.inner :], depth=depth + 1)
+            return None if inner.effect is Effect.ALLOW else inner
+        for at in meaning.chain() if argv[0] != "cd" else ():
+            if at.grammar is None:
+                is_limited = unlisted(meaning)[1]
+                concern = self._started(at.argv, in_texts=is_limited)
+                concern = concern or (self._shape(at, at.argv[1:]) if is_limited else "")
+            else:
+                concern = self._started(("", *code_words(at))) or hidden_code(at)
+            if concern:
+                return _asked(argv, f"`{_shown(argv)}`: {concern}", scrutiny=concern)
+        return None
+
+    def fed(self, raws: Sequence[RawCommand]) -> list[Remark]:
+        """Return that a text which a line gives a program to read may start what a rule denies.
+
+        Of a text that commands print or a here-document holds each part may be a command, where a
+        command of the pipeline is none that is known only to read it.
+        """
+        if not self._rules.is_fence:
+            return []
+        texts = [
+            redirect.target
+            for raw in raws
+            for redirect in raw.redirects
+            if isinstance(redirect.target, str) and redirect.kind != "copy"
+        ]
+        reading = []
+        for raw in raws:
+            argv = tuple(word.text for word in raw.words)
+            if argv and argv[0] in _PRINTING:
+                texts += argv[1:]
+            elif argv:
+                reading.append(argv)
+        if not texts or all(read_command(argv).is_quiet for argv in reading):
+            return []
+        said = self._started(("", *texts))
+        return [(Effect.ASK, f"a text that a program reads: {said}")] if said else []
+
+    def _unlisted(self, meaning: CommandMeaning, ruling: Ruling) -> str:
+        """Return why a wildcard does not cover what it leaves open of a program without a table."""
+        at, is_limited = unlisted(meaning)
+        if at is None:
+            return ""
+        after = len(at.argv) - len(ruling.unnamed)
+        concern = self._started(at.argv, after, in_texts=is_limited)
+        return concern or (self._shape(at, ruling.unnamed) if is_limited else "")
+
+    def _shape(self, meaning: CommandMeaning, words: Sequence[str]) -> str:
+        program = meaning.argv[0]
+        if "/" in program and not program.startswith(("/", "~")):
+            return (
+                ""  # It is code of the workspace, whatever its words are, and asked about as such.
+            )
+        return shape_concern(words, self._places)
+
+    def _started(self, argv: Sequence[str], after: int = 1, *, in_texts: bool = True) -> str:
+        """Return why words of a command would need approval as programs at their places.
+
+        Args:
+            argv: The program, and the words that it could start something by.
+            after: Place of the first that no rule names; those before are asked about only where
+                a rule asks.
+            in_texts: Whether parts of words are tried too.
+        """
+        for place, words, is_whole in possible_commands(argv):
+            ruling = self._rules.rule(words)
+            if ruling.denied or ruling.asked:
+                return ruling.denied or ruling.asked
+            is_tried = place >= after and (is_whole or in_texts)
+            if is_tried and runs_at_its_place(words):
+                verdict = self.words(words, is_guess=True)
+                if verdict.effect is not Effect.ALLOW:
+                    return f"`{words[0][:60]}` is a program there: {verdict.reason}"
+        return ""
 
     def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""
@@ -209,6 +338,10 @@ class CommandJudge:
             return said
         if meaning.unknown:
             return meaning.unknown
+        if meaning.path == ("checkout",) and ruling.literals < 2:
+            words = meaning.words(meaning.operands)
+            if len(words) == 1 and not meaning.options and self._places.kind_of(words[0]):
+                return f"`{words[0][:60]}` is overwritten, with what is not committed"
         left = ruling.left
         if ruling.cover is Breadth.NONE and meaning.hazards:
             left = meaning.hazards[0].said
@@ -327,6 +460,7 @@ def _is_plain_command(words: Sequence[Word]) -> bool:
 _REMOVING = frozenset(("rm", "rmdir", "mv"))
 _SAYING = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "which"))
 """Programs that need no rule: they print their words, or test a file of the workspace."""
+_PRINTING = frozenset(("echo", "printf", "cat"))
 _LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
 _INFORMING = frozenset(("--help", "--version"))
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 UNSIGNED = "unsigned"
 UNTRUSTED = "untrusted"
+OBEYED = "obeyed"
+"""It brings files that other programs act on."""
 EDITED = "edited"
 CHANGED = "changed"
 """What a person agrees to by name: no signature, a repository that is not trusted, files of theirs
@@ -103,7 +105,11 @@ class WantedChange:
 
 def agreements(report: InstallReport) -> tuple[str, ...]:
     """Return what a person must agree to of a skill, whatever is in its place."""
-    return (*[UNSIGNED] * (report.publisher is None), *[UNTRUSTED] * report.is_untrusted)
+    return (
+        *[UNSIGNED] * (report.publisher is None),
+        *[UNTRUSTED] * report.is_untrusted,
+        *[OBEYED] * report.is_obeyed,
+    )
 
 
 def is_in_force(installer: Installer, staged: StagedSkill) -> bool:
@@ -281,6 +287,7 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
             staged,
             allow_unsigned=UNSIGNED in words,
             accept_untrusted=UNTRUSTED in words,
+            accept_obeyed=OBEYED in words,
             force=EDITED in words,
         )
         if entry and entry.pinned:

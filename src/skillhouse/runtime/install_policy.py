@@ -14,7 +14,8 @@ from skillhouse.runtime.repositories import RepositoryOffer
 
 
 class UntrustedError(SkillhouseError):
-    """A skill of a repository that is not trusted was not installed: no person agreed to that."""
+    """A skill of a repository that is not trusted, or with files that other programs obey, was not
+    installed: no person agreed to that."""
 
 
 def check_agreed(
@@ -23,8 +24,10 @@ def check_agreed(
     require_signature: bool,
     allow_unsigned: bool,
     accept_untrusted: bool,
+    accept_obeyed: bool,
 ) -> None:
-    """Refuse what no person agreed to: an unsigned skill, or one of an untrusted repository."""
+    """Refuse what no person agreed to: an unsigned skill, one of an untrusted repository, or one
+    with files that other programs obey."""
     name, offer = report.facts.name, report.offer
     if report.publisher is None:
         why = ""
@@ -37,6 +40,10 @@ def check_agreed(
     if report.is_untrusted and not accept_untrusted:
         repository = "" if offer is None else offer.settings.name
         message = f"`{name}` is from `{repository}`, which is not trusted: nothing was installed"
+        raise UntrustedError(message)
+    if report.is_obeyed and not accept_obeyed:
+        names = ", ".join(f"`{path}`" for path, _ in report.effects.obeyed[:5])
+        message = f"`{name}` brings files that other programs obey ({names}): nothing was installed"
         raise UntrustedError(message)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from skillhouse import net
-from skillhouse.floor import EXECUTABLE_MODE, Tree, dataclass
+from skillhouse.floor import EXECUTABLE_MODE, PersistentPaths, Tree, dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
 from skillhouse.registry import (
@@ -65,6 +65,8 @@ class SkillEffects:
     hidden: tuple[tuple[str, str], ...] = ()
     """Files that hide text from people, and what is hidden."""
     executables: tuple[str, ...] = ()
+    obeyed: tuple[tuple[str, str], ...] = ()
+    """Files that other programs act on where the skill is, and which programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,11 @@ class InstallReport:
     def is_untrusted(self) -> bool:
         """Whether a person must agree to the repository that it is from."""
         return self.offer is not None and not self.offer.settings.trusted
+
+    @property
+    def is_obeyed(self) -> bool:
+        """Whether a person must agree to files that other programs act on."""
+        return bool(self.effects.obeyed)
 
     @property
     def is_downgrade(self) -> bool:
@@ -185,6 +192,20 @@ def files_hiding(texts: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...
     return tuple((name, hidden.summary) for name, hidden in found if hidden is not None)
 
 
+def obeyed_files(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files of a skill that no tool may write, or that agents take orders from, with
+    the reason. What builds and packages use is ordinary in a skill.
+
+    >>> [path for path, _ in obeyed_files(["SKILL.md", ".claude/settings.json", "package.json"])]
+    ['.claude/settings.json']
+    """
+    known = PersistentPaths()
+    for path in paths:
+        group = known.group(path)
+        if group is not None and (known.is_never(path) or "obey" in group.why):
+            yield path, group.why
+
+
 def skill_effects(
     house: Skillhouse, directory: Path, tree: Tree, facts: SkillFacts
 ) -> SkillEffects:
@@ -199,4 +220,5 @@ def skill_effects(
         hosts_omitted=max(0, len(hosts) - HOSTS_MAX),
         hidden=files_hiding(texts),
         executables=tuple(one.path for one in tree.files if one.mode == EXECUTABLE_MODE),
+        obeyed=tuple(obeyed_files(one.path for one in tree.files)),
     )

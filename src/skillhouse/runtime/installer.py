@@ -235,6 +235,7 @@ class Installer:
         *,
         allow_unsigned: bool = False,
         accept_untrusted: bool = False,
+        accept_obeyed: bool = False,
         force: bool = False,
     ) -> LockEntry:
         """Put a staged skill in force and into the lock, and return its entry.
@@ -242,6 +243,7 @@ class Installer:
         Args:
             allow_unsigned: A person said so of this very skill.
             accept_untrusted: Likewise, where its repository is not trusted.
+            accept_obeyed: Likewise, where it brings files that other programs obey.
             force: Also over local edits, which the store keeps.
 
         Raises:
@@ -255,6 +257,7 @@ class Installer:
                 require_signature=self._house.config.registry.require_signature,
                 allow_unsigned=allow_unsigned,
                 accept_untrusted=accept_untrusted,
+                accept_obeyed=accept_obeyed,
             )
             check_repository(staged.name, report.installed, report.entry)
             check_publisher(staged.name, report.installed, report.entry)

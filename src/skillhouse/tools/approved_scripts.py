@@ -31,6 +31,12 @@ from skillhouse.permission import (
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
+from skillhouse.tools.script_imports import (
+    NOT_BOUND,
+    files_beside,
+    is_in_place_of_standard,
+    names_beside,
+)
 from skillhouse.tools.tool import Session
 
 _GLOB = frozenset("*?[\0")
@@ -106,19 +112,26 @@ def script_runs(
         for candidates in _scripts_of(judged, base, places):
             found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
             alone = alone or not (judged.unbound or found.is_of_skill)
-            odd = found.odd or _changed_by_line(found.paths, plan, judged.argv, base)
+            paths = (*found.paths, *_loadable(found, judged.argv, places))
+            odd = found.odd or _changed_by_line(paths, plan, judged.argv, base)
             if odd:
                 unbound.append(candidates[0])
                 needs.append(_each_time(candidates[0], odd))
             elif found.path:
                 known = places.approved() if known is None else known
-                digests[found.path] = found.digest
                 if found.leads_to:
                     linked[found.path] = found.leads_to
-                if known.get(found.path) != found.digest and found.path not in new:
-                    new.append(found.path)
-                    needs.append(_once_for(found.path, places.root, is_known=found.path in known))
+                own = _once_for(found.path, places.root, is_known=found.path in known)
+                itself = (own, found.path, found.digest)
+                for need, path, digest in (itself, *_beside(found, judged.argv, places)):
+                    if digest:
+                        digests[path] = digest
+                    if known.get(path) != digest and path not in (*new, *unbound):
+                        (new if digest else unbound).append(path)
+                        needs.append(need)
     facts = tuple(("script", f"{path} sha256:{digests[path]}") for path in new)
+    if new:
+        facts += (("not bound", NOT_BOUND),)
     return ScriptRuns(
         needs=tuple(needs),
         digests=digests,
@@ -128,6 +141,38 @@ def script_runs(
         runs_alone=alone,
         facts=facts,
     )
+
+
+def _loadable(script: _Found, argv: Sequence[str], places: ScriptPlaces) -> Iterable[str]:
+    """Return the paths at which a script would load a file by name, were there one."""
+    if not script.path:
+        return ()
+    path = os.path.join(places.root, script.path)
+    return names_beside(path, _bytes(path) or b"", argv)
+
+
+def _beside(
+    script: _Found, argv: Sequence[str], places: ScriptPlaces
+) -> Iterator[tuple[PermissionRequest, str, str]]:
+    """Yield for each file that a script loads by name what asks about it, its path below the
+    workspace, and its digest: empty where it cannot be bound."""
+    path = os.path.join(places.root, script.path)
+    for real in files_beside(path, _bytes(path) or b"", places.root, argv):
+        relative = real[len(places.root) + 1 :]
+        data = _bytes(real)
+        if places.is_of_skill(real):
+            continue
+        if data is None:
+            yield _each_time(relative, "it is not a file that can be read whole"), relative, ""
+            continue
+        said = f"`{relative}`, which `{script.path}` loads"
+        if is_in_place_of_standard(real, path):
+            said += " in the place of a module of Python's own,"
+        said += " was not approved as it is; an approval holds until it changes"
+        need = PermissionRequest(
+            permission=Permission(action=SCRIPT, resource=real), default=Effect.ASK, why=said
+        )
+        yield need, relative, hashlib.sha256(data).hexdigest()
 
 
 def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str, bytes]:

@@ -19,7 +19,7 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import GitChanges, Opened, find_git_changes
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
-from skillhouse.tools.files import write_need
+from skillhouse.tools.files import is_new_directory, write_need
 from skillhouse.tools.workspace import Workspace
 
 FILES_MAX = 20_000
@@ -27,7 +27,9 @@ FILES_MAX = 20_000
 SHOWN_MAX = 8
 """Names that a reason has; the question's facts have all."""
 KEPT = "files that agents and tools obey, such as Makefile, package.json and AGENTS.md"
-_WRITING = frozenset("tee touch rm mv truncate shred sed perl patch dos2unix unlink chmod".split())
+_WRITING = frozenset(
+    "tee touch mkdir rm mv truncate shred sed perl patch dos2unix unlink chmod".split()
+)
 """Programs whose operands are written, as far as they are such files."""
 _COPYING = frozenset("cp install ln rsync scp".split())
 """Programs that write their last operand, or files of the others' names in it."""
@@ -103,7 +105,10 @@ def writes_of(
         targets = [r.target for r in command.redirects if r.kind in ("write", "append")]
         for path in (*_named_paths(program, argv[1:], directory), *targets):
             relative = _relative(path, directory, workspace)
-            if relative and workspace.paths.is_asked(relative):
+            makes = relative + "/" * _makes_directory(program, argv[1:], directory)
+            if is_new_directory(workspace, makes):
+                needs[write_need(workspace, makes)] = None
+            elif relative and workspace.paths.is_asked(relative):
                 needs[write_need(workspace, relative)] = None
                 patterns.append(f"/{relative}")
         patterns += _listed(program, argv[1:])
@@ -255,6 +260,14 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
         yield target
         if os.path.isdir(os.path.join(directory, target)):
             yield from (os.path.join(target, os.path.basename(w.rstrip("/"))) for w in operands)
+
+
+def _makes_directory(program: str, arguments: Sequence[str], directory: str) -> bool:
+    """Whether what a command writes may be a directory: a new one, or one under another name."""
+    if program == "mkdir":
+        return True
+    sources = arguments if program in _COPYING or program == "mv" else ()
+    return any(os.path.isdir(os.path.join(directory, word)) for word in sources)
 
 
 def _below(directory: str) -> Iterator[str]:

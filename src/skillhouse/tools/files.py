@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import PathError, digest, open_beneath, open_directory_beneath
+from skillhouse.floor import (
+    PathError,
+    digest,
+    open_beneath,
+    open_directory_beneath,
+)
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import (
     PERSISTENCE,
@@ -199,6 +204,9 @@ def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
     """One that acts later is asked about each time."""
     group = workspace.paths.group(relative)
     caution = f"`{relative}` is asked about each time: {group.why}" if group else ""
+    if group is None and is_new_directory(workspace, relative):
+        top = relative.partition("/")[0]
+        caution = f"`{top}` is new here, and some program may take its settings or orders from it"
     return PermissionRequest(
         permission=Permission(action="write", resource=str(workspace.root / relative)),
         default=Effect.ASK,
@@ -206,6 +214,14 @@ def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
         caution=caution,
         caution_layer=PERSISTENCE,
         may_last=not caution,
+    )
+
+
+def is_new_directory(workspace: Workspace, relative: str) -> bool:
+    """Whether writing a path would make a directory at the top that no known program has."""
+    top = relative.partition("/")[0]
+    return bool(workspace.paths.unknown_directory(relative)) and not os.path.lexists(
+        workspace.root / top
     )
 
 

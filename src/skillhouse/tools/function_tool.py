@@ -7,6 +7,7 @@ import logging
 import math
 import string
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -75,6 +76,8 @@ _RESERVED = frozenset(
 logger = logging.getLogger(__name__)
 
 # Not those of the gate: a function that calls further tools waits for the gate's own threads.
+NAMED_CHARACTERS_MAX = 256
+"""Characters of a resource that is compared with rules as a name is."""
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("skillhouse own tools")
 
 
@@ -236,6 +239,9 @@ class FunctionTool(Tool):
             raise RefusedError(message) from error
         if not isinstance(found, str):
             raise RefusedError(f"`{self.name}` cannot say what this call is about: it is no text")
+        if fault := _disguise(found):
+            message = f"`{self.name}`: {fault}; give the value without it"
+            raise RefusedError(message, denied=True)
         return found
 
     async def _run(self, values: Mapping[str, Any], say: ReportProgress) -> Output:
@@ -354,6 +360,23 @@ def _checked_resource(
     return lambda values: "".join(
         text + ("" if field is None else _text(values[field])) for text, field, _, _ in parts
     )
+
+
+def _disguise(resource: str) -> str:
+    """Return why a function could take a resource for another text than rules compare, or "".
+
+    Functions often cut blanks at the ends off, and do not see what is invisible. A long text, or
+    one of several lines, is none that rules name.
+    """
+    plain = resource.strip()
+    if len(plain) > NAMED_CHARACTERS_MAX or "\n" in plain:
+        return ""
+    if plain != resource:
+        return "what the call is about begins or ends with a blank"
+    # A joiner makes one sign of two emoji.
+    hidden = [sign for sign in plain if unicodedata.category(sign) in ("Cf", "Cc")]
+    is_seen = all(sign == "\u200d" for sign in hidden) and not any(map(str.isalnum, plain))
+    return "" if is_seen or not hidden else "what the call is about has an invisible character"
 
 
 def _text(value: object) -> str:

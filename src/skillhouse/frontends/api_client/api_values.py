@@ -112,7 +112,7 @@ class PlannedJson(TypedDict):
     """planned, unchanged, pinned or refused; afterwards installed or declined."""
     plan_digest: NotRequired[str]
     questions: NotRequired[list[str]]
-    """What `answers` must name: unsigned, untrusted, edited."""
+    """What `answers` must name: unsigned, untrusted, obeyed, edited."""
     files: NotRequired[list[dict[str, Any]]]
     changes: NotRequired[list[str]]
     error: NotRequired[dict[str, str]]

@@ -56,7 +56,8 @@ _INSTALL_EXAMPLES = """examples:
 
 Everything about a skill is shown before it is in force. An unsigned one needs a person who
 types `unsigned`, or --yes --allow-unsigned; one of a repository that is not trusted a person who
-types `untrusted`, or --yes --accept-untrusted.
+types `untrusted`, or --yes --accept-untrusted; one with files that agents and other programs
+obey, such as CLAUDE.md, a person who types `obeyed`, or --yes --accept-obeyed.
 """
 
 
@@ -235,6 +236,8 @@ def _thaw(
         if staged.report.is_untrusted and not options.accept_untrusted:
             message = f"`{entry.repository}` is not trusted: use --accept-untrusted"
             raise UntrustedError(message)
+        if staged.report.is_obeyed and not options.accept_obeyed:
+            raise UntrustedError("it brings files that other programs obey: use --accept-obeyed")
         installer.restore(staged, entry, force=options.force)
     return "installed"
 

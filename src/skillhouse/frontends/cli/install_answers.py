@@ -17,7 +17,7 @@ from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Installer, Skillhouse, export_source
-from skillhouse.runtime.change_plan import UNSIGNED, UNTRUSTED, agreements, is_in_force
+from skillhouse.runtime.change_plan import OBEYED, UNSIGNED, UNTRUSTED, agreements, is_in_force
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -37,6 +37,11 @@ def add_agreement(parser: argparse.ArgumentParser) -> None:
         "--accept-untrusted",
         action="store_true",
         help="with --yes: of repositories that are not trusted, too",
+    )
+    parser.add_argument(
+        "--accept-obeyed",
+        action="store_true",
+        help="with --yes: also with files that agents and other programs obey",
     )
     parser.add_argument(
         "--force", action="store_true", help="also over local edits, which are kept for a rollback"
@@ -78,6 +83,7 @@ def installing(
 _FLAGS = {
     UNSIGNED: ("--allow-unsigned", "it is unsigned"),
     UNTRUSTED: ("--accept-untrusted", "its repository is not trusted"),
+    OBEYED: ("--accept-obeyed", "it brings files that other programs obey"),
 }
 """What a person types about a skill, with the flag and the reason of each word."""
 
@@ -141,6 +147,7 @@ class InstallAnswers:
             staged,
             allow_unsigned=UNSIGNED in words,
             accept_untrusted=UNTRUSTED in words,
+            accept_obeyed=OBEYED in words,
             force=options.force,
         )
         value["status"] = "installed"
@@ -155,7 +162,11 @@ class InstallAnswers:
     def _is_agreed(self, words: Sequence[str]) -> bool:
         """Whether a person agrees to each of the words, which flags say elsewhere."""
         options = self._options
-        said = {UNSIGNED: options.allow_unsigned, UNTRUSTED: options.accept_untrusted}
+        said = {
+            UNSIGNED: options.allow_unsigned,
+            UNTRUSTED: options.accept_untrusted,
+            OBEYED: options.accept_obeyed,
+        }
         if options.yes and all(said[word] for word in words):
             return True
         flags = " ".join(("--yes", *(_FLAGS[word][0] for word in words)))

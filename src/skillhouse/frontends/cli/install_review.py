@@ -60,6 +60,8 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     yield "files", ", ".join(files[:FILES_SHOWN]) + more
     if report.effects.executables:
         yield "executable", ", ".join(map(shown, report.effects.executables))
+    for path, why in report.effects.obeyed:
+        yield "obeyed", f"{shown(path)}: {why}"
     if facts.allowed_tools:
         yield "asks for", f"{one_line(', '.join(facts.allowed_tools))} (this grants nothing)"
     for tool in facts.tools:

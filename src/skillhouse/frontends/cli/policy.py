@@ -28,9 +28,9 @@ from skillhouse.frontends.presentation.policy_values import (
     line_value,
     rule_values,
 )
-from skillhouse.frontends.presentation.rule_findings import finding_lines
+from skillhouse.frontends.presentation.rule_findings import finding_lines, rule_scopes, scope_values
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.permission import ACTIONS, Effect, command_resource, lint_rules
+from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lint_rules
 from skillhouse.permission.grammar import grammar_of
 from skillhouse.runtime import (
     POLICY_NAMES,
@@ -63,6 +63,7 @@ _POLICY_EXAMPLES = """examples:
   skillhouse policy ask exec "git push *" --reason "others see it"
   skillhouse policy deny read "*.pem" --match id.pem --not-match id.pub
   skillhouse policy lint
+  skillhouse policy lint --covers             what each rule covers beyond what it names
 """
 
 
@@ -80,6 +81,9 @@ def _configure_policy(parser: argparse.ArgumentParser) -> None:
     for effect in Effect:
         configure_rule(verbs.add_parser(effect.value, help=f"add a rule that says {effect.value}"))
     lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
+    lint.add_argument(
+        "--covers", action="store_true", help="say for each rule what it covers beyond its words"
+    )
     add_common(lint)
     init = verbs.add_parser("init", help="add the rules of a starting policy to your configuration")
     init.add_argument(
@@ -129,7 +133,8 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "list":
         return _list_rules(usable_config(places_of(options)), terminal, is_json=options.json)
     if options.verb == "lint":
-        return _lint(usable_config(places_of(options)), terminal, is_json=options.json)
+        usable = usable_config(places_of(options))
+        return _lint(usable, terminal, is_json=options.json, is_full=options.covers)
     with house_of(options) as house:
         resource = " ".join(options.resource)
         is_program = grammar_of(options.action) is not None
@@ -232,6 +237,7 @@ def _print_command(command: ReadCommand, terminal: Terminal) -> None:
             f"{command.layer} {command.rule_index + 1}: {rule.effect} {rule.action} {rule.pattern}"
         )
         rows.append(("rule", " ".join((said, *(f"({mark})" for mark in marks)))))
+        rows.append(("covers", beyond(rule)))
     elif command.judged.reason:
         rows.append(("rule", f"none: {command.judged.reason}"))
     for label, text in rows:
@@ -287,7 +293,7 @@ def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> i
     return 1 if faults else 0
 
 
-def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
+def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool, is_full: bool = False) -> int:
     """Print what is odd about rules, and which files cannot be used; 1 when there is something.
 
     Notes about rules that say `unbound = true` are no findings.
@@ -298,13 +304,16 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> int:
     notes = sum(found.is_note for found in findings)
     code = 1 if len(findings) > notes or faults else 0
     if is_json:
-        more = {"files": diagnostic_values(faults)} if faults else {}
+        more: dict[str, object] = {"covers": scope_values(layers)} if is_full else {}
+        more |= {"files": diagnostic_values(faults)} if faults else {}
         terminal.json_list("findings", [finding_value(found) for found in findings], more)
         return code
     for fault in faults:
         terminal.line(finding_line(fault, terminal))
     for line in finding_lines(findings):
         terminal.line(line)
+    for _, rule, said in rule_scopes(layers) if is_full else ():
+        terminal.line(f"{shown(rule.pattern)}: {shown(said)}")
     rules = sum(len(layer.rules) for layer in layers)
     said = f"{counted(rules, 'rule')}: {counted(len(findings) - notes, 'finding')}"
     if notes:

@@ -80,7 +80,11 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
     view = trust_view(house)
     if not options.show and not options.yes:
         _print_trust(view, terminal)
-        if not confirmed("Trust this project and these skills as they are now?", terminal):
+        replaced = _print_replaced(house, view.report, terminal)
+        question = "Trust this project and these skills as they are now"
+        if replaced:
+            question += f", and use {replaced} of them in place of others"
+        if not confirmed(f"{question}?", terminal):
             terminal.note("nothing was trusted")
             return 1
         house.project_trust.trust(view.report)
@@ -93,6 +97,7 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json_list("skills", shape.pop("skills"), shape)
     else:
         _print_trust(view, terminal)
+        _print_replaced(house, view.report, terminal)
     return 0
 
 
@@ -100,6 +105,18 @@ def _print_trust(view: TrustView, terminal: Terminal) -> None:
     _print_skills(view.report, view.code, terminal)
     for finding in view.findings:
         terminal.line(finding_line(finding, terminal))
+
+
+def _print_replaced(house: Skillhouse, report: TrustReport, terminal: Terminal) -> int:
+    """Say which other skills have the name of one of the project's, which is then used instead."""
+    every = (*house.index.skills, *house.index.shadowed)
+    others = {skill.name: skill.id for skill in every if skill.scope != "project"}
+    names = sorted({found.skill.name for found in report.skills} & others.keys())
+    if names:
+        terminal.line()
+        terminal.heading("used in place of others of the same name")
+        terminal.rows([(shown(name), shown(others[name])) for name in names])
+    return len(names)
 
 
 def _print_skills(report: TrustReport, code: Sequence[CodeFacts], terminal: Terminal) -> None:

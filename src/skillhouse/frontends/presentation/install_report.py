@@ -37,6 +37,7 @@ def report_value(report: InstallReport) -> dict[str, Any]:
             {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
             for one in report.tree.files
         ],
+        "obeyed": [{"path": path, "reason": why} for path, why in effects.obeyed],
         "allowed_tools": list(facts.allowed_tools),
         "tools": [{"name": tool.name, "level": tool.level} for tool in facts.tools],
         "env": list(facts.env),

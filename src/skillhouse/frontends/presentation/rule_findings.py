@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.permission import RuleFinding
+from skillhouse.permission import Layer, Rule, RuleFinding, beyond
 
 SHOWN_MAX = 3
 """Findings of one kind that have lines of their own; a starting policy has a hundred of one."""
@@ -25,3 +26,18 @@ def finding_lines(findings: Sequence[RuleFinding]) -> Iterator[str]:
         if rest := kind[SHOWN_MAX:]:
             code = kind[0].code
             yield f"{kind[0].layer}: {counted(len(rest), 'rule')} more [{code}]; --json has all"
+
+
+def rule_scopes(layers: Sequence[Layer]) -> Iterator[tuple[str, Rule, str]]:
+    """Yield the layer of each rule that covers commands it does not name, and what these are."""
+    for layer in layers:
+        for rule in layer.rules if layer.trusted else ():
+            if said := beyond(rule):
+                yield layer.name, rule, said
+
+
+def scope_values(layers: Sequence[Layer]) -> list[dict[str, Any]]:
+    return [
+        {"layer": name, "pattern": rule.pattern, "covers": said}
+        for name, rule, said in rule_scopes(layers)
+    ]

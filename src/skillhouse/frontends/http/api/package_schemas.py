@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from skillhouse.frontends.http.api.route_table import Schema
 from skillhouse.frontends.http.api.schemas import COUNT, FLAG, TEXT, array, maybe, record
-from skillhouse.runtime.change_plan import CHANGED, EDITED, UNSIGNED, UNTRUSTED
+from skillhouse.runtime.change_plan import CHANGED, EDITED, OBEYED, UNSIGNED, UNTRUSTED
 
 SHORT: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 CHANGE: Mapping[str, Schema] = {
@@ -41,7 +41,8 @@ AGREED: Schema = {
     "additionalProperties": record(
         {"plan_digest": SHORT},
         optional={
-            "answers": array({"enum": [UNSIGNED, UNTRUSTED, EDITED, CHANGED]}) | {"maxItems": 4}
+            "answers": array({"enum": [UNSIGNED, UNTRUSTED, OBEYED, EDITED, CHANGED]})
+            | {"maxItems": 5}
         },
         closed=True,
     ),
