@@ -79,19 +79,10 @@ def judge_line(
 
     `environment` is that of `judge_command`; it must be what the plan's programs get.
     """
-    around = places.surroundings(environment or {})
-    for _ in range(SHELLS_MAX):
-        fault = _text_fault(line)
-        if fault:
-            return _refused(fault)
-        try:
-            reading = read_line(line, around)
-        except UnreadableError as error:
-            return _refused(f"unparseable: {error}")
-        inside = _inside(reading, rules, places)
-        if not inside:
-            break
-        line = inside
+    try:
+        reading = _read(line, rules, places, environment or {})
+    except UnreadableError as error:
+        return _refused(str(error))
     judged = _Verdicts()
     if reading.calls_itself:
         judged.say(Effect.DENY, "a function that calls itself without end")
@@ -103,6 +94,17 @@ def judge_line(
                 judged.say(effect, reason)
         judged.say(Effect.ASK, f"only a shell can run it: {reading.shell_reason}")
         return judged.verdict(None, needs_shell=True)
+    pipelines, plan = _planned(reading, one, judged)
+    if judged.shell:
+        return judged.verdict(None, needs_shell=True)
+    structure = CommandPlan(directory=places.directory, pipelines=tuple(pipelines))
+    return judged.verdict(tuple(plan), structure=structure)
+
+
+def _planned(
+    reading: Reading, one: CommandJudge, judged: _Verdicts
+) -> tuple[list[Pipeline], list[tuple[str, ...]]]:
+    """Judge each command; return the pipelines of the plan, and the argv of each command."""
     pipelines: list[Pipeline] = []
     plan: list[tuple[str, ...]] = []
     entering, went = True, False
@@ -123,10 +125,25 @@ def judge_line(
             # After a `cd` the plan is in its directory, or has stopped.
             pipelines.append(Pipeline(joined="" if entering else joined, commands=commands))
             entering = False
-    if judged.shell:
-        return judged.verdict(None, needs_shell=True)
-    structure = CommandPlan(directory=places.directory, pipelines=tuple(pipelines))
-    return judged.verdict(tuple(plan), structure=structure)
+    return pipelines, plan
+
+
+def _read(
+    line: str, rules: CommandRules, places: PathPolicy, environment: Mapping[str, str]
+) -> Reading:
+    """Return the meaning of a line, without the shells around it."""
+    around = places.surroundings(environment)
+    for _ in range(SHELLS_MAX):
+        if fault := _text_fault(line):
+            raise UnreadableError(fault)
+        try:
+            reading = read_line(line, around)
+        except UnreadableError as error:
+            raise UnreadableError(f"unparseable: {error}") from error
+        line = _inside(reading, rules, places)
+        if not line:
+            break
+    return reading
 
 
 def _inside(reading: Reading, rules: CommandRules, places: PathPolicy) -> str:

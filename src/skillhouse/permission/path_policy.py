@@ -12,7 +12,7 @@ from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret, is_secret
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
-from skillhouse.permission.plain_line import Surroundings
+from skillhouse.permission.plain_line import LineSurroundings
 
 PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
 """Directories of programs that every run has."""
@@ -51,13 +51,13 @@ class PathPolicy:
         self.directory = ""
         """Where the line has gone by `cd`: relative to `cwd`, or absolute."""
 
-    def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
+    def surroundings(self, environment: Mapping[str, str]) -> LineSurroundings:
         """Return what a line that is given here is read by."""
         if self._cwd is None:
-            return Surroundings(environment=environment)
+            return LineSurroundings(environment=environment)
         above = (Path(self._cwd), *Path(self._cwd).parents)
         top = next((str(place) for place in above if os.path.lexists(place / ".git")), "")
-        return Surroundings(environment=environment, names=self.names, top=top)
+        return LineSurroundings(environment=environment, names=self.names, top=top)
 
     def names(self, pattern: str) -> list[str] | None:
         """Return the names that match a pattern now, sorted; None where no directory is known."""

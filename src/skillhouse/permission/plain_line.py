@@ -27,6 +27,7 @@ from skillhouse.permission.raw_line import (
 )
 from skillhouse.permission.static_words import below_top, braced, cat_text
 from skillhouse.permission.variables import KnownVariables
+from skillhouse.permission.whole_line import joined_lines, without_brackets
 
 REDIRECTS_MAX = 64
 """Redirections of one command; more are denied, as each is a path to look at."""
@@ -53,8 +54,6 @@ _DELIMITER = regex(r"(['\"])([A-Za-z0-9_]+)\1|([A-Za-z0-9_]+)")
 _FOR = regex(rf"for[ \t]+({_NAME})[ \t]+in(?=[ \t])")
 _DO = regex(r"[ \t]*[;\n][ \t\n]*do[ \t\n]+")
 _DONE = regex(r"done[ \t]*(&&|\|\||[;\n]|\Z)")
-_IN_BRACKETS = regex(r"[()#]|<<")
-"""What a line in brackets must not hold: the bracket at its end may belong to it."""
 _PLAIN_PATH = regex(r"/[A-Za-z0-9_./@%+-]*")
 _SETTING = ("-e", "-u", "-eu", "-ue", "-e -u", "-euo pipefail", "-eo pipefail", "-e -o pipefail")
 _EXITING = tuple(tuple(f"set {words}".split()) for words in _SETTING)
@@ -81,7 +80,7 @@ _REDIRECTS: dict[str, tuple[RedirectKind, int]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class LineSurroundings:
     """What a line is read by beside its text."""
 
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -93,14 +92,14 @@ class Surroundings:
     """Root of the repository, where git finds one."""
 
 
-def read_line(line: str, around: Surroundings = Surroundings()) -> Reading:  # noqa: B008 - frozen.
+def read_line(line: str, around: LineSurroundings = LineSurroundings()) -> Reading:  # noqa: B008 - frozen.
     """Return the meaning of one or several lines of bash: a plan where none needs a shell.
 
     Raises:
         UnreadableError: it is no valid line, or is nested too deep, or has too many commands.
     """
     try:
-        pipelines = _PlainReader(_joined_lines(without_brackets(line)), around).read()
+        pipelines = _PlainReader(joined_lines(without_brackets(line)), around).read()
     except NeedsShellError as error:
         # The parser is loaded for a line that needs it, not with the package.
         from skillhouse.permission.line_parser import read_script  # noqa: PLC0415
@@ -109,21 +108,10 @@ def read_line(line: str, around: Surroundings = Surroundings()) -> Reading:  # n
     return Reading(pipelines, [command for _, pipeline in pipelines for command in pipeline])
 
 
-def without_brackets(line: str) -> str:
-    """Return a line without the brackets around all of it, which only keep what it sets.
-
-    >>> without_brackets(" (cd a && ls) "), without_brackets("(a) && (b)")
-    ('cd a && ls', '(a) && (b)')
-    """
-    inside = line.strip(" \t\n")[1:-1]
-    is_one = line.strip(" \t\n")[:1] == "(" and line.strip(" \t\n")[-1:] == ")"
-    return inside if is_one and inside.strip() and not _IN_BRACKETS.search(inside) else line
-
-
 class _PlainReader:
     """Takes a line apart from left to right."""
 
-    def __init__(self, line: str, around: Surroundings) -> None:
+    def __init__(self, line: str, around: LineSurroundings) -> None:
         self._line = line
         self._at = 0
         self._around = around
@@ -195,8 +183,8 @@ class _PlainReader:
         assert begin is not None  # noqa: S101 - the caller has seen it.
         name = begin[1]
         is_first = not (self._joined or self._pipeline or self._texts)
-        is_told = environment_concern(name, "x")[0] or may_start(name, "x")
-        if not self._variables.is_settable(name) or is_told:
+        is_decisive = environment_concern(name, "x")[0] or may_start(name, "x")
+        if not self._variables.is_settable(name) or is_decisive:
             raise NeedsShellError(f"the assignment of `{name}`")
         if not is_first or self._loops >= LOOPS_MAX:
             raise NeedsShellError("`for`")
@@ -224,7 +212,7 @@ class _PlainReader:
         self._joined = "&&" if done[1] == "&&" else "||" if done[1] == "||" else ""
 
     def _names(self, word: Word) -> list[str]:
-        """Return what a word of a loop stands for: the names that match, or itself."""
+        """Return the values of a word of a loop: the names that match, or its text."""
         found = self._around.names(word.pattern) if word.pattern and not self._has_gone else None
         if word.tilde or (word.pattern and found is None):
             raise NeedsShellError("`for` over names that are not known here")
@@ -258,7 +246,7 @@ class _PlainReader:
         self._at = blanks.end()
 
     def _words(self, source: str) -> list[Word]:
-        """Return the words that a word as it is written stands for, which may be several."""
+        """Return the words that one becomes, which may be several."""
         if _ASSIGNMENT.match(source):
             return [self._decoded(source)]
         return [self._decoded(each) for each in braced(source)]
@@ -488,48 +476,3 @@ class _PlainReader:
             self._exits_from = len(self._pipelines)
         self._pipes_fail = words[-1] == "pipefail"
         return True
-
-
-def _joined_lines(line: str) -> str:
-    """Return a line without the escaped ends of lines, which bash takes out before all else.
-
-    Text behind a line with a here-document is left as it is.
-    """
-    if "\\\n" not in line:
-        return line
-    if "$'" in line:
-        raise NeedsShellError("an escaped end of a line, perhaps in `$'…'`")
-    made: list[str] = []
-    at, has_text, last = 0, False, "\n"
-    while at < len(line):
-        sign = line[at]
-        piece = sign
-        if (sign == "\n" and has_text) or line.startswith('"$(cat <<', at):
-            return "".join(made) + line[at:]
-        if sign == "\\":
-            piece = line[at : at + 2]
-        elif sign == "'":
-            end = line.find("'", at + 1)
-            piece = line[at : end + 1] if end > 0 else line[at:]
-        elif sign == '"':
-            found = _DOUBLE.match(line, at)
-            piece = found[0] if found else line[at:]
-        elif sign == "#" and last in " \t\n|&;<>()":
-            end = line.find("\n", at)
-            piece = line[at:end] if end > 0 else line[at:]
-        elif line.startswith("<<", at):
-            has_text, piece = True, "<<"
-        at += len(piece)
-        kept = _ESCAPED.sub(_without_end, piece) if sign in '"\\' else piece
-        if kept:
-            made.append(kept)
-            last = kept[-1]
-    return "".join(made)
-
-
-_DOUBLE = regex(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_ESCAPED = regex(r"\\(.)", re.DOTALL)
-
-
-def _without_end(found: re.Match[str]) -> str:
-    return "" if found[1] == "\n" else found[0]

@@ -6,33 +6,28 @@ runs only what nothing else can run, after an approval that holds once.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.approval import ScriptStore
-from skillhouse.floor import PROTECTED_NAMES, dataclass, digest, encode
+from skillhouse.floor import PROTECTED_NAMES, digest, encode
 from skillhouse.floor.threads import in_thread
-from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
     CommandVerdict,
     Effect,
     Layer,
     LayerRules,
     PathPolicy,
-    Permission,
     command_resource,
-    decide,
     judge_argv,
     judge_line,
     plan_text,
     shell_line,
 )
 from skillhouse.sandbox import (
-    Completed,
     Launcher,
     Limits,
     SandboxProfile,
@@ -58,7 +53,6 @@ from skillhouse.tools.background_command import (
 from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import (
     Output,
-    PermissionRequest,
     Plan,
     RefusedError,
     ReportProgress,
@@ -73,8 +67,6 @@ from skillhouse.tools.command_git import (
 from skillhouse.tools.command_inputs import (
     CommandInputs,
     InputChangedError,
-    inputs_of_line,
-    inputs_of_plan,
     sealed_copies,
 )
 from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
@@ -87,7 +79,6 @@ from skillhouse.tools.command_output import (
     with_changes,
 )
 from skillhouse.tools.command_protection import (
-    Writes,
     kept_files,
     may_change,
     only_looks,
@@ -96,15 +87,22 @@ from skillhouse.tools.command_protection import (
 from skillhouse.tools.command_requests import (
     check_program,
     checked_argv,
-    line_needs,
     needs_of,
     own_programs,
-    shell_need,
     shown_variables,
     uncovered,
     uncovered_need,
 )
 from skillhouse.tools.command_run import ReadyCommand, exec_schema, limits_of
+from skillhouse.tools.command_work import (
+    CommandWork,
+    ExecContext,
+    inputs_of_work,
+    is_for_the_gate,
+    tools_now,
+    traits_of,
+    work_of_shell,
+)
 from skillhouse.tools.consequences import consequence
 from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
@@ -113,41 +111,6 @@ from skillhouse.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from skillhouse.net import NetPolicy
-
-_SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """A planned call: what it needs, and the argv that does it."""
-
-    needs: tuple[PermissionRequest, ...]
-    argv: tuple[str, ...]
-    programs: tuple[tuple[str, ...], ...]
-    """The argv of each program, for the rules about the network."""
-    facts: tuple[tuple[str, str], ...] = ()
-    remarks: tuple[tuple[str, str], ...] = ()
-    """What the judge says of it, by the rules."""
-    writes: Writes = field(default_factory=Writes)
-    """What it writes of the files that act later."""
-    is_planned: bool = False
-    """Whether our own runner runs it."""
-    scripts: ScriptRuns = field(default_factory=ScriptRuns)
-    left: int = 0
-    """Paths that are not covered; 0 where that is of no account."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Context:
-    """By what one call is judged."""
-
-    rules: LayerRules
-    session: Session
-    paths: PathRules
-    places: PathPolicy
-    tools: Toolset
-    given: tuple[str, Sequence[str] | None]
-    """The line, or the program with its arguments, without a shell around it."""
 
 
 class ExecTool(Tool):
@@ -246,7 +209,7 @@ class ExecTool(Tool):
                         lambda shown: paths.of(shown).coverage(),
                     ),
                     script_copies(work.scripts, self._script_runs(verdict, context), root),
-                    self._tools_now(tools, programs),
+                    tools_now(self._tools, tools, self._workspace.root, programs),
                 )
             )
             if below.left > work.left and uncovered(
@@ -294,12 +257,12 @@ class ExecTool(Tool):
             done, output = await ready.awaited(report)
             if note := unsigned(work.programs) if ready.profile.tools.git.signs else "":
                 output = replace(output, text=f"{output.text}\n[{note}]")
-            return replace(output, span_attributes=_traits(work, done))
+            return replace(output, span_attributes=traits_of(work, done))
 
         root = str(self._workspace.root)
 
         def inputs() -> CommandInputs:
-            found = _inputs_of(work, verdict, command_line, root)
+            found = inputs_of_work(work, verdict, command_line, root)
             return beside_background(found, form, self._background.written())
 
         async def run_sealed(
@@ -351,7 +314,7 @@ class ExecTool(Tool):
 
     def _judged(
         self, command: str, params: Sequence[str] | None, session: Session
-    ) -> tuple[CommandVerdict, _Context]:
+    ) -> tuple[CommandVerdict, ExecContext]:
         """Return the verdict on a line, or on a program with its arguments."""
         layers = self._layers(session.agent)
         rules = LayerRules(layers)
@@ -376,7 +339,7 @@ class ExecTool(Tool):
             verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
         if self._tools and (programs := own_programs(verdict.structure, root)):
             tools = self._tools.places(root, programs)
-        context = _Context(
+        context = ExecContext(
             rules=rules,
             session=session,
             paths=paths,
@@ -386,7 +349,7 @@ class ExecTool(Tool):
         )
         return verdict, context
 
-    def _work(self, line: str, verdict: CommandVerdict, context: _Context) -> _Work:
+    def _work(self, line: str, verdict: CommandVerdict, context: ExecContext) -> CommandWork:
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
         rules, session, paths = context.rules, context.session, context.paths
         structure = verdict.structure
@@ -394,21 +357,14 @@ class ExecTool(Tool):
             check_scripts(structure, self._workspace, session)
         for command in () if structure is None else structure.commands():
             check_program(command.argv, rules, context.places)
-        if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
+        if verdict.effect is Effect.DENY and not is_for_the_gate(
+            verdict, self._layers(session.agent)
+        ):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
         said = tuple(("judge", reason) for reason in verdict.reasons)
         root = str(self._workspace.root)
         if structure is None:
-            shell = (_shell(), "-c", line)
-            named = tuple(dict.fromkeys(line_needs(line, paths, session, root)))
-            left = uncovered(None, paths, root)
-            return _Work(
-                needs=(shell_need(line, verdict), *named, *uncovered_need(left)),
-                argv=shell,
-                programs=(shell,),
-                remarks=said,
-                left=left,
-            )
+            return work_of_shell(line, verdict, paths, session, root)
         writes = writes_of(structure, self._workspace, is_hidden=paths.hides)
         scripts = self._script_runs(verdict, context)
         left = uncovered(structure, paths, root, writes.opened)
@@ -431,7 +387,7 @@ class ExecTool(Tool):
         else:
             facts = ()
         is_odd = plain is None or any(command.scrutiny for command in verdict.commands)
-        return _Work(
+        return CommandWork(
             needs=tuple(dict.fromkeys(needs)),
             argv=plan_argv(structure.value()) if plain is None else plain,
             programs=tuple(command.argv for command in structure.commands()),
@@ -443,20 +399,6 @@ class ExecTool(Tool):
             left=left,
         )
 
-    def _tools_now(self, planned: Toolset, programs: Sequence[str]) -> Toolset:
-        """Return the tools for a run, with those of environments whose programs it names.
-
-        Raises:
-            RefusedError: names would mean other programs than those that were judged.
-        """
-        if self._tools is None:
-            return planned
-        now = self._tools.find(self._workspace.root, programs)
-        if (now.path, now.pinned) != (planned.path, planned.pinned):
-            message = "the directories of programs have changed meanwhile; try again"
-            raise RefusedError(f"nothing was done: {message}")
-        return now
-
     def _consents(self, session: Session) -> GitConsents:
         return GitConsents(
             store=self._scripts,
@@ -465,7 +407,7 @@ class ExecTool(Tool):
             problem_around=self._workspace.problem_around,
         )
 
-    def _script_runs(self, verdict: CommandVerdict, context: _Context) -> ScriptRuns:
+    def _script_runs(self, verdict: CommandVerdict, context: ExecContext) -> ScriptRuns:
         if verdict.structure is None:
             return ScriptRuns()
         root, session = str(self._workspace.root), context.session
@@ -479,41 +421,10 @@ class ExecTool(Tool):
         return script_runs(verdict, verdict.structure, context.rules, places)
 
     def _network_of(
-        self, work: _Work, verdict: CommandVerdict, context: _Context
+        self, work: CommandWork, verdict: CommandVerdict, context: ExecContext
     ) -> CommandNetwork:
         agent, name_of = context.session.agent, context.places.named_program
         named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
         grants = [self._grants(agent, command_resource(argv)) for argv in named]
         has_own = self._has_namespaces()
         return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=has_own)
-
-    def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
-        """Whether a rule denies a command as written, so that the record names the rule."""
-        layers = self._layers(session.agent)
-        return verdict.structure is not None and any(
-            decide(
-                layers,
-                Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
-            ).effect
-            is Effect.DENY
-            for judged in verdict.commands
-        )
-
-
-def _inputs_of(work: _Work, verdict: CommandVerdict, line: str, root: str) -> CommandInputs:
-    if verdict.structure is None:
-        return inputs_of_line(line, root)
-    asked = (need.permission for need in work.needs)
-    written = (p.resource for p in asked if p.action == "write")
-    return inputs_of_plan(verdict.structure, root, written=written)
-
-
-def _shell() -> str:
-    """Return the shell that the judge's grammar is of, or the one that is there."""
-    return "bash" if shutil.which("bash", path=_SHELL_PATH) else "sh"
-
-
-def _traits(work: _Work, done: Completed) -> Mapping[str, str | int]:
-    # A program that was there to be run is no content.
-    traits: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
-    return traits if done.exit_code is None else {**traits, EXIT_CODE: done.exit_code}
