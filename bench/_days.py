@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,8 +29,8 @@ BUILT = {"target", "__pycache__", ".cache"}
 """Directories whose bytes differ from run to run."""
 GIT_SAYS = (
     "status --porcelain=v1 --branch",
-    "for-each-ref --format=%(refname)%(tree)%(contents:subject)",
-    "log --all --format=%T%s%an%ae%P",
+    "for-each-ref --format=%(refname)%09%(tree)%09%(contents:subject)",
+    "log --all --format=%T%x09%s%x09%an%x09%ae%x09%P",
     "stash list --format=%gs",
     "config --local --list",
 )
@@ -97,8 +98,10 @@ def lived(day: Day, base: Path, *, policy: str, times: int = 2) -> list[Outcome]
     home.mkdir(parents=True)
     (home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
     environment = {
-        **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+        "PATH": own_path(),
+        # The home of a day is a new one, and these are below the person's own.
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup")),
+        "CARGO_HOME": os.environ.get("CARGO_HOME", str(Path.home() / ".cargo")),
         "HOME": str(home),
     }
     rules = home / ".config/skillhouse/config.toml"
@@ -114,6 +117,14 @@ def lived(day: Day, base: Path, *, policy: str, times: int = 2) -> list[Outcome]
             raise SystemExit(f"{day.name}: cannot be made: {made.stdout}")
         found = list(spent(day, base, environment))
     return found
+
+
+def own_path() -> str:
+    """Return PATH without shims, which choose a version by files of the person's own home."""
+    places = os.environ["PATH"].split(":")
+    shims = [place for place in places if place.endswith("/shims")]
+    own = [str(Path(sys.base_prefix) / "bin")] if shims else []
+    return ":".join((*own, *(place for place in places if place not in shims)))
 
 
 def spent(day: Day, base: Path, environment: Mapping[str, str]) -> Iterator[Outcome]:

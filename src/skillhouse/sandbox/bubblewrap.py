@@ -5,6 +5,8 @@ A new root is made, in order, that holds only what is listed.
 
 from __future__ import annotations
 
+import functools
+import glob
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,6 +34,8 @@ _DEVICE_LINKS = {
 }
 _ETC = ("alternatives", "ld.so.cache")
 """What ordinary programs need of /etc, if the host has it; none of it is secret."""
+JAVA_SECRET = "management"
+"""The part of a JDK's settings that may hold passwords."""
 _ETC_TRUST = ("ssl/certs", "ssl/openssl.cnf", "pki/tls", "ca-certificates")
 """Trusted certificates, for runs that reach servers."""
 _ETC_NETWORK = ("resolv.conf", "hosts")
@@ -43,6 +47,16 @@ ETC_FILES = {
 ETC_HOSTS = {"/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
 CELL_FILES: Mapping[str, str] = ETC_FILES | ETC_HOSTS
 """The files that a cell gets instead of the host's."""
+
+
+@functools.cache
+def java_settings() -> tuple[str, ...]:
+    """Return where Debian's JDKs have their settings, to which their own files link.
+
+    Without `java.security` no compiler starts.
+    """
+    found = (place for place in glob.glob("/etc/java-*") if os.path.isdir(f"{place}/{JAVA_SECRET}"))
+    return tuple(sorted(found)[:4])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +116,8 @@ def own_options(
         path = f"/etc/{name}"
         if os.path.exists(path):
             yield from ("--ro-bind", path, path)
+    for path in java_settings():
+        yield from ("--ro-bind", path, path, "--tmpfs", f"{path}/{JAVA_SECRET}")
     for path, descriptor in files.items():
         if path not in profile.sealed:
             yield from ("--perms", "0444", "--file", str(descriptor), path)
