@@ -1,8 +1,9 @@
 """Commands over names that are found: `find … -exec wc -l {} +` and `find … | xargs wc -l`.
 
 find(1) gives each name behind the place where it began, so that none is an option; xargs(1) splits
-its input at blanks unless it is told otherwise, so that a part of a name may be one. Only commands
-whose further operands are all files that are read are known here; for the rest a person is asked.
+its input at blanks unless an option says otherwise, so that a part of a name may be one. Only
+commands whose further operands are all files that are read are known here; for the rest a person is
+asked.
 """
 
 from __future__ import annotations

@@ -195,8 +195,8 @@ class _PlainReader:
         assert begin is not None  # noqa: S101 - the caller has seen it.
         name = begin[1]
         is_first = not (self._joined or self._pipeline or self._texts)
-        is_told = environment_concern(name, "x")[0] or may_start(name, "x")
-        if not self._variables.is_settable(name) or is_told:
+        is_steering = environment_concern(name, "x")[0] or may_start(name, "x")
+        if not self._variables.is_settable(name) or is_steering:
             raise NeedsShellError(f"the assignment of `{name}`")
         if not is_first or self._loops >= LOOPS_MAX:
             raise NeedsShellError("`for`")
@@ -224,7 +224,7 @@ class _PlainReader:
         self._joined = "&&" if done[1] == "&&" else "||" if done[1] == "||" else ""
 
     def _names(self, word: Word) -> list[str]:
-        """Return what a word of a loop stands for: the names that match, or itself."""
+        """Return the values that a word of a loop gives: the names that match, or itself."""
         found = self._around.names(word.pattern) if word.pattern and not self._has_gone else None
         if word.tilde or (word.pattern and found is None):
             raise NeedsShellError("`for` over names that are not known here")
@@ -258,7 +258,7 @@ class _PlainReader:
         self._at = blanks.end()
 
     def _words(self, source: str) -> list[Word]:
-        """Return the words that a word as it is written stands for, which may be several."""
+        """Return the words that a word as it is written becomes, which may be several."""
         if _ASSIGNMENT.match(source):
             return [self._decoded(source)]
         return [self._decoded(each) for each in braced(source)]
