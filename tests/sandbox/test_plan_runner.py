@@ -42,7 +42,7 @@ def run(plan: Any, place: Path) -> subprocess.CompletedProcess[bytes]:
         "ls none 2>&1 | wc -l",
         "echo out 2>&1 >/dev/null",
         "cat <<'E'\na $b\nE",
-        "sh -c 'exit 7'",
+        "sh -c 'exit $((6 + 1))'",
         "sh -c 'kill -TERM $$'",
         "yes | head -n 2",
         "true | false",

@@ -91,6 +91,7 @@ def use_of(line: str, workspace: Path) -> GitUse:
         ("git reflog expire --expire=now main", False),
         ("git gc --help", False),
         ("for f in a b; do git add $f; done", False),
+        ("for b in inner outer; do git branch -D $b; done", True),
         ("cat > x <<EOF\ngit worktree add ../y\nEOF", False),
         ("echo git worktree add", False),
         ("bash -c 'git status'", False),
@@ -106,7 +107,7 @@ def test_config_is_open_to_words_that_write_it_alone(base: Path, line: str, open
         "git branch -D inner && make",
         "git remote add other ../x; ls",
         "git switch outer | cat",
-        "for b in inner main; do git branch -D $b; done",
+        "for b in $(git branch); do git branch -D $b; done",
         "git config user.name Somebody",
         "git config set user.name Somebody",
         "git config --global alias.x '!sh'",
@@ -173,4 +174,5 @@ def test_a_part_is_written_by_lines_of_git_alone(tmp_path: Path) -> None:
     part = repositories.part(tmp_path).resolve()
     assert use_of("git commit -am x", part).places.read_only is False
     assert use_of("git status; make", part).places.read_only is True
-    assert use_of("for x in a b; do git switch $x; done", part).places.read_only is True
+    assert use_of("for x in a b; do git switch $x; done", part).places.read_only is False
+    assert use_of("for x in $(ls); do git switch $x; done", part).places.read_only is True

@@ -145,10 +145,13 @@ def test_a_shell_line_and_a_skill_without_digest_have_no_lasting_yes(tmp_path: P
     ask = Rule(effect=Effect.ASK, action="skill", pattern="*")
     person = Person()
     with house_at(tmp_path, ask, person=person, roots=[tmp_path / "skills"]) as house:
-        house.call_sync("exec", {"command": "bash", "params": ["-c", "ls"]})
+        house.call_sync("exec", {"command": "bash", "params": ["-c", "ls $((1))"]})
         house.call_sync("skill", {"name": "linked"})
+        house.call_sync("exec", {"command": "bash", "params": ["-c", "ls"]})
         house.call_sync("exec", {"command": "ls"})
-    assert [bool(request.always) for request in person.asked] == [False, False, True]
+    shell, skill, inner, plain = (request.always for request in person.asked)
+    assert (shell, skill) == ((), ())
+    assert inner == plain != ()
 
 
 @pytest.mark.req("S001-60")

@@ -32,6 +32,7 @@ MISSING = [
     "echo one; python3 x.py",
     "bash -lc 'python3 scripts/x.py --all'",
     "sh -c 'cd sub; bash -c \"python3 scripts/x.py\"'",
+    "bash -c 'for one in a b; do python3 x.py $one; done'",
     "chmod +x scripts/x.py && ./scripts/x.py",
     "npm exec -- node scripts/x.py",
 ]
@@ -52,7 +53,7 @@ LEFT_TO_THE_RUN = [
     'python3 "$UNKNOWN/x.py"',
     "bash -c 'cp a.txt x.py && python3 x.py'",
     "cp a.txt x.py; bash -c 'python3 x.py'",
-    "bash -c 'for one in *; do python3 x.py $one; done'",
+    "bash -c 'for one in $(ls); do python3 x.py $one; done'",
     "bash -c 'python3 sub/there.py'",
     "cat > x.py <<'END'\nprint(1)\nEND\npython3 x.py",
     "sh ls",

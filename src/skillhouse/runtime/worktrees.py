@@ -14,8 +14,9 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+# By its name, so that a listing loads what finds git's directories only where it is needed.
+from skillhouse import sandbox
 from skillhouse.floor import PathError, file_problem
-from skillhouse.sandbox import linked_directories, of_one_owner
 
 
 def same_repository(project: Path, others: Iterable[str]) -> tuple[str, ...]:
@@ -41,16 +42,16 @@ def common_directory(place: str) -> str:
         if stat.S_ISDIR(mode):
             proof = (dot, os.path.join(dot, "worktrees"))
             is_proven = stat.S_ISDIR(os.lstat(proof[1]).st_mode)
-            return dot if is_proven and of_one_owner(place, *proof) else ""
+            return dot if is_proven and sandbox.of_one_owner(place, *proof) else ""
         return _common_of_linked(place, dot) if stat.S_ISREG(mode) else ""
     except (OSError, ValueError, PathError):
         return ""
 
 
 def _common_of_linked(place: str, dot: str) -> str:
-    common, own = linked_directories(place)
+    common, own = sandbox.linked_directories(place)
     if not common:
         return ""
     files = (dot, os.path.join(own, "gitdir"), os.path.join(own, "commondir"))
-    is_proven = of_one_owner(place, own, os.path.dirname(own), common, *files)
+    is_proven = sandbox.of_one_owner(place, own, os.path.dirname(own), common, *files)
     return common if is_proven and not any(file_problem(Path(file)) for file in files) else ""

@@ -34,7 +34,7 @@ _DEVICE_LINKS = {
 }
 _ETC = ("alternatives", "ld.so.cache")
 """What ordinary programs need of /etc, if the host has it; none of it is secret."""
-JAVA_SECRET = "management"
+JAVA_MANAGEMENT = "management"
 """The part of a JDK's settings that may hold passwords."""
 _ETC_TRUST = ("ssl/certs", "ssl/openssl.cnf", "pki/tls", "ca-certificates")
 """Trusted certificates, for runs that reach servers."""
@@ -55,7 +55,7 @@ def java_settings() -> tuple[str, ...]:
 
     Without `java.security` no compiler starts.
     """
-    found = (place for place in glob.glob("/etc/java-*") if os.path.isdir(f"{place}/{JAVA_SECRET}"))
+    found = (place for place in glob.glob("/etc/java-*") if os.path.isdir(f"{place}/{JAVA_MANAGEMENT}"))
     return tuple(sorted(found)[:4])
 
 
@@ -117,7 +117,7 @@ def own_options(
         if os.path.exists(path):
             yield from ("--ro-bind", path, path)
     for path in java_settings():
-        yield from ("--ro-bind", path, path, "--tmpfs", f"{path}/{JAVA_SECRET}")
+        yield from ("--ro-bind", path, path, "--tmpfs", f"{path}/{JAVA_MANAGEMENT}")
     for path, descriptor in files.items():
         if path not in profile.sealed:
             yield from ("--perms", "0444", "--file", str(descriptor), path)

@@ -17,7 +17,7 @@ import anyio
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import landlock_inside, scratch
-from skillhouse.sandbox.bubblewrap import JAVA_SECRET, java_settings
+from skillhouse.sandbox.bubblewrap import JAVA_MANAGEMENT, java_settings
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard, usage
 from skillhouse.sandbox.inner_scripts import variables
@@ -180,7 +180,7 @@ class LandlockLauncher:
         system = [(path, READ) for path in SYSTEM]
         system += [(f"/etc/{name}", READ) for name in (*_ETC, *_ETC_HOST)]
         for java in java_settings():
-            names = (name for name in os.listdir(java) if name != JAVA_SECRET)
+            names = (name for name in os.listdir(java) if name != JAVA_MANAGEMENT)
             system += [(f"{java}/{name}", READ) for name in names]
         system += [*_DEVICES, *((path, READ) for path in _KERNEL)]
         # Nothing can be made in a directory that holds protected paths, so git only reads here.
