@@ -289,9 +289,10 @@ def test_a_stop_of_another_process_ends_it_with_its_daemons(peer: Peer) -> None:
     with Pipe(peer) as pipe:
         pipe.shake_hands()
         served = Served(pipe)
-        served.call(
+        begun = served.call(
             "exec", command=f"cd dist && python3 ../{word}", background=True, writable=["dist"]
         )
+        assert "in the background as" in begun
         wait(lambda: len(survivors(word)) >= 2)
         said = stop(peer)
         assert (said["ended"], said["silent"]) == (1, [])
