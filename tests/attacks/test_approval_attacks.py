@@ -118,8 +118,18 @@ def test_a_script_that_changed_since_it_was_approved_does_not_run(tmp_path: Path
         assert not (tmp_path / "project/owned.txt").exists()
 
 
-@pytest.mark.parametrize("line", ["sh < build.sh", "for f in 1 2; do sh build.sh; done"])
-def test_a_script_that_only_the_line_names_is_bound_as_well(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "in_words"),
+    [
+        ("sh < build.sh", False),
+        ("while sh build.sh; do break; done", False),
+        # Decision 0384: judged as the programs that it comes to.
+        ("for f in 1 2; do sh build.sh; done", True),
+    ],
+)
+def test_a_script_that_a_line_names_is_bound_as_well(
+    tmp_path: Path, line: str, in_words: bool
+) -> None:
     """Item 62: whoever binds the words of programs alone does not see a redirection or a loop."""
     with Skillhouse(configured(make_places(tmp_path))) as house:
         script = tmp_path / "project/build.sh"
@@ -128,7 +138,7 @@ def test_a_script_that_only_the_line_names_is_bound_as_well(tmp_path: Path, line
         found = house.approvals.get(asked.approval_id or "")
         needs = json.loads(found.request.content)["needs"]
         naive = {word for need in needs for word in need["argv"][1:]}
-        assert "build.sh" not in naive
+        assert ("build.sh" in naive) == in_words
         said(house.approvals, found.id)
         script.write_text("echo evil > owned.txt\n")
         stale = house.call_sync("exec", {"command": line}, approval_id=found.id)

@@ -143,7 +143,7 @@ def test_a_directory_that_may_not_be_written_is_refused_before_anything_starts(
 
 def test_its_end_is_that_of_daemons_too(ground: Ground) -> None:
     word = f"stubborn-{os.getpid()}.py"
-    (ground.root / word).write_text(STUBBORN.replace("20", "60"))
+    (ground.root / word).write_text(STUBBORN)
     run_id = ground.begin(f"cd dist && python3 ../{word}", "dist")
     wait((ground.root / "dist/BEGUN-2").exists)
     assert len(survivors(word)) >= 2
@@ -285,13 +285,14 @@ def peer(tmp_path: Path, need: Need) -> Peer:
 
 def test_a_stop_of_another_process_ends_it_with_its_daemons(peer: Peer) -> None:
     word = f"stubborn-{os.getpid()}.py"
-    (peer.project / word).write_text(STUBBORN.replace("20", "60"))
+    (peer.project / word).write_text(STUBBORN)
     with Pipe(peer) as pipe:
         pipe.shake_hands()
         served = Served(pipe)
-        served.call(
+        begun = served.call(
             "exec", command=f"cd dist && python3 ../{word}", background=True, writable=["dist"]
         )
+        assert "in the background as" in begun
         wait(lambda: len(survivors(word)) >= 2)
         said = stop(peer)
         assert (said["ended"], said["silent"]) == (1, [])

@@ -208,8 +208,8 @@ def test_a_link_of_path_into_the_workspace_is_a_script_of_it(desk: Desk, tmp_pat
     (tmp_path / "home/bin/tool").symlink_to(desk.root / "tool")
     assert desk.run("tool x").status == "denied"
     assert "`tool` was not approved yet" in desk.person.asked[0].reasons[0]
-    assert desk.run("tool x", Answer.ONCE).content == "planted\n"
-    assert desk.run("tool x").content == "planted\n"
+    assert desk.run("tool x", Answer.ONCE).content.startswith("planted\n")
+    assert desk.run("tool x").content.startswith("planted\n")
     program(desk.root / "tool", "#!/bin/sh\necho other\n")
     assert desk.run("tool x").status == "denied"
 

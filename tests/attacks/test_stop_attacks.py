@@ -81,10 +81,10 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        time.sleep(20)
+        time.sleep(60)
         open("LATE-2", "w").close()
 open("BEGUN-2", "w").close()
-time.sleep(20)
+time.sleep(60)
 open("LATE-3", "w").close()
 """
 
@@ -159,7 +159,7 @@ def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any, node: Non
     stubborn = f"stubborn-{os.getpid()}.py"
     (peer.project / stubborn).write_text(STUBBORN)
     for language, source in WAITS.items():
-        tools = [tool(name, timeout=30_000) for name in ("waits", "works")]
+        tools = [tool(name, timeout=60_000) for name in ("waits", "works")]
         write_code(peer.home / f".agents/skills/{language}", source, *tools, language=language)
     results: dict[str, ToolResult] = {}
     person = Thinking()
@@ -181,7 +181,7 @@ def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any, node: Non
             tasks.start_soon(partial(call, "exec", command=f"python3 {stubborn}"))
             tasks.start_soon(partial(call, "write", path="a.txt", content="x"))
             await until(lambda: len(server.seen) == 5 and person.asked)
-            begin(pipe, "touch BEGUN-1 && sleep 20 && touch LATE-1")
+            begin(pipe, "touch BEGUN-1 && sleep 60 && touch LATE-1")
             await until(lambda: len(list(peer.project.glob("BEGUN*"))) == 2)
             said = await anyio.to_thread.run_sync(stop, peer)
         await until(lambda: not house.services.skill_code.background.is_busy)  # type: ignore[union-attr]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import secrets
 import shlex
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from skillhouse.tools import Progress, SkillCodeTool, ToolResult
 
 QUIET_SECONDS = 1.0
-"""Time of a command before its lines are shown as progress."""
+"""How long a command goes on after a line before that is shown as progress."""
 _TOOLS_EXAMPLES = """examples:
   skillhouse tools list
   skillhouse tools list --agent planner --json
@@ -246,15 +246,17 @@ async def _make_call(
     request: str,
     waiting: WaitingChannel | None,
 ) -> ToolResult:
-    began = time.monotonic()
+    later: list[asyncio.TimerHandle] = []
 
     async def tell(progress: Progress) -> None:
         if progress.total:
             share = progress.progress / progress.total
             terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
-        elif time.monotonic() - began >= QUIET_SECONDS:
-            # What is over soon is shown whole at its end.
-            terminal.note(f"  … {shown(progress.message)}")
+        else:
+            # What is over soon is shown whole at its end, however long its start took.
+            line = f"  … {shown(progress.message)}"
+            loop = asyncio.get_running_loop()
+            later.append(loop.call_later(QUIET_SECONDS, terminal.note, line))
 
     try:
         if _may_be_of_skill(options.tool):
@@ -274,6 +276,8 @@ async def _make_call(
             message_id=request,
         )
     finally:
+        for timer in later:
+            timer.cancel()
         await house.services.release_loop()
 
 
