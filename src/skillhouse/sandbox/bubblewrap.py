@@ -55,7 +55,9 @@ def java_settings() -> tuple[str, ...]:
 
     Without `java.security` no compiler starts.
     """
-    found = (place for place in glob.glob("/etc/java-*") if os.path.isdir(f"{place}/{JAVA_MANAGEMENT}"))
+    found = (
+        place for place in glob.glob("/etc/java-*") if os.path.isdir(f"{place}/{JAVA_MANAGEMENT}")
+    )
     return tuple(sorted(found)[:4])
 
 
