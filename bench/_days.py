@@ -152,6 +152,8 @@ def spent(day: Day, base: Path, environment: Mapping[str, str]) -> Iterator[Outc
         kind, why = compared(result, outside.returncode, state, wanted, said_of(tree, environment))
         if kind == "different":
             why += f"\n    outside: {outside.stdout[-300:]!r}"
+        if kind == "same":
+            why = "; ".join(f"{one.reasons[:2]}" for one in person.asked[asked:])
         moved(after, tree)
         yield Outcome(line, kind, why, len(person.asked) - asked, seconds, bare_seconds)
 

@@ -84,6 +84,7 @@ def test_the_plan_is_what_programs_get() -> None:
                     {
                         "argv": ["grep", "-n", "a  b", "./*.md"],
                         "patterns": [[3, "./*.md"]],
+                        "guarded": [],
                         "environment": [["LANG", "C"]],
                         "redirects": [[2, "write", "/dev/null"]],
                     },
@@ -97,7 +98,8 @@ def test_the_plan_is_what_programs_get() -> None:
 
 
 def _plain(*argv: str) -> dict[str, Any]:
-    return {"argv": list(argv), "patterns": [], "environment": [], "redirects": []}
+    plain: dict[str, Any] = {"patterns": [], "guarded": [], "environment": [], "redirects": []}
+    return {"argv": list(argv), **plain}
 
 
 @pytest.mark.parametrize(

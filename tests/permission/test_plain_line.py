@@ -156,6 +156,23 @@ def test_a_loop_is_its_commands_and_set_e_ends_with_the_first_that_fails(
     assert ("; ".join(said), found.needs_shell) == (commands, not commands)
 
 
+def test_a_pattern_that_may_be_an_option_passes_where_none_is_now(tmp_path: Path) -> None:
+    (tmp_path / "a.md").touch()
+    lines = {
+        "cat *.md": ["*.md"],
+        "grep -r x --include=*.md sub": ["--include=*.md"],
+        "cat -- *.md": [],
+    }
+    for line, guarded in lines.items():
+        found = judge_command(line, allow=[*ECHO, "grep *"], cwd=tmp_path)
+        assert found.effect is Effect.ALLOW
+        assert found.structure is not None
+        (command,) = found.structure.commands()
+        assert [command.argv[at] for at in command.guarded] == guarded
+    (tmp_path / "-n.md").touch()
+    assert judge_command("cat *.md", allow=ECHO, cwd=tmp_path).effect is Effect.ASK
+
+
 def test_a_loop_of_more_commands_than_a_line_may_have_is_asked_about(tmp_path: Path) -> None:
     for number in range(70):
         (tmp_path / f"{number}.md").touch()

@@ -152,3 +152,12 @@ def test_the_words_of_a_plan_reach_the_runner_as_one_argument() -> None:
     assert json.loads(argv[-1]) == plan
     assert argv[-5:-2] == ("-I", "-S", "-c")
     assert os.access(argv[0], os.X_OK)
+
+
+def test_a_name_that_became_an_option_is_refused_where_none_was_judged(tmp_path: Path) -> None:
+    (tmp_path / "-n.md").write_text("x")
+    pattern = {"patterns": [[1, "*.md"]]}
+    done = run(one("cat", "*.md", **pattern, guarded=[1]), tmp_path)
+    assert (done.returncode, b"an option" in done.stderr) == (1, True)
+    # After a question it is given to the program, as bash does.
+    assert b"an option" not in run(one("cat", "*.md", **pattern), tmp_path).stderr

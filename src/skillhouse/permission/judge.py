@@ -133,6 +133,7 @@ def _read(
 ) -> Reading:
     """Return the meaning of a line, without the shells around it."""
     around = places.surroundings(environment)
+    found: Reading | None = None
     for _ in range(SHELLS_MAX):
         if fault := _text_fault(line):
             raise UnreadableError(fault)
@@ -140,7 +141,9 @@ def _read(
             reading = read_line(line, around)
         except UnreadableError as error:
             raise UnreadableError(f"unparseable: {error}") from error
-        line = _inside(reading, rules, places)
+        if found is not None and not reading.pipelines:
+            return found  # The shell itself is a program that can be run, after a question.
+        found, line = reading, _inside(reading, rules, places)
         if not line:
             break
     return reading

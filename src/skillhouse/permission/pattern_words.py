@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.command_meaning import CommandMeaning
@@ -16,25 +16,40 @@ _OPEN = frozenset(("read", "write", "text", "words", "script", "program", "comma
 """Roles of words whose text decides about nothing but the file that is meant."""
 
 
-def pattern_remarks(
-    words: Sequence[Word], names: Callable[[str], Sequence[str] | None]
-) -> Iterator[tuple[Effect, str]]:
-    """Yield why the patterns of a command are asked about, whatever rules say.
-
-    `names` gives the names that match now, or None where that is not known. The runner refuses a
-    name that is an option and has come since.
-    """
-    ended = False
+def pattern_remarks(words: Sequence[Word], guarded: Container[int]) -> Iterator[tuple[Effect, str]]:
+    """Yield why the patterns of a command are asked about, whatever rules say."""
     for at, word in enumerate(words):
         if word.pattern and at == 0:
             yield Effect.ASK, "the program's name is a pattern"
-        elif word.pattern and not ended and word.pattern[0] in "*?[-":
-            found = names(word.pattern) if word.pattern[0] != "-" else None
-            if found is not None and not any(name[:1] == "-" for name in found):
-                continue
+        elif _may_be_option(words, at) and at not in guarded:
             said = f"`{word.text[:60]}` may match a name that is an option; write ./ before it"
             yield Effect.ASK, said
-        ended = ended or word.text == "--"
+
+
+def guarded_patterns(
+    words: Sequence[Word], names: Callable[[str], Sequence[str] | None]
+) -> tuple[int, ...]:
+    """Return the places of patterns that could match a name that is an option, and match none now.
+
+    INVARIANT: the runner of the plan looks again, and refuses a name that has come since.
+
+    Args:
+        words: The words of a command.
+        names: Gives the names that match now, or None where that is not known.
+    """
+    found = []
+    for at in range(1, len(words)):
+        if _may_be_option(words, at):
+            matching = names(words[at].pattern)
+            if matching is not None and not any(name[:1] == "-" for name in matching):
+                found.append(at)
+    return tuple(found)
+
+
+def _may_be_option(words: Sequence[Word], at: int) -> bool:
+    return words[at].pattern[:1] in ("*", "?", "[", "-") and all(
+        word.text != "--" for word in words[:at]
+    )
 
 
 def pattern_concern(meaning: CommandMeaning, words: Sequence[Word]) -> str:

@@ -37,8 +37,9 @@ class SimpleCommand:
     """Final words; a file name pattern is kept as it was written."""
     patterns: tuple[tuple[int, str], ...] = ()
     """Places in `argv` that are replaced by the names that match, and the pattern of each; its
-    literal characters are in brackets. It begins with something literal that is no `-`, so that
-    no file's name can become an option."""
+    literal characters are in brackets."""
+    guarded: tuple[int, ...] = ()
+    """Those of them that matched no name that is an option when they were judged."""
     environment: tuple[tuple[str, str], ...] = ()
     redirects: tuple[Redirect, ...] = ()
 
@@ -120,6 +121,7 @@ def _command_value(command: SimpleCommand) -> dict[str, Any]:
     return {
         "argv": list(command.argv),
         "patterns": [list(pattern) for pattern in command.patterns],
+        "guarded": list(command.guarded),
         "environment": [list(pair) for pair in command.environment],
         "redirects": [[r.descriptor, r.kind, r.target] for r in command.redirects],
     }

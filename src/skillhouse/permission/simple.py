@@ -18,7 +18,7 @@ from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.over_names import found_commands, piped_command
 from skillhouse.permission.path_policy import PathPolicy
-from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
+from skillhouse.permission.pattern_words import guarded_patterns, pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
@@ -92,13 +92,15 @@ class CommandJudge:
             if ruling.cover is Breadth.NONE and not (verdict.shell or verdict.remarks):
                 verdict.judged = self._without_rule(argv)
             return verdict
+        guarded = guarded_patterns(raw.words, self._places.names)
         verdict.simple = SimpleCommand(
             argv=argv,
+            guarded=guarded,
             patterns=tuple((at, word.pattern) for at, word in enumerate(raw.words) if word.pattern),
             environment=tuple(dict((*raw.exported, *raw.assignments)).items()),
             redirects=tuple(one for pair in redirects for one in pair),
         )
-        verdict.remarks += pattern_remarks(raw.words, self._places.names)
+        verdict.remarks += pattern_remarks(raw.words, guarded)
         return verdict
 
     def _over_names(self, argv: tuple[str, ...], raw: RawCommand) -> JudgedCommand | None:

@@ -12,7 +12,7 @@ import os
 import signal
 import stat
 import sys
-from typing import Any
+from typing import Any, Sequence  # noqa: UP035 - older Pythons too.
 
 NOT_FOUND, NOT_RUNNABLE, FAILED = 127, 126, 1
 
@@ -69,7 +69,7 @@ def become(command: Any, source: int, sink: int) -> int:
             os.close(given)
     # POSIX shell 2.9.1.1: words are expanded before redirections make files.
     try:
-        argv = expanded(command["argv"], command["patterns"])
+        argv = expanded(command["argv"], command["patterns"], command.get("guarded", ()))
     except PermissionError as error:
         return _say(command["argv"][0], error)
     for descriptor, kind, target in command["redirects"]:
@@ -138,7 +138,7 @@ def _filled(text: str) -> int:
     return reading
 
 
-def expanded(argv: list[str], patterns: list[Any]) -> list[str]:
+def expanded(argv: list[str], patterns: list[Any], guarded: Sequence[int]) -> list[str]:
     """Return the words with each pattern replaced by the names that match, if any do."""
     if not patterns:
         return argv
@@ -149,8 +149,8 @@ def expanded(argv: list[str], patterns: list[Any]) -> list[str]:
     for place, word in enumerate(argv):
         names = sorted(glob.glob(pattern_of[place])) if place in pattern_of else []
         # INVARIANT: none was there when the line was judged.
-        options = [name for name in names if name[0] == "-" != pattern_of[place][0]]
-        if options and "--" not in argv[:place]:
+        options = [name for name in names if name[0] == "-"]
+        if options and place in guarded:
             raise PermissionError(1, "a name that is an option matches now: " + options[0])
         words += names or [word]
     return words
