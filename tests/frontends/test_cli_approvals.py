@@ -9,6 +9,7 @@ import pty
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -212,6 +213,7 @@ class Typed:
     def __init__(self, typed: bytes) -> None:
         self.ours, self.theirs = pty.openpty()
         self.typed = typed
+        self.answered_at = 0.0
 
     def open(self) -> Any:
         return os.fdopen(os.dup(self.theirs), "w")
@@ -232,6 +234,7 @@ class Typed:
                     await anyio.wait_readable(self.ours)
                     said += os.read(self.ours, 65_536)
                 os.write(self.ours, self.typed)
+        self.answered_at = channel.answered_at
         captured = capsys.readouterr()
         assert (captured.out, captured.err) == ("", "")
         os.close(self.ours)
@@ -276,6 +279,13 @@ def test_a_lasting_word_where_there_is_none_is_taken_as_once(capsys: Any) -> Non
     assert reply is not None
     assert reply.answer is Answer.ONCE
     assert "Allow? (y once, n no)" in said
+
+
+def test_what_is_allowed_runs_from_the_answer_on(capsys: Any) -> None:
+    """The time a person takes is none of the command's, whose lines would be shown twice."""
+    typed, began = Typed(b"y\n"), time.monotonic()
+    anyio.run(typed.answer, question(), capsys)
+    assert began < typed.answered_at <= time.monotonic()
 
 
 def test_what_signs_is_not_asked_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

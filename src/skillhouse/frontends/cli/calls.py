@@ -166,7 +166,9 @@ def _called(
         if options.debug:
             house.services.skill_code.is_debugged = True
         try:
-            result = anyio.run(_make_call, house, options, arguments, terminal, request, waiting)
+            result = anyio.run(
+                _make_call, house, options, arguments, terminal, request, at_terminal, waiting
+            )
         except toolbox.UnknownToolError as error:
             raise UsageError(str(error)) from error
         except KeyboardInterrupt:
@@ -244,6 +246,7 @@ async def _make_call(
     arguments: dict[str, Any],
     terminal: Terminal,
     request: str,
+    at_terminal: TerminalChannel,
     waiting: WaitingChannel | None,
 ) -> ToolResult:
     began = time.monotonic()
@@ -252,7 +255,7 @@ async def _make_call(
         if progress.total:
             share = progress.progress / progress.total
             terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
-        elif time.monotonic() - began >= QUIET_SECONDS:
+        elif time.monotonic() - max(began, at_terminal.answered_at) >= QUIET_SECONDS:
             # What is over soon is shown whole at its end.
             terminal.note(f"  … {shown(progress.message)}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -239,6 +240,8 @@ class TerminalChannel:
 
     host: QuestionHost | None = None
     """Takes what is typed and is no answer; without one it denies."""
+    answered_at = 0.0
+    """When the last question ended, on the monotonic clock; what it allows runs from then on."""
 
     def __init__(
         self,
@@ -280,6 +283,7 @@ class TerminalChannel:
                 terminal.note("  a narrower rule may follow s, p or a: `a RULE`")
             while (reply := await self._answered(request, file, terminal)) is None:
                 pass
+        self.answered_at = time.monotonic()
         return reply
 
     async def _answered(
