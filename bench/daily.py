@@ -78,9 +78,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--days", nargs="*", metavar="NAME", help="live these only")
     options = parser.parse_args()
-    if options.days is None:
+    if options.days in (None, ["none"]):
         print_lines(options)
-    print_days(options.policy, options.days, is_listed=options.lines)
+    if options.days != ["none"]:
+        print_days(options.policy, options.days, is_listed=options.lines)
 
 
 def print_lines(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
@@ -160,7 +161,7 @@ class HardDenies:
 
     def _denied(self, argv: tuple[str, ...]) -> str:
         spellings = {argv, (argv[0].rsplit("/", 1)[-1], *argv[1:])}
-        if any(word[:1] == "-" for word in argv[1:]):
+        if any(map(str.startswith, argv[1:], repeat("-"))):
             plain = tuple(word for word in argv[1:] if word[:1] != "-")
             spellings |= {(spelt[0], *plain) for spelt in tuple(spellings)}
         for spelt in sorted(spellings):
@@ -178,8 +179,16 @@ class HardDenies:
         return False
 
 
+_WRITING = frozenset(
+    "tee touch mkdir rm rmdir mv truncate shred cp ln install rsync scp dd chmod chown "
+    "chgrp".split()
+)
+
+
 def _written(program: str, arguments: Sequence[str]) -> Sequence[str]:
     """Return the arguments that some well-known programs write to."""
+    if program not in _WRITING:
+        return ()
     operands = [word for word in arguments if word[:1] != "-"]
     if program in ("tee", "touch", "mkdir", "rm", "rmdir", "mv", "truncate", "shred"):
         return operands
@@ -187,6 +196,4 @@ def _written(program: str, arguments: Sequence[str]) -> Sequence[str]:
         return operands[-1:]
     if program == "dd":
         return [word[3:] for word in arguments if word.startswith("of=")]
-    if program in ("chmod", "chown", "chgrp"):
-        return operands[1:]
-    return ()
+    return operands[1:]

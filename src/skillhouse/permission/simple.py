@@ -23,6 +23,7 @@ from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.unknown_program import (
+    WORDS_MAX,
     code_words,
     hidden_code,
     possible_commands,
@@ -318,6 +319,8 @@ class CommandJudge:
                 a rule asks.
             in_texts: Whether parts of words are tried too.
         """
+        if len(argv) > WORDS_MAX:
+            return f"more than {WORDS_MAX} words, each of which may be a program"
         for place, words, is_whole in possible_commands(argv):
             ruling = self._rules.rule(words)
             if ruling.denied or ruling.asked:

@@ -160,13 +160,14 @@ def unlisted(meaning: CommandMeaning) -> tuple[CommandMeaning | None, bool]:
 def possible_commands(argv: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...], bool]]:
     """Yield the place of a word, what it could start, and whether it begins with the whole word.
 
-    Each word with those behind it is one, and so is each part of a word.
+    Each word with those behind it is one, and so is each part of a word. Whoever allows a command
+    looks that it has no more than `WORDS_MAX` words.
 
     >>> [words for _, words, _ in possible_commands(["socat", "-", "EXEC:rm -rf v"])]
     [('EXEC', 'rm', '-rf', 'v'), ('rm', '-rf', 'v'), ('v',)]
     """
     for at, word in enumerate(argv[1 : WORDS_MAX + 1], start=1):
-        rest = tuple(argv[at + 1 :])
+        rest = tuple(argv[at + 1 : at + WORDS_MAX])
         parts = tuple(filter(None, _PARTS.split(word)))
         if parts == (word,):
             if word[0] != "-":
