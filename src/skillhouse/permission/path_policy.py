@@ -53,11 +53,13 @@ class PathPolicy:
 
     def surroundings(self, environment: Mapping[str, str]) -> LineSurroundings:
         """Return what a line that is given here is read by."""
+        return LineSurroundings(environment=environment, names=self.names, top=self._top)
+
+    def _top(self) -> str:
         if self._cwd is None:
-            return LineSurroundings(environment=environment)
+            return ""
         above = (Path(self._cwd), *Path(self._cwd).parents)
-        top = next((str(place) for place in above if os.path.lexists(place / ".git")), "")
-        return LineSurroundings(environment=environment, names=self.names, top=top)
+        return next((str(place) for place in above if os.path.lexists(place / ".git")), "")
 
     def names(self, pattern: str) -> list[str] | None:
         """Return the names that match a pattern now, sorted; None where no directory is known."""

@@ -88,8 +88,8 @@ class LineSurroundings:
     names: Callable[[str], Sequence[str] | None] = lambda pattern: None
     """Gives the names that match a pattern where the line begins, sorted, or None where that is
     not known; loops over patterns need a shell then."""
-    top: str = ""
-    """Root of the repository, where git finds one."""
+    top: Callable[[], str] = lambda: ""
+    """Gives the root of the repository, where git finds one."""
 
 
 def read_line(line: str, around: LineSurroundings = LineSurroundings()) -> Reading:  # noqa: B008 - frozen.
@@ -258,8 +258,9 @@ class _PlainReader:
             if self._texts:
                 raise NeedsShellError("a here-document in another")
         elif path := below_top(self._line, self._at):
-            word, end = Word(f"{self._around.top}{path[0]}"), path[1]
-            if self._has_gone or not _PLAIN_PATH.fullmatch(self._around.top):
+            top = self._around.top()
+            word, end = Word(f"{top}{path[0]}"), path[1]
+            if self._has_gone or not _PLAIN_PATH.fullmatch(top):
                 raise NeedsShellError("the root of a repository that is not known here")
         else:
             return None
