@@ -84,6 +84,10 @@ def _git(meaning: CommandMeaning) -> None:
         elif meaning.path[:1] == ("push",) and word[:1] in ("+", ":"):
             said = HAZARDS["rewrites"].format(word[:60])
             meaning.hazards.append(Hazard("rewrites", said, operand=index))
+    names = {option.name for option in meaning.options}
+    if meaning.path == ("clean",) and not names.isdisjoint({"-n", "--dry-run"}):
+        # Only says what it would remove, whatever else is given (git-clean(1)).
+        meaning.hazards[:] = [one for one in meaning.hazards if one.kind != "deletes"]
     if _git_overwrites(meaning):
         said = f"`git {meaning.path[0]}` overwrites what is not committed"
         meaning.hazards.append(Hazard("rewrites", said, depth=len(meaning.path)))
