@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from skillhouse.approval import Answer
-from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, judge_line
-from skillhouse.tools.consequences import consequence
+from skillhouse.permission import (
+    Effect,
+    Layer,
+    LayerRules,
+    PathPolicy,
+    Rule,
+    judge_command,
+    judge_line,
+)
+from skillhouse.tools.call import RefusedError
+from skillhouse.tools.consequences import consequence, refuse_outside
 from tests.tools.houses import Person, house_at
 
 NO_NETWORK = "no network is granted: this will fail"
@@ -74,3 +84,24 @@ def test_a_question_says_it_first(tmp_path: Path) -> None:
     (asked,) = person.asked
     facts = [fact for fact in asked.facts if fact[0] != "command"]
     assert facts[0] == ("will not work", NO_NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("tar czf ../out.tgz sub", True),
+        ("cp a ../b", True),
+        ("cp a /home/x", True),
+        ("cp a /tmp/x", False),
+        ("cp ../a b", False),
+        ("cd sub && cp a ../b", False),
+        ("touch /dev/null", False),
+        ("git archive -o ../x.tar HEAD", False),
+    ],
+)
+def test_what_is_written_outside_is_refused(line: str, is_refused: bool, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    plan = judge_command(line, allow=["*"], cwd=tmp_path).structure
+    assert plan is not None
+    with pytest.raises(RefusedError, match="outside") if is_refused else nullcontext():
+        refuse_outside(plan, str(tmp_path))

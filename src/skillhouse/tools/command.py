@@ -103,7 +103,7 @@ from skillhouse.tools.command_work import (
     traits_of,
     work_of_shell,
 )
-from skillhouse.tools.consequences import consequence
+from skillhouse.tools.consequences import consequence, refuse_outside
 from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -365,6 +365,7 @@ class ExecTool(Tool):
         root = str(self._workspace.root)
         if structure is None:
             return work_of_shell(line, verdict, paths, session, root)
+        refuse_outside(structure, root)
         writes = writes_of(structure, self._workspace, is_hidden=paths.hides)
         scripts = self._script_runs(verdict, context)
         left = uncovered(structure, paths, root, writes.opened)

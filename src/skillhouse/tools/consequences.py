@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission import CommandPlan, command_resource, read_command, unwrapped
+from skillhouse.tools.call import RefusedError
 
 LABEL = "will not work"
 _ALWAYS = frozenset({""})
@@ -64,6 +65,28 @@ def consequence(
         if found:
             return ((LABEL, f"{what}: {found} will fail"),)
     return ()
+
+
+def refuse_outside(plan: CommandPlan, root: str) -> None:
+    """Refuse a command whose words say that it writes outside of the workspace, which none can.
+
+    A relative path that leads to a place below /tmp would even seem to be written: it is the run's
+    own /tmp, which goes with it. Whoever names /tmp means that one.
+
+    Raises:
+        RefusedError: there is such a path.
+    """
+    directory = os.path.join(root, plan.directory)
+    for command in plan.commands():
+        meaning = read_command(unwrapped(command.argv) or command.argv)
+        if not meaning.is_quiet or meaning.directory or meaning.program == "git":
+            continue
+        for target in (*meaning.words(meaning.writes), *meaning.written_values):
+            real = os.path.realpath(os.path.join(directory, target))
+            is_inside = f"{real}/".startswith(f"{root}/")
+            if not is_inside and not target.startswith(("/tmp/", "/dev/", "-")):  # noqa: S108
+                message = f"`{target[:80]}` is outside of the workspace `{root}`"
+                raise RefusedError(f"denied: {message}, where commands cannot write", denied=True)
 
 
 def _those(commands: Sequence[tuple[str, ...]], is_so: Callable[[tuple[str, ...]], bool]) -> str:
