@@ -70,7 +70,7 @@ def outside(tmp_path: Path) -> Path:
     """A directory beside the workspace that holds a secret."""
     place = tmp_path / "outside"
     place.mkdir()
-    (place / "secret.txt").write_text(SECRET)
+    (place / "kept.txt").write_text(SECRET)
     return place
 
 
@@ -80,44 +80,44 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def link_to_a_file(workspace: Path, outside: Path) -> str:
-    (workspace / "notes.txt").symlink_to(outside / "secret.txt")
+    (workspace / "notes.txt").symlink_to(outside / "kept.txt")
     return "notes.txt"
 
 
 def relative_link(workspace: Path, outside: Path) -> str:
-    (workspace / "notes.txt").symlink_to("../outside/secret.txt")
+    (workspace / "notes.txt").symlink_to("../outside/kept.txt")
     return "notes.txt"
 
 
 def linked_directory(workspace: Path, outside: Path) -> str:
     (workspace / "docs").symlink_to(outside)
-    return "docs/secret.txt"
+    return "docs/kept.txt"
 
 
 def chain_of_links(workspace: Path, outside: Path) -> str:
     (workspace / "one").symlink_to("two")
     (workspace / "two").symlink_to("three")
     (workspace / "three").symlink_to(outside)
-    return "one/secret.txt"
+    return "one/kept.txt"
 
 
 def hard_link(workspace: Path, outside: Path) -> str:
-    os.link(outside / "secret.txt", workspace / "notes.txt")
+    os.link(outside / "kept.txt", workspace / "notes.txt")
     return "notes.txt"
 
 
 def parent_parts(workspace: Path, outside: Path) -> str:
-    return "../outside/secret.txt"
+    return "../outside/kept.txt"
 
 
 def absolute_path_with_parents(workspace: Path, outside: Path) -> str:
-    return f"{workspace}/../outside/secret.txt"
+    return f"{workspace}/../outside/kept.txt"
 
 
 def neighbour_with_the_same_beginning(workspace: Path, outside: Path) -> str:
     place = workspace.with_name(f"{workspace.name}-private")
     shutil.copytree(outside, place)
-    return f"{place}/secret.txt"
+    return f"{place}/kept.txt"
 
 
 WAYS_OUT = [
@@ -165,10 +165,10 @@ def test_a_write_to_a_hard_link_leaves_its_other_name_alone(
 ) -> None:
     path = hard_link(workspace, outside)
     NaiveTools(workspace).write(path, "overwritten")
-    assert (outside / "secret.txt").read_text() == "overwritten"
+    assert (outside / "kept.txt").read_text() == "overwritten"
     with house_at(tmp_path, ALLOW_WRITE) as house:
         house.call_sync("write", {"path": path, "content": "again"})
-    assert (outside / "secret.txt").read_text() == "overwritten"
+    assert (outside / "kept.txt").read_text() == "overwritten"
     assert (workspace / path).read_text() == "again"
 
 
@@ -183,12 +183,12 @@ def test_a_hard_link_is_asked_about_and_says_why(
 
 def test_no_directory_outside_is_listed(tmp_path: Path, workspace: Path, outside: Path) -> None:
     (workspace / "docs").symlink_to(outside)
-    assert os.listdir(NaiveTools(workspace).path("docs")) == ["secret.txt"]
+    assert os.listdir(NaiveTools(workspace).path("docs")) == ["kept.txt"]
     with house_at(tmp_path) as house:
         for path in ("docs", str(outside), "../outside"):
             result = house.call_sync("list", {"path": path})
             assert result.is_error
-            assert "secret.txt" not in result.content
+            assert "kept.txt" not in result.content
 
 
 def swap(workspace: Path, outside: Path) -> None:
@@ -199,7 +199,7 @@ def swap(workspace: Path, outside: Path) -> None:
 
 def fill(workspace: Path) -> None:
     (workspace / "d").mkdir()
-    (workspace / "d/secret.txt").write_text("harmless")
+    (workspace / "d/kept.txt").write_text("harmless")
 
 
 def session_of(house: Skillhouse) -> Session:
@@ -215,10 +215,10 @@ def session_of(house: Skillhouse) -> Session:
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("read", {"path": "d/secret.txt"}),
+        ("read", {"path": "d/kept.txt"}),
         ("list", {"path": "d"}),
-        ("write", {"path": "d/secret.txt", "content": "x"}),
-        ("edit", {"path": "d/secret.txt", "old": "harmless", "new": "x"}),
+        ("write", {"path": "d/kept.txt", "content": "x"}),
+        ("edit", {"path": "d/kept.txt", "old": "harmless", "new": "x"}),
     ],
 )
 def test_a_directory_swapped_between_the_answer_and_the_effect_leads_nowhere(
@@ -226,7 +226,7 @@ def test_a_directory_swapped_between_the_answer_and_the_effect_leads_nowhere(
 ) -> None:
     """While a person thinks about the question, the agent's own command swaps the directory."""
     fill(workspace)
-    naive = NaiveTools(workspace).resolved("d/secret.txt")
+    naive = NaiveTools(workspace).resolved("d/kept.txt")
     with house_at(tmp_path) as house:
         tools = {found.name: found for found in house.tools()}
         plan = tools[tool].plan(arguments, session_of(house))
@@ -234,8 +234,8 @@ def test_a_directory_swapped_between_the_answer_and_the_effect_leads_nowhere(
         assert Path(naive).read_text() == SECRET
         with pytest.raises(RefusedError, match=r"link|replaced"):
             anyio.run(plan.run)
-    assert (outside / "secret.txt").read_text() == SECRET
-    assert os.listdir(outside) == ["secret.txt"]
+    assert (outside / "kept.txt").read_text() == SECRET
+    assert os.listdir(outside) == ["kept.txt"]
 
 
 SWAPPER = """
@@ -278,13 +278,13 @@ def test_a_racing_directory_never_gives_a_read_the_secret(
 
     def careless() -> str:
         with contextlib.suppress(OSError):
-            return Path(naive.resolved("d/secret.txt")).read_text()
+            return Path(naive.resolved("d/kept.txt")).read_text()
         return ""
 
     async def ours(house: Skillhouse) -> dict[str, int]:
         seen: dict[str, int] = {}
         for _ in range(RACES):
-            result = await house.call("read", {"path": "d/secret.txt"})
+            result = await house.call("read", {"path": "d/kept.txt"})
             assert SECRET not in f"{result.content}{result.data}"
             assert result.is_error or result.content == "harmless"
             seen[result.status] = seen.get(result.status, 0) + 1
@@ -307,8 +307,8 @@ def test_a_racing_directory_never_takes_a_write_outside(
 
     def careless() -> bool:
         with contextlib.suppress(OSError):
-            Path(naive.resolved("d/secret.txt")).write_text("overwritten")
-        return (outside / "secret.txt").read_text() != SECRET
+            Path(naive.resolved("d/kept.txt")).write_text("overwritten")
+        return (outside / "kept.txt").read_text() != SECRET
 
     async def ours(house: Skillhouse) -> set[str]:
         # Not through the log, which flushes to the disk before each write.
@@ -317,7 +317,7 @@ def test_a_racing_directory_never_takes_a_write_outside(
         seen = set()
         for _ in range(RACES):
             try:
-                plan = tools["write"].plan({"path": "d/secret.txt", "content": "ours"}, session)
+                plan = tools["write"].plan({"path": "d/kept.txt", "content": "ours"}, session)
                 seen.add((await plan.run()).text)
             except RefusedError:
                 seen.add("refused")
@@ -325,10 +325,10 @@ def test_a_racing_directory_never_takes_a_write_outside(
 
     with swapping(workspace, outside), house_at(tmp_path) as house:
         assert any(careless() for _ in range(100 * RACES))
-        (outside / "secret.txt").write_text(SECRET)
-        assert anyio.run(ours, house) == {"wrote 4 bytes to d/secret.txt", "refused"}
-    assert (outside / "secret.txt").read_text() == SECRET
-    assert os.listdir(outside) == ["secret.txt"]
+        (outside / "kept.txt").write_text(SECRET)
+        assert anyio.run(ours, house) == {"wrote 4 bytes to d/kept.txt", "refused"}
+    assert (outside / "kept.txt").read_text() == SECRET
+    assert os.listdir(outside) == ["kept.txt"]
 
 
 PROTECTED_PATHS = (
@@ -601,7 +601,7 @@ def test_a_file_put_in_the_place_of_the_judged_one_is_judged_too(
         read = {tool.name: tool for tool in house.tools()}["read"]
         plan = read.plan({"path": "a.txt"}, session_of(house))
         if links:
-            os.link(outside / "secret.txt", workspace / "new.txt")
+            os.link(outside / "kept.txt", workspace / "new.txt")
         else:
             (workspace / "new.txt").write_text("harmless too")
         os.replace(workspace / "new.txt", workspace / "a.txt")
