@@ -1,8 +1,8 @@
 """Mutated skills, manifests, locks, configurations and state end no verb, no route and no page.
 
 `MUTATION_SEED=N` makes other mutations than those of every run; a failure says the seed of each.
-The first tests try 200 in all; the heavy ones 5,000 skills and 500 of each other kind, of which CI
-has the first and `./x test nightly` all.
+The first tests try 200 in all, and one real files of others; 5,000 skills and 500 of each other kind
+are for `./x test nightly`, as each hundred costs a minute or two of CPU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from skillhouse.frontends.cli.verbs import VERBS
 from tests.frontends.mutated_documents import (
@@ -35,12 +34,6 @@ BATCH = 100
 """Mutated skills of one place."""
 CHUNK = 50
 """Mutated documents of one test, which has 240 seconds on a loaded machine."""
-
-
-def first_in_ci(count: int, first: int) -> list[ParameterSet]:
-    """Return numbers, of which those after the first are for `./x test nightly`."""
-    more = pytest.mark.nightly
-    return [pytest.param(number, marks=more if number >= first else ()) for number in range(count)]
 
 
 @pytest.fixture
@@ -162,8 +155,9 @@ def test_mutated_documents_end_nothing(template: Path, lone: Path, group: str) -
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.nightly
 @pytest.mark.heavy
-@pytest.mark.parametrize("batch", first_in_ci(5_000 // BATCH, 2))
+@pytest.mark.parametrize("batch", range(5_000 // BATCH))
 def test_five_thousand_mutated_skills_end_nothing(lone: Path, batch: int) -> None:
     seed = SEED + 1_000_000 + batch * BATCH
     directories = fill(lone / "home/.agents/skills", seed, BATCH)
@@ -171,8 +165,9 @@ def test_five_thousand_mutated_skills_end_nothing(lone: Path, batch: int) -> Non
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.nightly
 @pytest.mark.heavy
-@pytest.mark.parametrize("batch", first_in_ci(500 // BATCH, 1))
+@pytest.mark.parametrize("batch", range(500 // BATCH))
 def test_five_hundred_mutated_manifests_end_nothing(lone: Path, batch: int) -> None:
     seed = SEED + 2_000_000 + batch * BATCH
     config = lone / "home/.config/skillhouse/config.toml"
@@ -184,8 +179,9 @@ def test_five_hundred_mutated_manifests_end_nothing(lone: Path, batch: int) -> N
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.nightly
 @pytest.mark.heavy
-@pytest.mark.parametrize("chunk", first_in_ci(500 // CHUNK, 1))
+@pytest.mark.parametrize("chunk", range(500 // CHUNK))
 @pytest.mark.parametrize("group", GROUPS)
 def test_five_hundred_mutated_documents_end_nothing(
     template: Path, lone: Path, group: str, chunk: int
