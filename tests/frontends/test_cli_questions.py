@@ -149,7 +149,7 @@ ASKING = (
     ),
     # What no one can answer here waits for an answer elsewhere (decision 0112).
     Asking(
-        "calls._call",
+        "calls._called",
         ("call", *WRITE),
         "Allow?",
         # After more denials than these the tool is refused for a while.

@@ -164,7 +164,7 @@ def possible_commands(argv: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...
     looks that it has no more than `WORDS_MAX` words.
 
     >>> [words for _, words, _ in possible_commands(["socat", "-", "EXEC:rm -rf v"])]
-    [('EXEC', 'rm', '-rf', 'v'), ('rm', '-rf', 'v'), ('v',)]
+    [('EXEC', 'rm', '-rf', 'v'), ('rm', '-rf', 'v'), ('f', 'v'), ('v',)]
     """
     for at, word in enumerate(argv[1 : WORDS_MAX + 1], start=1):
         rest = tuple(argv[at + 1 : at + WORDS_MAX])
