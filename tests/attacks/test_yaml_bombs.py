@@ -150,7 +150,7 @@ def test_the_composer_of_pyyaml_dies_of_nested_collections(reader: str, name: st
 def test_pyyaml_in_python_ends_in_an_error_that_is_not_its_own(name: str) -> None:
     """It survives, with a RecursionError that code which catches YAMLError does not expect."""
     done = run(NAIVE["PyYAML"], BOMBS[name])
-    # On a slow machine its seconds of CPU are over before: the kernel ends it, one way or the other.
+    # On a slow machine its seconds of CPU are over before, and the kernel ends it.
     is_over = done.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
     assert is_over or "RecursionError" in done.stderr.splitlines()[-1]
 

@@ -1,8 +1,8 @@
 """Mutated skills, manifests, locks, configurations and state end no verb, no route and no page.
 
 `MUTATION_SEED=N` makes other mutations than those of every run; a failure says the seed of each.
-The first tests try 200 in all, and one real files of others; 5,000 skills and 500 of each other kind
-are for `./x test nightly`, as each hundred costs a minute or two of CPU.
+The first tests try 200 in all, and one real files of others; 5,000 skills and 500 of each other
+kind are for `./x test nightly`, as each hundred costs a minute or two of CPU.
 """
 
 from __future__ import annotations
