@@ -63,7 +63,9 @@ class Place:
     def environment(self) -> dict[str, str]:
         """The environment of every process here."""
         sources = os.pathsep.join(map(str, (ROOT / "src", ROOT)))
-        return {"HOME": str(self.home), "PATH": os.environ["PATH"], "PYTHONPATH": sources}
+        # Not the PATH of whoever runs it: what `doctor` says of that is in its answer.
+        path = "/usr/local/bin:/usr/bin:/bin"
+        return {"HOME": str(self.home), "PATH": path, "PYTHONPATH": sources}
 
     def python(self, *arguments: str | Path) -> str:
         """Run Python here and return what it printed."""
