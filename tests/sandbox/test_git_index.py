@@ -17,6 +17,7 @@ from skillhouse.sandbox.git_index import (
     repository_around,
     repository_at,
 )
+from skillhouse.sandbox.git_places import leads_back
 
 NAMES = [".env", "a b/ü.pem", "deep/er/than/that/x.key", "n" * 200 + "/" + "m" * 250, "run", "z"]
 
@@ -107,13 +108,13 @@ def test_a_repository_is_found_by_its_file_and_is_not_written_where_nothing_lead
     linked = repository_around(str(tmp_path / "linked/deep/er"))
     assert linked is not None
     assert linked.directory == f"{root}/.git/worktrees/linked"
-    assert linked.leads_back
+    assert leads_back(linked.directory, linked.top)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/.git").write_text(f"gitdir: {root}/.git\n")
     taken = repository_at(str(tmp_path / "taken"))
     assert taken is not None
     assert taken.directory == repository.directory
-    assert not taken.leads_back
+    assert not leads_back(taken.directory, taken.top)
     before = os.stat(taken.index)
     assert not refresh_index(taken, youngest_ns=0)
     assert os.stat(taken.index).st_ino == before.st_ino

@@ -87,6 +87,11 @@ class CommandMeaning:
         return tuple(self.argv[place] for place in places)
 
     @property
+    def written(self) -> tuple[str, ...]:
+        """Files and directories that its words say are written."""
+        return (*self.words(self.writes), *self.written_values)
+
+    @property
     def is_quiet(self) -> bool:
         """Whether it is understood and has no hazard: what it does is its reads and writes."""
         return self.grammar is not None and not (self.unknown or self.hazards or self.scripts)

@@ -45,7 +45,7 @@ class CommandPaths:
         for at in meaning.writes:
             if at < len(patterns) and patterns[at].pattern:
                 return "it writes to what a pattern matches"
-        for path in dict.fromkeys((*meaning.words(meaning.writes), *meaning.written_values)):
+        for path in dict.fromkeys(meaning.written):
             _, concern = self._places.writing(_below(directory, path), covered=True)
             if concern:
                 return concern

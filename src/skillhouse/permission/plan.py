@@ -43,6 +43,11 @@ class SimpleCommand:
     environment: tuple[tuple[str, str], ...] = ()
     redirects: tuple[Redirect, ...] = ()
 
+    @property
+    def redirected(self) -> tuple[str, ...]:
+        """Files that its redirections write."""
+        return tuple(one.target for one in self.redirects if one.kind in ("write", "append"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.covers import covered_paths as covered_paths
     from skillhouse.sandbox.crash_watch import watch_for_crashes as watch_for_crashes
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
+    from skillhouse.sandbox.git_changes import after_options as after_options
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
     from skillhouse.sandbox.git_changes import sets_up_remotes as sets_up_remotes
     from skillhouse.sandbox.git_changes import tracks_a_remote as tracks_a_remote
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.inner_scripts import known_variables as known_variables
     from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
     from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable
-    from skillhouse.sandbox.interpreters import ORIGINS as ORIGINS
     from skillhouse.sandbox.interpreters import Python as Python
     from skillhouse.sandbox.interpreters import PythonPlaces as PythonPlaces
     from skillhouse.sandbox.interpreters import choose_python as choose_python

@@ -71,15 +71,19 @@ def after_options(argv: Sequence[str], directory: Path) -> tuple[Path, list[str]
     rest, is_plain = list(argv[1:]), True
     while rest and rest[0][:1] == "-":
         word = rest.pop(0)
-        if word == "-C" and rest:
-            directory = directory / rest.pop(0)
-        elif word == "-c" and rest:
-            rest.pop(0)
-        elif word.startswith(("--git-dir", "--work-tree", "--exec-path", "--config-env")):
+        value = rest.pop(0) if word in _OWN_VALUED and rest else ""
+        if word == "-C":
+            directory = directory / value
+        elif word.startswith(_ELSEWHERE):
             is_plain = False
     return directory, rest, is_plain
 
 
+_ELSEWHERE = tuple(
+    "--git-dir --work-tree --exec-path --config-env --namespace --attr-source".split()
+)
+_OWN_VALUED = frozenset({"-C", "-c", *_ELSEWHERE}) - {"--exec-path"}
+"""Options of git itself whose value may be the next word (git(1))."""
 _SETTINGS = tuple(
     word
     for setting in (

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.sandbox.git_places import leads_back
 
 INDEX_BYTES = 128 << 20
 """Largest index that is read: of a million files."""
@@ -31,7 +32,6 @@ _FLAGS = struct.Struct(">H")
 _EXTENDED = 0x4000
 _STAGE = 0x3000
 _NAME = 0xFFF
-_WORKTREE = regex(rb"(?im)^\s*worktree\s*=\s*([^\s\"#;][^\"#;\r\n]*?)\s*$")
 _SHA256 = regex(rb"(?i)objectformat\s*=\s*\"?sha256")
 _REFRESH = """
 mkdir -p /dev/shm/git/objects /dev/shm/git/refs && cd /dev/shm/git || exit 9
@@ -65,20 +65,6 @@ class WorkTree:
     def index(self) -> str:
         return f"{self.directory}/index"
 
-    @property
-    def leads_back(self) -> bool:
-        """Whether the directory is of this work tree, and not just named by a file in it."""
-        if self.directory.startswith(f"{self.top}/"):
-            return True
-        back = _start_of(f"{self.directory}/gitdir").rstrip(b"\n")
-        if back:
-            path = os.path.join(self.directory, os.fsdecode(back))
-            return os.path.realpath(path) == f"{self.top}/.git"
-        # A submodule's.
-        found = _WORKTREE.search(_start_of(f"{self.directory}/config"))
-        path = os.path.join(self.directory, os.fsdecode(found[1])) if found else ""
-        return bool(path) and os.path.realpath(path) == self.top
-
 
 def _start_of(path: str) -> bytes:
     try:
@@ -89,7 +75,11 @@ def _start_of(path: str) -> bytes:
 
 
 def repository_at(top: str) -> WorkTree | None:
-    """Return the repository that has its work tree in a directory, or None."""
+    """Return the repository that has its work tree in a directory, or None.
+
+    Whatever git could take for one counts: what is in it is masked or asked about. Where a run may
+    write is decided by `git_places`.
+    """
     path = f"{top}/.git"
     try:
         mode = os.stat(path).st_mode
@@ -211,7 +201,7 @@ def refresh_index(repository: WorkTree, *, youngest_ns: int) -> bool:
         youngest_ns: Change time of the youngest file that is meant.
     """
     program, git = shutil.which("bwrap"), shutil.which("git")
-    if program is None or git is None or not repository.leads_back:
+    if program is None or git is None or not leads_back(repository.directory, repository.top):
         return False
     wait = (youngest_ns // 1_000_000_000) + 1.01 - time.time()
     if 0 < wait < NEXT_SECOND:

@@ -221,13 +221,25 @@ def work_tree_of(own: str) -> str:
         text = os.fsdecode(opened.read(CONFIG_MAX))
     section, value = "", ""
     for line in text.splitlines():
-        header, subsection, rest = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+        parts = _LINE.fullmatch(line)
+        assert parts is not None  # noqa: S101 - it matches any text.
+        header, subsection, rest = parts.groups()
         if header is not None:
             section = header.casefold() + (subsection or "")
         named = _WORKTREE.fullmatch(rest) if section == "core" else None
         if named is not None:
             value = named[1].strip().strip('"').replace('\\"', '"').replace("\\\\", "\\")
     return os.path.normpath(os.path.join(own, value)) if value else ""
+
+
+def leads_back(own: str, place: str) -> bool:
+    """Whether a git directory is that of the work tree at `place`, and not just named by it."""
+    if is_inside(own, place):
+        return True
+    try:
+        return linked_directories(place)[1] == own or work_tree_of(own) == place
+    except (OSError, ValueError, PathError):
+        return False
 
 
 def read_pointer_file(directory: str, file: str, prefix: str = "") -> str:

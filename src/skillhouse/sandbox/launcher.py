@@ -136,14 +136,8 @@ class BubblewrapLauncher:
                 placeholders.extend(path for path in found.placeholders if path != own)
                 masks.update(
                     await self._masks.over(
-                        (
-                            *_those(covers, MountCover.CLOSED_FILE),
-                            *_those(around, MountCover.CLOSED_FILE),
-                        ),
-                        (
-                            *_those(covers, MountCover.CLOSED_DIRECTORY),
-                            *_those(around, MountCover.CLOSED_DIRECTORY),
-                        ),
+                        _those(covers | around, MountCover.CLOSED_FILE),
+                        _those(covers | around, MountCover.CLOSED_DIRECTORY),
                         may_refresh=not profile.read_only,
                     )
                 )

@@ -412,7 +412,7 @@ def _changed_by_line(
         is_same = os.path.basename(inner[0]) == os.path.basename(argv[0])
         is_own = not seen and is_same and inner[1:] == tuple(argv[1:])
         seen = seen or is_own
-        written = _redirected(command) if is_own else _all_written(command)
+        written = list(command.redirected) if is_own else _all_written(command)
         if written is None:
             return "another command of the line may change it"
         if any(_covers(target, path, base) for target in written for path in paths):
@@ -434,19 +434,15 @@ def _covers(target: str, path: str, base: str) -> bool:
     return path == real or path.startswith(f"{real}/")
 
 
-def _redirected(command: SimpleCommand) -> list[str]:
-    return [r.target for r in command.redirects if r.kind in ("write", "append")]
-
-
 def _all_written(command: SimpleCommand) -> list[str] | None:
     """Return all that a command writes, or None where that is not known."""
     argv = unwrapped(command.argv) or command.argv
     if "/" in argv[0]:
         return None
     if _only_shows(argv):
-        return _redirected(command)
+        return list(command.redirected)
     known = _written(command)
-    return None if known is None else [*_redirected(command), *known]
+    return None if known is None else [*command.redirected, *known]
 
 
 def _written(command: SimpleCommand) -> list[str] | None:
@@ -458,7 +454,7 @@ def _written(command: SimpleCommand) -> list[str] | None:
     if meaning.program in ("mv", "cp") and len(meaning.argv) > 3:
         # With options a link may be copied as one.
         return None
-    return [*meaning.words(meaning.writes), *meaning.written_values]
+    return list(meaning.written)
 
 
 def _only_shows(argv: tuple[str, ...]) -> bool:

@@ -105,10 +105,8 @@ def check_writes(plan: CommandPlan | None, form: BackgroundForm, root: str) -> N
     base = os.path.join(root, plan.directory)
     for command in plan.commands():
         meaning = read_command(unwrapped(command.argv) or command.argv)
-        targets = [r.target for r in command.redirects if r.kind in ("write", "append")]
-        if meaning.is_quiet and not meaning.directory:
-            targets += [*meaning.words(meaning.writes), *meaning.written_values]
-        for target in targets:
+        is_known = meaning.is_quiet and not meaning.directory
+        for target in (*command.redirected, *(meaning.written if is_known else ())):
             real = os.path.realpath(os.path.join(base, target))
             is_free = any(Path(real).is_relative_to(place) for place in form.writable)
             if real.startswith(f"{root}/") and not is_free:

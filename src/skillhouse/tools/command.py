@@ -99,6 +99,7 @@ from skillhouse.tools.command_work import (
     ExecContext,
     inputs_of_work,
     is_for_the_gate,
+    remarks_of,
     tools_now,
     traits_of,
     work_of_shell,
@@ -170,7 +171,6 @@ class ExecTool(Tool):
         verdict, context = self._judged(command, params, session)
         command, params = context.given
         paths, tools = context.paths, context.tools
-        programs = own_programs(verdict.structure, self._workspace.root)
         form = background_form(arguments, self._workspace, session, paths)
         work = self._work(command, verdict, context)
         if form is not None:
@@ -209,7 +209,7 @@ class ExecTool(Tool):
                         lambda shown: paths.of(shown).coverage(),
                     ),
                     script_copies(work.scripts, self._script_runs(verdict, context), root),
-                    tools_now(self._tools, tools, self._workspace.root, programs),
+                    tools_now(self._tools, tools, self._workspace.root, context.programs),
                 )
             )
             if below.left > work.left and uncovered(
@@ -337,7 +337,8 @@ class ExecTool(Tool):
             verdict = judge_line(command, rules, places, environment=variables)
         else:
             verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
-        if self._tools and (programs := own_programs(verdict.structure, root)):
+        programs = own_programs(verdict.structure, root)
+        if self._tools and programs:
             tools = self._tools.places(root, programs)
         context = ExecContext(
             rules=rules,
@@ -345,6 +346,7 @@ class ExecTool(Tool):
             paths=paths,
             places=places,
             tools=tools,
+            programs=programs,
             given=(command, params),
         )
         return verdict, context
@@ -361,7 +363,6 @@ class ExecTool(Tool):
             verdict, self._layers(session.agent)
         ):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
-        said = tuple(("judge", reason) for reason in verdict.reasons)
         root = str(self._workspace.root)
         if structure is None:
             return work_of_shell(line, verdict, paths, session, root)
@@ -393,7 +394,7 @@ class ExecTool(Tool):
             argv=plan_argv(structure.value()) if plain is None else plain,
             programs=tuple(command.argv for command in structure.commands()),
             facts=facts,
-            remarks=said if is_odd else (),
+            remarks=remarks_of(verdict) if is_odd else (),
             writes=writes,
             scripts=scripts,
             is_planned=plain is None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from skillhouse.permission import (
 from skillhouse.sandbox import (
     CoveredPaths,
     GitPlaces,
+    after_options,
     find_git,
     find_git_changes,
     is_inside,
@@ -46,7 +48,6 @@ NO_HOOKS: Mapping[str, str] = {
 }
 """Variables by which git runs no hooks (git-config(1)), where it may write its configuration."""
 
-_VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 _BEFORE = frozenset("do then else elif if while until ! { time command exec xargs".split())
 """Words of a shell after which a command begins, and programs that start one."""
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
@@ -422,8 +423,8 @@ class _GitCommand:
             f"denied: `git {self.shown}` {why}; nothing was done: {hint}", denied=True
         )
 
-    def _has(self, options: object) -> bool:
-        return any(options.fullmatch(word) for word in self.options)  # type: ignore[attr-defined]
+    def _has(self, options: re.Pattern[str]) -> bool:
+        return any(options.fullmatch(word) for word in self.options)
 
     def _starts_at_remote(self, start: Sequence[str]) -> bool:
         if "--no-track" in self.options:
@@ -462,17 +463,12 @@ def _commands_of_line(line: str, root: str) -> Iterator[_GitCommand]:
 
 
 def _command(argv: Sequence[str], directory: str) -> _GitCommand:
-    place, rest = directory, list(argv[1:])
-    while rest and rest[0][:1] == "-":
-        word = rest.pop(0)
-        if word in _VALUED and rest:
-            value = rest.pop(0)
-            place = os.path.join(place, value) if word == "-C" else place
+    place, rest, _ = after_options(argv, Path(directory))
     word, words = (rest[0], rest[1:]) if rest else ("", [])
     return _GitCommand(
         argv=tuple(argv),
         directory=directory,
-        place=place,
+        place=str(place),
         word=word,
         rest=tuple(words),
         options=tuple(one for one in words if one[:1] == "-"),

@@ -102,8 +102,7 @@ def writes_of(
         argv = unwrapped(command.argv) or command.argv
         # What a path names may be another program: then nothing is known of what it writes.
         program = PathPolicy().named_program(argv[0]) or argv[0]
-        targets = [r.target for r in command.redirects if r.kind in ("write", "append")]
-        for path in (*_named_paths(program, argv[1:], directory), *targets):
+        for path in (*_named_paths(program, argv[1:], directory), *command.redirected):
             relative = _relative(path, directory, workspace)
             makes = relative + "/" * _makes_directory(program, argv[1:], directory)
             if is_new_directory(workspace, makes):
@@ -315,6 +314,6 @@ def may_change(plan: CommandPlan | None) -> bool:
     return plan is None or any(
         _program(command.argv) not in _READERS | _REPORTERS
         or not only_reads(command.argv)
-        or any(redirect.kind in ("write", "append") for redirect in command.redirects)
+        or command.redirected
         for command in plan.commands()
     )

@@ -65,6 +65,8 @@ class ExecContext:
     paths: PathRules
     places: PathPolicy
     tools: Toolset
+    programs: tuple[str, ...]
+    """Programs of the workspace that are named by paths, by absolute paths."""
     given: tuple[str, Sequence[str] | None]
     """The line, or the program with its arguments, without a shell around it."""
 
@@ -79,6 +81,11 @@ def inputs_of_work(
     return inputs_of_plan(verdict.structure, root, written=written)
 
 
+def remarks_of(verdict: CommandVerdict) -> tuple[tuple[str, str], ...]:
+    """Return what the judge says of a command."""
+    return tuple(("judge", reason) for reason in verdict.reasons)
+
+
 def work_of_shell(
     line: str, verdict: CommandVerdict, paths: PathRules, session: Session, root: str
 ) -> CommandWork:
@@ -90,7 +97,7 @@ def work_of_shell(
         needs=(shell_need(line, verdict), *named, *uncovered_need(left)),
         argv=shell,
         programs=(shell,),
-        remarks=tuple(("judge", reason) for reason in verdict.reasons),
+        remarks=remarks_of(verdict),
         left=left,
     )
 

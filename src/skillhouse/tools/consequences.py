@@ -81,7 +81,7 @@ def refuse_outside(plan: CommandPlan, root: str) -> None:
         meaning = read_command(unwrapped(command.argv) or command.argv)
         if not meaning.is_quiet or meaning.directory or meaning.program == "git":
             continue
-        for target in (*meaning.words(meaning.writes), *meaning.written_values):
+        for target in meaning.written:
             real = os.path.realpath(os.path.join(directory, target))
             is_inside = f"{real}/".startswith(f"{root}/")
             if not is_inside and not target.startswith(("/tmp/", "/dev/", "-")):  # noqa: S108
