@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -98,7 +97,7 @@ def lived(day: Day, base: Path, *, policy: str, times: int = 2) -> list[Outcome]
     home.mkdir(parents=True)
     (home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
     environment = {
-        "PATH": own_path(),
+        **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
         # The home of a day is a new one, and these are below the person's own.
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup")),
         "CARGO_HOME": os.environ.get("CARGO_HOME", str(Path.home() / ".cargo")),
@@ -117,14 +116,6 @@ def lived(day: Day, base: Path, *, policy: str, times: int = 2) -> list[Outcome]
             raise SystemExit(f"{day.name}: cannot be made: {made.stdout}")
         found = list(spent(day, base, environment))
     return found
-
-
-def own_path() -> str:
-    """Return PATH without shims, which choose a version by files of the person's own home."""
-    places = os.environ["PATH"].split(":")
-    shims = [place for place in places if place.endswith("/shims")]
-    own = [str(Path(sys.base_prefix) / "bin")] if shims else []
-    return ":".join((*own, *(place for place in places if place not in shims)))
 
 
 def spent(day: Day, base: Path, environment: Mapping[str, str]) -> Iterator[Outcome]:

@@ -141,6 +141,21 @@ def test_a_version_file_names_nothing_but_a_version(place: Place) -> None:
     assert tools.path == (str(place.home / ".pyenv/versions/3.12.1/bin"), "/usr/bin")
 
 
+def test_shims_of_a_manager_elsewhere_are_its_versions_and_never_shown(place: Place) -> None:
+    """A shim alone starts what is not there: every `python` of such a command was one."""
+    root = place.home.parent / "other/.pyenv"
+    for name in ("shims/python", "versions/3.12.1/bin/python"):
+        program(root / name)
+    (root / "version").write_text("3.12.1\n")
+    program(place.home.parent / "odd/shims/tool")
+    place.path += [str(root / "shims"), str(place.home.parent / "odd/shims")]
+    tools = place.tools()
+    odd = str(place.home.parent / "odd/shims")
+    assert tools.path == (str(root / "versions/3.12.1/bin"), odd, "/usr/bin")
+    assert not tools.shows(str(root / "shims/python"))
+    assert not tools.shows(str(root / "version"))
+
+
 def test_more_places_than_are_mounted_are_named(place: Place) -> None:
     for number in range(30):
         place.path.append(str(program(place.home / f"t{number}/tool").parent))

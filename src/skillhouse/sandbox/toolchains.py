@@ -118,7 +118,10 @@ class ToolPlaces:
         self._stamps: dict[str, tuple[int, ...]] = {}
         """Of the directories and files that were read."""
         self._rooted = [
-            (row, root) for row in tables()[0] for root in self._roots(row.root) if root != "/"
+            (row, root)
+            for row in tables()[0]
+            for root in dict.fromkeys(self._roots((*row.root, *self._roots_of_shims(row))))
+            if root != "/"
         ]
 
     def find(
@@ -399,6 +402,18 @@ class ToolPlaces:
                 place, (*_SYSTEM, *found.mounts, self._workspace)
             ):
                 found.links[place] = os.readlink(place)
+
+    def _roots_of_shims(self, row: Toolchain) -> Iterator[str]:
+        """Yield where PATH has the shims of a manager, as a home or a variable may not say it.
+
+        One that is shown alone starts what is not there.
+        """
+        names = {os.path.basename(root) for root in row.root}
+        for entry in self._environment.get("PATH", "").split(":")[:PATH_MAX]:
+            for shims in row.shims:
+                root = entry.rstrip("/").removesuffix(f"/{shims}")
+                if root != entry.rstrip("/") and os.path.basename(root) in names:
+                    yield root
 
     def _roots(self, texts: Iterable[str]) -> Iterator[str]:
         for text in texts:
