@@ -134,8 +134,13 @@ def run(portions: list[Portion], options: Sequence[str], *, processes: int) -> N
     waiting, running = list(portions), list[Portion]()
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     said = time.monotonic()
+    stops: list[int] = []
+    # Ctrl-C between two processes, not while one starts: it would be left running.
+    before = signal.signal(signal.SIGINT, lambda number, _: stops.append(number))
     try:
         while waiting or running:
+            if stops:
+                raise KeyboardInterrupt
             while waiting and len(running) < processes:
                 running.append(waiting.pop(0))
                 running[-1].start(options, environment)
@@ -156,6 +161,7 @@ def run(portions: list[Portion], options: Sequence[str], *, processes: int) -> N
                     portion.process.wait(timeout=10)
                 portion.process.kill()
                 portion.process.wait()
+        signal.signal(signal.SIGINT, before)
 
 
 def _say(portions: Iterable[Portion], running: Sequence[Portion]) -> None:

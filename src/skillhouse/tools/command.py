@@ -366,7 +366,8 @@ class ExecTool(Tool):
         root = str(self._workspace.root)
         if structure is None:
             return work_of_shell(line, verdict, paths, session, root)
-        refuse_outside(structure, root)
+        if verdict.effect is not Effect.DENY:
+            refuse_outside(structure, root)
         writes = writes_of(structure, self._workspace, is_hidden=paths.hides)
         scripts = self._script_runs(verdict, context)
         left = uncovered(structure, paths, root, writes.opened)
