@@ -218,6 +218,25 @@ def test_a_program_that_replaces_itself_is_asked_about_again(desk: Desk, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_compiled_program_is_bound_whole_and_runs_as_a_copy(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that packages bring have tens of megabytes, and were asked about each time."""
+    large = "#!/bin/sh\necho good\nexit\n" + "#" * 2_000_000
+    tool = program(desk.root / "node_modules/linter/bin/tool", large)
+    (desk.root / "node_modules/.bin").mkdir()
+    (desk.root / "node_modules/.bin/tool").symlink_to("../linter/bin/tool")
+    for name in ("node_modules/linter/bin/tool", "node_modules/.bin/tool"):
+        assert desk.run(f"{name} a", Answer.ONCE).content.startswith("good\n")
+        assert desk.run(f"{name} a").content.startswith("good\n")
+        program(tool, f"{large[:-1]}!")
+        assert desk.run(f"{name} a").status == "denied"
+        program(tool, large)
+    monkeypatch.setattr("skillhouse.tools.approved_scripts.PROGRAM_BYTES_MAX", 1_000_000)
+    assert desk.run(f"{name} a").status == "denied"
+
+
+@pytest.mark.slow
 def test_a_link_of_path_into_the_workspace_is_a_script_of_it(desk: Desk, tmp_path: Path) -> None:
     program(desk.root / "tool")
     (tmp_path / "home/bin/tool").symlink_to(desk.root / "tool")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.tools import command_inputs
-from skillhouse.tools.command_inputs import changed_since, sign_workspace
+from skillhouse.tools.command_inputs import changed_since, inputs_of_line, sign_workspace
 
 
 def tree(base: Path) -> Path:
@@ -81,6 +81,29 @@ def test_a_workspace_beyond_the_bounds_is_not_signed(
     assert (found.digest, found.unsigned) == ("", "the workspace has more than 3 files")
     monkeypatch.setattr(command_inputs, "SECONDS_MAX", -1.0)
     assert "it takes more than" in sign_workspace(str(workspace)).unsigned
+
+
+def test_a_busy_machine_does_not_change_whether_a_workspace_is_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tree(tmp_path)
+    scandir = os.scandir
+    monkeypatch.setattr(command_inputs, "SECONDS_MAX", 0.1)
+    monkeypatch.setattr(os, "scandir", lambda path: (time.sleep(0.1), scandir(path))[1])
+    assert sign_workspace(str(workspace)).digest
+    monkeypatch.setattr(command_inputs, "WAIT_SECONDS_MAX", -1.0)
+    assert "it takes more than" in sign_workspace(str(workspace)).unsigned
+
+
+def test_a_question_says_that_the_look_was_cut_off_and_not_that_a_file_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tree(tmp_path)
+    before = inputs_of_line("sh run.sh", str(workspace)).value()
+    monkeypatch.setattr(command_inputs, "SECONDS_MAX", -1.0)
+    now = inputs_of_line("sh run.sh", str(workspace))
+    said = now.changes(before, str(workspace), time.time_ns())
+    assert said == "how much of the workspace could be looked at"
 
 
 def test_what_changed_since_a_moment_is_listed(tmp_path: Path) -> None:

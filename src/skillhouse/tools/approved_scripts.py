@@ -39,6 +39,10 @@ from skillhouse.tools.script_imports import (
 )
 from skillhouse.tools.tool import Session
 
+PROGRAM_BYTES_MAX = 128 * 1_048_576
+"""Bytes of a program of the workspace that is bound; a larger one is asked about each time.
+Compiled tools that packages bring (linters, bundlers) have 10 to 60 MB."""
+
 _GLOB = frozenset("*?[\0")
 """In a script's name: another file may be what runs."""
 _SHOWING = frozenset(
@@ -199,7 +203,7 @@ def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str
         if path in before.linked:
             copies.update(_linked_copy(root, path, before.linked[path], digest))
             continue
-        data = _bytes(os.path.join(root, path))
+        data = _bytes(os.path.join(root, path), PROGRAM_BYTES_MAX)
         if data is None or hashlib.sha256(data).hexdigest() != digest:
             raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
         copies[os.path.join(root, path)] = data
@@ -309,7 +313,7 @@ def _found(
     if real != path or not real.startswith(f"{places.root}/"):
         return _Found(paths=paths, odd="it is outside the workspace")
     paths = (*paths, real)
-    data = _bytes(real)
+    data = _bytes(real, PROGRAM_BYTES_MAX if is_program else SEALED_BYTES_MAX)
     if data is None:
         return _Found(paths=paths, odd="it is not a file that can be read whole")
     relative = real[len(places.root) + 1 :]
@@ -331,7 +335,7 @@ def _linked(path: str, real: str, paths: tuple[str, ...], places: ScriptPlaces) 
 def _linked_digest(root: str, real: str) -> str | None:
     """Return a digest of where a link leads and of what is there."""
     if real.startswith(f"{root}/"):
-        data = _bytes(real)
+        data = _bytes(real, PROGRAM_BYTES_MAX)
         if data is None:
             return None
         said = hashlib.sha256(data).hexdigest()
@@ -349,7 +353,7 @@ def _linked_copy(root: str, path: str, real: str, digest: str) -> Mapping[str, b
     is_same = os.path.realpath(os.path.join(root, path)) == real
     if not is_same or _linked_digest(root, real) != digest:
         raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
-    data = _bytes(real) if real.startswith(f"{root}/") else None
+    data = _bytes(real, PROGRAM_BYTES_MAX) if real.startswith(f"{root}/") else None
     return {} if data is None else {real: data}
 
 
@@ -384,17 +388,18 @@ def _has_neighbour(path: str) -> bool:
     return "." not in name and any(one.startswith(f"{name}.") for one in names)
 
 
-def _bytes(path: str) -> bytes | None:
-    """Return the bytes of a regular file of at most `SEALED_BYTES_MAX`; else None."""
+def _bytes(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
+    """Return the bytes of a regular file of at most so many; else None."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with open(os.open(path, flags), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_size > most:
                 return None
-            data = file.read(SEALED_BYTES_MAX + 1)
+            data = file.read(info.st_size + 1)
     except OSError:
         return None
-    return data if len(data) <= SEALED_BYTES_MAX else None
+    return data if len(data) <= most else None
 
 
 def _changed_by_line(
