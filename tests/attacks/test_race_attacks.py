@@ -19,8 +19,12 @@ pytestmark = pytest.mark.slow
 Need = Callable[[object, str], None]
 
 TIMES = 30
-"""Races of one test; with the heavy part 300 of a way."""
-PARTS = [0, *(pytest.param(part, marks=pytest.mark.heavy) for part in range(1, 10))]
+"""Races of one test; with the heavy part 60 of a way, with the nightly one 300."""
+PARTS = [
+    0,
+    pytest.param(1, marks=pytest.mark.heavy),
+    *(pytest.param(n, marks=[pytest.mark.heavy, pytest.mark.nightly]) for n in range(2, 10)),
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
