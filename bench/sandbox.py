@@ -3,12 +3,14 @@
 `./x bench sandbox [--rounds N]` runs `true` in turn, so that a slow moment hits all: bare
 bubblewrap with new namespaces only; bubblewrap alone with all options of our profile; our
 launcher at each level, in one event loop; and an `exec` through the gate of a warm process, beside
-bubblewrap with the same mounts, made once by hand. All cases start from this process.
+bubblewrap with the same mounts, made once by hand, and in a linked worktree of git with the PATH of
+whoever measures. All cases start from this process.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import tempfile
 import time
@@ -20,8 +22,9 @@ from statistics import median
 import anyio
 
 from _measure import markdown_table
-from gate import exec_cases, house_in
-from skillhouse.runtime import Skillhouse
+from gate import ALLOW, exec_cases, house_in
+from skillhouse.permission import Layer
+from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.sandbox import (
     Launcher,
     SandboxLevel,
@@ -35,12 +38,16 @@ from skillhouse.sandbox.protected_mounts import shield
 from skillhouse.sandbox.run_options import RunMasks, options
 
 BARE = ("bwrap", "--unshare-all", "--ro-bind", "/", "/")
+BARE_NAME = "bare bubblewrap"
 TARGET_MS = 4.0
 """What a run may cost over bare bubblewrap (issue "sandbox", "Measure")."""
 GATE_TARGET_MS = 4.0
 """What an `exec` may cost over the same bubblewrap (issue "skill code", "Measure")."""
+LINKED_TARGET_MS = 8.0
+"""What it may cost in a linked worktree with the person's PATH (issue "ordinary work")."""
 WARM_UP = 3
 SAME_MOUNTS, THROUGH_GATE = "exec true, by hand", "exec true, gate"
+LINKED = "exec true, gate, linked worktree and PATH"
 
 Case = Callable[[], Awaitable[object]]
 
@@ -51,15 +58,34 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory).resolve()
-        with house_in(place / "house") as house:
-            print(anyio.run(compare, place, house, rounds))
+        with house_in(place / "house") as house, house_in_worktree(place / "linked") as linked:
+            print(anyio.run(compare, place, house, linked, rounds))
 
 
-async def compare(place: Path, house: Skillhouse, rounds: int) -> str:
+def house_in_worktree(base: Path) -> Skillhouse:
+    """Return a house of a linked worktree, with the PATH of this process."""
+    repository, home = base / "repository", base / "home"
+    for place in (repository, home):
+        place.mkdir(parents=True)
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (
+        ("init", "-q"),
+        (*identity, "commit", "-q", "--allow-empty", "-m", "one"),
+        ("worktree", "add", "-q", str(base / "worktree")),
+    ):
+        subprocess.run(("git", *words), cwd=repository, check=True)
+    environment = {"PATH": os.environ["PATH"]}
+    places = Locations(
+        start=base / "worktree", home=home, environment=environment, managed_file=base / "none"
+    )
+    return Skillhouse(configured(places), layers=(Layer(name="user", rules=(ALLOW,)),))
+
+
+async def compare(place: Path, house: Skillhouse, linked: Skillhouse, rounds: int) -> str:
     """Return the table of all cases."""
     workspace, held = (make_workspace(place / name) for name in ("workspace", "held"))
     profile = SandboxProfile(workspace)
-    cases: dict[str, Case] = {"bare bubblewrap": partial(spawn, BARE)}
+    cases: dict[str, Case] = {BARE_NAME: partial(spawn, BARE)}
     for level in (SandboxLevel.CGROUP, SandboxLevel.RLIMITS):
         # The superuser is not offered rlimits, but their cost is the same for him.
         status = await detect(most=level)
@@ -76,8 +102,9 @@ async def compare(place: Path, house: Skillhouse, rounds: int) -> str:
         launcher = launcher_for(await house.services.sandbox.status(), state=place / "state")
         by_gate = exec_cases(house, launcher, place / "house")
         cases |= {name: by_gate[name] for name in (SAME_MOUNTS, THROUGH_GATE)}
+        cases[LINKED] = exec_cases(linked, launcher, place / "linked")[THROUGH_GATE]
         times = await measure(cases, rounds)
-    floor = median(times["bare bubblewrap"])
+    floor = median(times[BARE_NAME])
     rows = [
         (
             name,
@@ -89,11 +116,14 @@ async def compare(place: Path, house: Skillhouse, rounds: int) -> str:
         for name, taken in times.items()
     ]
     header = (f"`true`, {rounds} rounds", "median ms", "min ms", "over bare", "ratio")
-    over = min(times[THROUGH_GATE]) - min(times[SAME_MOUNTS])
+    least = {name: min(taken) for name, taken in times.items()}
+    over = least[THROUGH_GATE] - least[SAME_MOUNTS]
+    plain, worktree = (least[name] - least[BARE_NAME] for name in (THROUGH_GATE, LINKED))
     return (
         f"{markdown_table(header, rows)}\n\nTarget: at most {TARGET_MS:+.2f} ms over bare.\n"
-        f"An `exec` through the gate over bubblewrap with the same mounts, least of {rounds}: "
-        f"{over:+.2f} ms, target {GATE_TARGET_MS:+.2f}."
+        f"An `exec` through the gate, least of {rounds}: over bubblewrap with the same mounts "
+        f"{over:+.2f} ms, target {GATE_TARGET_MS:+.2f}; over bare bubblewrap {plain:+.2f}, target "
+        f"{TARGET_MS:+.2f}; in a linked worktree {worktree:+.2f}, target {LINKED_TARGET_MS:+.2f}."
     )
 
 
