@@ -365,7 +365,12 @@ _WEB = regex(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNOREC
 
 
 def _not_a_path(word: str) -> str:
-    """Return why a word that should be a path is none of this machine, or nothing."""
+    """Return why a word that should be a path is none of this machine, or nothing.
+
+    Behind `|` or `!` many programs take a command (strace(1), -o; dvips(1), -o; sox(1)).
+    """
+    if word[:1] in ("|", "!"):
+        return HAZARDS["runs"].format(word[:60])
     return HAZARDS["address"].format(word[:60]) if _ADDRESS.match(word) else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -69,6 +69,10 @@ class CommandRules(Protocol):
 
     def rule(self, argv: tuple[str, ...]) -> Ruling: ...
 
+    def restricted(self, program: str) -> Sequence[CommandMeaning]:
+        """Return what the rules that deny or ask name of a program: the words before a wildcard."""
+        ...
+
 
 class ArgumentRules:
     """Rules by argument: a final `*` is any further words; without one the words are all.
@@ -86,6 +90,10 @@ class ArgumentRules:
         self._exact, self._wild = _table(tuple(allow))
         self._deny = tuple(_words(rule) for rule in deny)
         self.has_denials = self.is_fence = bool(deny)
+        self._restricted = _by_program(self._deny)
+
+    def restricted(self, program: str) -> Sequence[CommandMeaning]:
+        return self._restricted.get(program, ())
 
     def denies(self, argv: tuple[str, ...]) -> str:
         for pattern in self._deny:
@@ -126,6 +134,7 @@ class LayerRules:
         """Places of the rules whose first word has a wildcard."""
         self._by_program: dict[str, list[int]] = {}
         self.has_denials = self.is_fence = False
+        self._restricted: Mapping[str, Sequence[CommandMeaning]] | None = None
         for layer in layers:
             for rule in layer.rules:
                 if not matches(rule.action, "exec"):
@@ -144,6 +153,12 @@ class LayerRules:
         first = one.pattern.words[0]
         for name in {first, read_command((first,)).program}:
             self._by_program.setdefault(name, []).append(place)
+
+    def restricted(self, program: str) -> Sequence[CommandMeaning]:
+        if self._restricted is None:
+            strict = [one for one in self._rules if one.rule.effect is not Effect.ALLOW]
+            self._restricted = _by_program([one.pattern for one in strict])
+        return self._restricted.get(program, ())
 
     def _about(self, meaning: CommandMeaning) -> Iterator[_LayerRule]:
         """Yield the rules that may be about a command, in their order."""
@@ -231,6 +246,17 @@ def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Breadth:
 def _said(layer: Layer, rule: Rule) -> str:
     said = f"rule `{rule.action} {rule.pattern}` of {layer.name} policy"
     return f"{said}: {rule.reason}" if rule.reason else said
+
+
+def _by_program(patterns: Sequence[CommandPattern]) -> Mapping[str, Sequence[CommandMeaning]]:
+    """Return what patterns name, by the programs that they are about."""
+    found: dict[str, list[CommandMeaning]] = {}
+    for pattern in patterns:
+        if pattern.words:
+            meaning = read_command(pattern.words)
+            for name in {pattern.words[0], meaning.program}:
+                found.setdefault(name, []).append(meaning)
+    return found
 
 
 @functools.lru_cache(maxsize=1024)

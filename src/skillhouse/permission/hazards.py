@@ -37,7 +37,8 @@ RUNNING = frozenset(
 """Covered by an exact rule only, or by one that names more than the program."""
 
 PRIVILEGED = frozenset(
-    "sudo doas su pkexec runuser sudoedit gksudo kdesudo calife super sg newgrp".split()
+    "sudo sudo-rs doas su su-rs pkexec runuser run0 dzdo sudoedit gksudo kdesudo calife super sg "
+    "newgrp".split()
 )
 
 PREFIXES = (

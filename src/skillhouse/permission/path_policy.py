@@ -109,6 +109,20 @@ class PathPolicy:
         is_plain = os.path.isabs(program) and os.path.normpath(program) == program
         return name if is_plain and os.path.realpath(directory) in self._programs else ""
 
+    def program_at(self, path: str) -> str:
+        """Return the name of the program of the system or of PATH that a path leads to, `*` for a
+        directory of such programs, or nothing. The program of a relative path is one too.
+
+        >>> PathPolicy().program_at("/bin/../bin/rm"), PathPolicy().program_at("/usr/bin")
+        ('rm', '*')
+        """
+        full = os.path.normpath(os.path.join(self._cwd or "", self.directory, path))
+        directory, _, name = full.rpartition("/")
+        if not os.path.isabs(full):
+            return ""
+        is_among = os.path.realpath(directory) in self._programs
+        return name if is_among else "*" if os.path.realpath(full) in self._programs else ""
+
     def is_own_program(self, program: str) -> bool:
         """Whether a path names a program of the current tree or of a readable place, by its text.
 

@@ -15,6 +15,7 @@ from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_paths import CommandPaths
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
+from skillhouse.permission.fence import Fence
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.over_names import found_commands, piped_command
 from skillhouse.permission.path_policy import PathPolicy
@@ -24,8 +25,6 @@ from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.unknown_program import (
     WORDS_MAX,
-    code_words,
-    hidden_code,
     possible_commands,
     runs_at_its_place,
     shape_concern,
@@ -60,6 +59,14 @@ class CommandJudge:
         self._rules = rules
         self._places = places
         self._refusals = HardDenies(rules, places)
+        self._fence = Fence(
+            rules,
+            places,
+            self._refusals,
+            words=self.words,
+            started=self._started,
+            shape=self._shape,
+        )
 
     def refusal(self, raw: RawCommand) -> Remark:
         """Return what denies a command of a line that only a shell can run, or an allow."""
@@ -80,10 +87,7 @@ class CommandJudge:
         judged = self._over_names(argv, raw) or self.words(argv, patterns=raw.words)
         verdict = SimpleVerdict(argv, judged)
         verdict.shell = _needs_shell(argv)
-        for name, value in (*raw.exported, *raw.assignments):
-            is_refused, concern = self._refusals.variable_concern(name, value)
-            if concern:
-                verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
+        verdict.judged = self._after_variables(judged, raw, verdict)
         redirects = [self._redirect(redirect, verdict) for redirect in raw.redirects]
         if any(word.tilde for word in raw.words):
             verdict.shell = "`~` is expanded by a shell"
@@ -103,6 +107,20 @@ class CommandJudge:
         )
         verdict.remarks += pattern_remarks(raw.words, guarded)
         return verdict
+
+    def _after_variables(
+        self, judged: JudgedCommand, raw: RawCommand, verdict: SimpleVerdict
+    ) -> JudgedCommand:
+        """Judge the variables before a command; return the verdict on the command with them."""
+        for name, value in (*raw.exported, *raw.assignments):
+            is_refused, concern = self._refusals.variable_concern(name, value)
+            if concern:
+                verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
+            argv = verdict.argv
+            if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Breadth.ALL:
+                # Whoever runs the plan asks about it too, though `*` covers other variables.
+                judged = self._fence.variable(argv, name, value) or judged
+        return judged
 
     def _over_names(self, argv: tuple[str, ...], raw: RawCommand) -> JudgedCommand | None:
         """Return the verdict on what runs with names that are found, where all of it is allowed."""
@@ -164,7 +182,7 @@ class CommandJudge:
             return JudgedCommand(argv=argv, effect=Effect.DENY, reason=reason)
         if ruling.asked:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
-        if not name or unicodedata.normalize("NFKC", name) != name:
+        if name[:1] in ("", "-") or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
         if ruling.cover is Breadth.NONE and _looks_up(argv):
             return self._without_rule(argv)
@@ -188,7 +206,7 @@ class CommandJudge:
         if ruling.cover is Breadth.EXACT:
             return allowed
         if ruling.cover is Breadth.ALL:
-            return (None if is_guess else self._behind_fence(meaning, depth)) or allowed
+            return (None if is_guess else self._fence.behind(meaning, patterns, depth)) or allowed
         if set_variables := self._variables(meaning):
             return set_variables
         scrutiny = self._scrutiny(meaning, ruling, patterns)
@@ -247,51 +265,9 @@ class CommandJudge:
                 )
         return None
 
-    def _behind_fence(self, meaning: CommandMeaning, depth: int) -> JudgedCommand | None:
-        """Return the verdict where the operator's `*` is beside rules that deny or ask, which what
-        a command starts must not get around; None where it is allowed."""
-        if not self._rules.is_fence:
-            return None
-        argv = meaning.argv
-        if meaning.inner and not meaning.unknown:
-            inner = self.words(argv[meaning.inner :], depth=depth + 1)
-            return None if inner.effect is Effect.ALLOW else inner
-        for at in meaning.chain() if argv[0] != "cd" else ():
-            if at.grammar is None:
-                is_limited = unlisted(meaning)[1]
-                concern = self._started(at.argv, in_texts=is_limited)
-                concern = concern or (self._shape(at, at.argv[1:]) if is_limited else "")
-            else:
-                concern = self._started(("", *code_words(at))) or hidden_code(at)
-            if concern:
-                return _asked(argv, f"`{_shown(argv)}`: {concern}", scrutiny=concern)
-        return None
-
     def fed(self, raws: Sequence[RawCommand]) -> list[Remark]:
-        """Return that a text which a line gives a program to read may start what a rule denies.
-
-        Of a text that commands print or a here-document holds each part may be a command, where a
-        command of the pipeline is none that is known only to read it.
-        """
-        if not self._rules.is_fence:
-            return []
-        texts = [
-            redirect.target
-            for raw in raws
-            for redirect in raw.redirects
-            if isinstance(redirect.target, str) and redirect.kind != "copy"
-        ]
-        reading = []
-        for raw in raws:
-            argv = tuple(word.text for word in raw.words)
-            if argv and argv[0] in _PRINTING:
-                texts += argv[1:]
-            elif argv:
-                reading.append(argv)
-        if not texts or all(read_command(argv).is_quiet for argv in reading):
-            return []
-        said = self._started(("", *texts))
-        return [(Effect.ASK, f"a text that a program reads: {said}")] if said else []
+        """Return why a text that a pipeline gives a program to read may start what is denied."""
+        return self._fence.fed(raws)
 
     def _unlisted(self, meaning: CommandMeaning, ruling: Ruling) -> str:
         """Return why a wildcard does not cover what it leaves open of a program without a table."""
@@ -391,7 +367,6 @@ def _is_plain_command(words: Sequence[Word]) -> bool:
 
 _SAYING = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "which"))
 """Programs that need no rule: they print their words, or test a file of the workspace."""
-_PRINTING = frozenset(("echo", "printf", "cat"))
 _LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
 _INFORMING = frozenset(("--help", "--version"))
 

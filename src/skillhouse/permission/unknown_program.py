@@ -241,20 +241,75 @@ _INPUTS = frozenset(("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
 def _reads_code(meaning: CommandMeaning, *, is_shell: bool) -> bool:
     """Whether a command takes what it runs from its input, whatever its operands are."""
     itself = any(h.kind == "runs" and h.depth == 0 and not meaning.path for h in meaning.hazards)
+    given = [h.option[1] for h in meaning.hazards if h.option is not None and h.kind in _CODING]
     named = any(
         meaning.argv[at] in _INPUTS and kind in ("script", "runs", "program", "task")
         for at, kind in zip(meaning.operands, meaning.kinds, strict=False)
     )
     is_asked_to = is_shell and any(word[:1] == "-" and "s" in word for word in meaning.argv[1:])
-    return itself or named or is_asked_to
+    # `sed -f -`, whose option is not known.
+    is_guess = bool(meaning.unknown and _possible_code(meaning))
+    inputs = (*meaning.argv[1:], *(w[2:] for w in meaning.argv[1:])) if is_guess else given
+    return itself or named or is_asked_to or not _INPUTS.isdisjoint(inputs)
+
+
+_STARTING = frozenset(("runs", "script", "program"))
+PROGRAMMED = frozenset(("awk", "sed"))
+"""Readers of programs whose operand is code that can start a command."""
+
+
+def table_of(meaning: CommandMeaning) -> CommandTable:
+    """Return the table of the sub-command of a program with a grammar, as far as it is read."""
+    table = meaning.grammar.program if meaning.grammar is not None else CommandTable()
+    for name in meaning.path:
+        table = table.commands.get(name, table)
+    return table
+
+
+def _possible_code(meaning: CommandMeaning) -> tuple[str, ...]:
+    """Return the words of a command that is not understood which are code if its program runs any:
+    behind an option that is not known it may be each, as in `perl -CSD -e CODE`."""
+    table = table_of(meaning)
+    first = {one.operands[0] for one in (table, *table.commands.values()) if one.operands}
+    if "runs" in table.bare or first & _STARTING:
+        return meaning.argv[1:]
+    if table.reader in PROGRAMMED:
+        kinds = zip(meaning.operands, meaning.kinds, strict=False)
+        given = [option.value or "" for option in meaning.options if option.name in _GIVEN]
+        coded = [*given, *(meaning.argv[at] for at, kind in kinds if kind == "runs")]
+        return tuple(coded) or meaning.argv[1:]
+    pairs = zip(meaning.argv, meaning.argv[1:], strict=False)
+    return tuple(word for before, word in pairs if _is_coding(table, before))
+
+
+def _is_coding(table: CommandTable, option: str) -> bool:
+    return option in table.options and table.options[option].kind in _CODING
+
+
+_GIVEN = frozenset(("-e", "--expression", "--source"))
+
+
+_EVALUATING = frozenset(("-e", "-E", "-c", "-p", "--eval", "--print"))
+
+
+def _written_code(meaning: CommandMeaning) -> Iterator[str]:
+    """Yield the code that an interpreter is given in a word, which may be one name: `perl -lne
+    unlink list`."""
+    if table_of(meaning).operands[:1] == ("script",):
+        for hazard in meaning.hazards:
+            if hazard.option is not None and hazard.option[0] in _EVALUATING:
+                yield hazard.option[1] or ""
 
 
 def hidden_code(meaning: CommandMeaning) -> str:
     """Return why code in the words of a command, or in its input, may do what is not seen."""
     shell = hazards.base_name(meaning.argv[0]) in hazards.SHELLS
     sign = _VARYING if shell else _CODE
-    words = () if meaning.unknown and not shell else code_words(meaning, kinds=_CODING)
+    is_guess = bool(meaning.unknown) and not shell
+    words = _possible_code(meaning) if is_guess else code_words(meaning, kinds=_CODING)
     hidden = next(filter(sign.search, words), "")
+    if not (shell or hidden):
+        hidden = next(filter(None, _written_code(meaning)), "")
     bare = any(hazard.depth > len(meaning.path) for hazard in meaning.hazards)
     if (bare and not words) or _reads_code(meaning, is_shell=shell):
         hidden = hidden or "its input"

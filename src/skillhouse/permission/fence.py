@@ -1,0 +1,371 @@
+"""What an allow of everything leaves open beside rules that deny or ask (decision 385).
+
+The operator's `*` covers any command. So that another command is no way around a denial, this looks
+at what a command starts: by its words, by variables, by what it reads, and by a copy of a program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from skillhouse.floor.regex import regex
+from skillhouse.floor.rules import Effect
+from skillhouse.permission import hazards
+from skillhouse.permission.command_meaning import CommandMeaning
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.command_rules import CommandRules
+from skillhouse.permission.environment import may_start
+from skillhouse.permission.grammar import is_wrapper
+from skillhouse.permission.hard_denies import HardDenies
+from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.plan import JudgedCommand
+from skillhouse.permission.raw_line import RawCommand, Word
+from skillhouse.permission.unknown_program import (
+    PROGRAMMED,
+    code_words,
+    hidden_code,
+    table_of,
+    unlisted,
+)
+
+_PRINTING = frozenset(("echo", "printf", "cat"))
+_ORDERED = frozenset(
+    "ed red ex vi vim nvim view emacs gdb lldb ftp sftp lftp telnet at batch crontab bc dc m4 "
+    "gnuplot octave maxima gp mail mailx mutt nft ssh mosh tmux screen script groff troff tex "
+    "pdftex latex pdflatex xelatex lualatex duckdb mongosh erl socat".split()
+)
+"""Programs that take orders from their input, and start what these say (their manuals)."""
+_HIDING = regex(r"[$`\\'\"*?\[{<]")
+"""In a text, what may make other words of it than are read here."""
+_NAMING = regex(
+    r".*(RSH|SSH|INIT|EDITOR|OPT(ION)?S|FLAGS|WRAPPER|SHELL|HOOKS?|CMD|LINKER|RUNNER|COMPILER)|"
+    r"CC|CXX|CPP|LD|AR|AS",
+    re.IGNORECASE,
+)
+"""Ends of names of variables that say what a program starts, in the manuals of many."""
+_CODED = regex(r"[\s;|&`$\\'\"<>]")
+_ORDERS = {
+    "sqlite3": regex(r"^\s*\.\w|writefile|load_extension|edit\s*\(", re.MULTILINE | re.IGNORECASE),
+    "psql": regex(r"\\|\bprogram\b", re.IGNORECASE),
+    "mysql": regex(r"\\|\bsystem\b", re.IGNORECASE),
+    "mariadb": regex(r"\\|\bsystem\b", re.IGNORECASE),
+}
+"""In the input of programs whose language is mostly harmless, what starts a program or writes."""
+_FINDING = {
+    "find": frozenset(("-exec", "-execdir", "-ok", "-okdir")),
+    "fd": frozenset(("-x", "-X", "--exec", "--exec-batch")),
+}
+_REPLACING = frozenset(("-I", "-i", "-J", "--replace"))
+_SENDING = frozenset(("pushes", "publishes"))
+_NAMED = frozenset(("script", "task"))
+_INDIRECT = frozenset(("program", "command"))
+
+
+class Fence:
+    """Judges what the operator's `*` covers by the rules beside it that deny or ask."""
+
+    def __init__(
+        self,
+        rules: CommandRules,
+        places: PathPolicy,
+        refusals: HardDenies,
+        *,
+        words: Callable[..., JudgedCommand],
+        started: Callable[..., str],
+        shape: Callable[[CommandMeaning, Sequence[str]], str],
+    ) -> None:
+        """Take the rules and places, and three parts of the judge.
+
+        Args:
+            rules: The rules.
+            places: Where programs and files are.
+            refusals: What is denied whatever rules allow.
+            words: Judges the words of a command.
+            started: Returns why words would need approval as programs at their places.
+            shape: Returns which word of a program without a table may act.
+        """
+        self._rules = rules
+        self._places = places
+        self._refusals = refusals
+        self._words = words
+        self._started = started
+        self._shape = shape
+
+    def behind(
+        self, meaning: CommandMeaning, patterns: Sequence[Word], depth: int
+    ) -> JudgedCommand | None:
+        """Return the verdict on a command that `*` covers; None where it is allowed."""
+        if not self._rules.is_fence:
+            return None
+        argv = meaning.argv
+        if _CODED.search(argv[0]):
+            return _asked(argv, f"`{argv[0][:60]}` may be code, and no program")
+        patterned = [at for at, word in enumerate(patterns) if word.pattern]
+        if said := _unknown_words(argv, patterned):
+            return _asked(argv, said)
+        if meaning.inner and not meaning.unknown:
+            if around := self._around(meaning):
+                return around
+            rest = patterns[meaning.inner :]
+            inner = self._words(argv[meaning.inner :], patterns=rest, depth=depth + 1)
+            return None if inner.effect is Effect.ALLOW else inner
+        for inner_argv, unknown in _over_input(meaning):
+            if over := self._over(inner_argv, unknown, depth):
+                return over
+        for at in meaning.chain() if argv[0] != "cd" else ():
+            if concern := self._concern(at, is_limited=unlisted(meaning)[1]):
+                return _asked(argv, concern)
+        said = self._copied(argv, patterns) if _may_write(meaning) else ""
+        return _asked(argv, said) if said else None
+
+    def variable(self, argv: Sequence[str], name: str, value: str) -> JudgedCommand | None:
+        """Return the verdict on a variable before a command that `*` covers; None where it starts
+        nothing that a rule denies or asks about."""
+        if not self._rules.is_fence:
+            return None
+        is_refused, concern = self._refusals.variable_concern(name, value)
+        if is_refused:
+            return JudgedCommand(
+                argv=tuple(argv), effect=Effect.DENY, reason=concern, scrutiny=concern
+            )
+        if concern and not may_start(name, value):
+            concern = self._started(("", value)) if value else ""
+            if not concern and _NAMING.fullmatch(name) and _HIDING.search(value):
+                concern = f"the variable `{name[:60]}` may decide what is started"
+        return _asked(argv, concern) if concern else None
+
+    def _over(
+        self, argv: tuple[str, ...], unknown: Sequence[int], depth: int
+    ) -> JudgedCommand | None:
+        """Return the verdict on what runs with words that are found or read."""
+        if read_command(argv).grammar is None:
+            concern = self._rules.rule(argv).denied or self._started(argv)
+        else:
+            inner = self._words(argv, depth=depth + 1)
+            if inner.effect is not Effect.ALLOW:
+                return inner
+            concern = ""
+        concern = concern or _unknown_words(argv, unknown)
+        return _asked(argv, concern) if concern else None
+
+    def _around(self, meaning: CommandMeaning) -> JudgedCommand | None:
+        """Return the verdict on the variables and options of a wrapper, and on the words before its
+        command, of which some versions leave out one (chrt(1), setarch(8))."""
+        argv = meaning.argv
+        for name, value in meaning.environment:
+            if found := self.variable(argv, name, value):
+                return found
+        concern = self._started(("", *code_words(meaning))) or hidden_code(meaning)
+        for at in range(1, meaning.inner):
+            if not concern and argv[at][:1] not in ("-", ""):
+                ruling = self._rules.rule(argv[at:])
+                concern = ruling.denied or ruling.asked
+        return _asked(argv, concern) if concern else None
+
+    def _concern(self, at: CommandMeaning, *, is_limited: bool) -> str:
+        """Return why one program of a chain may start what a rule denies or asks about."""
+        name = at.argv[0].rpartition("/")[2]
+        if at.grammar is None and name.startswith("git-"):
+            whole = ("git", name[4:], *at.argv[1:])  # gitcli(7): its older name.
+            ruling = self._rules.rule(whole)
+            whole_meaning = read_command(whole)
+            return (
+                ruling.denied or ruling.asked or self._concern(whole_meaning, is_limited=is_limited)
+            )
+        if at.grammar is None:
+            concern = self._started(at.argv, in_texts=is_limited)
+            return concern or (self._shape(at, at.argv[1:]) if is_limited else "")
+        if at.unknown and is_wrapper(at.grammar) and not _is_read_over(at):
+            return f"what it starts is not seen: {at.unknown}"
+        concern = self._started(("", *code_words(at))) or hidden_code(at)
+        return concern or self._another_word(at)
+
+    def _another_word(self, at: CommandMeaning) -> str:
+        """Return why a sub-command may do what a rule denies or asks about by another."""
+        named = self._rules.restricted(at.program)
+        shown = " ".join(at.argv[:3])[:60]
+        if named and at.unknown and table_of(at).commands and not at.operands:
+            return f"`{shown}` may be another word for what a rule denies or asks about"
+        kinds = {hazard.kind for hazard in at.hazards if hazard.depth >= 0} & _SENDING
+        for one in named:
+            if one.path != at.path and kinds & {hazard.kind for hazard in one.hazards}:
+                return f"`{shown}` sends to another place, as `{' '.join(one.argv)[:60]}` does"
+        for place, word in enumerate(at.argv[1:], start=1):
+            # `jj git push` is git's own; `docker rm` is not the program of that name.
+            if word in at.path and any(one.path for one in self._rules.restricted(word)):
+                ruling = self._rules.rule(at.argv[place:])
+                return ruling.denied or ruling.asked
+        return ""
+
+    def _copied(self, argv: Sequence[str], patterns: Sequence[Word]) -> str:
+        """Return why a copy of a program, or a link to it, would run under another name."""
+        for at, word in enumerate(argv[1:], start=1):
+            is_pattern = at < len(patterns) and bool(patterns[at].pattern)
+            for path in (word, word.partition("=")[2]):
+                name = self._places.program_at(path) if "/" in path else ""
+                is_any = name == "*" or (name and is_pattern)
+                if is_any or (name and self._rules.restricted(name)):
+                    said = "may put what a rule denies or asks about under another name"
+                    return f"`{word[:60]}` is a program of the system: this {said}"
+        return ""
+
+    def fed(self, raws: Sequence[RawCommand]) -> list[tuple[Effect, str]]:
+        """Return that a text which a line gives a program to read may start what a rule denies.
+
+        Of a text that commands print or a here-document holds each part may be a command, where a
+        command of the pipeline is none that is known only to read it.
+        """
+        if not self._rules.is_fence:
+            return []
+        found = [(Effect.ASK, said) for said in self._copies(raws)]
+        texts, reading = _given(raws)
+        if not texts or all(_innermost(argv).is_quiet for argv in reading):
+            return found
+        said = self._started(("", *texts)) or next(filter(None, _orders(reading, texts)), "")
+        return [*found, (Effect.ASK, f"a text that a program reads: {said}")] if said else found
+
+    def _copies(self, raws: Sequence[RawCommand]) -> Iterator[str]:
+        """Yield which words of a pipeline that writes are programs that are restricted."""
+        argvs = [tuple(word.text for word in raw.words) for raw in raws]
+        is_redirected = any(
+            one.kind in ("write", "append") for raw in raws for one in raw.redirects
+        )
+        if is_redirected or any(argv and _may_write(_innermost(argv)) for argv in argvs):
+            for argv, raw in zip(argvs, raws, strict=True):
+                if said := self._copied(argv, raw.words):
+                    yield said
+
+
+def _given(raws: Sequence[RawCommand]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the texts that a pipeline holds, and the words of its programs that may read them."""
+    redirects = [redirect for raw in raws for redirect in raw.redirects]
+    texts = [one.target for one in redirects if isinstance(one.target, str) and one.kind != "copy"]
+    reading: list[tuple[str, ...]] = []
+    for argv in filter(None, (tuple(word.text for word in raw.words) for raw in raws)):
+        if argv[0] in _PRINTING:
+            texts += map(_printed, argv[1:]) if argv[0] == "printf" else argv[1:]
+        else:
+            reading.append(argv)
+    return texts, reading
+
+
+def _printed(text: str) -> str:
+    """Return what printf(1) prints of a text, as far as it matters to words."""
+    return text.replace("\\n", "\n").replace("\\t", "\t").replace("%s", "")
+
+
+def _orders(reading: Sequence[tuple[str, ...]], texts: Sequence[str]) -> Iterator[str]:
+    """Yield why texts may be orders to one of the programs that read them."""
+    for argv in reading:
+        meaning = _innermost(argv)
+        program = hazards.base_name(meaning.argv[0])
+        sign = _ORDERS.get(program) or (_HIDING if _takes_orders(program, meaning) else None)
+        if sign is not None and any(map(sign.search, texts)):
+            yield f"what `{program}` does with it is not seen, and some rules deny or ask"
+
+
+def _takes_orders(program: str, meaning: CommandMeaning) -> bool:
+    """Whether a program may start what its input says: none with a script or task that it runs."""
+    if program in _ORDERED:
+        return True
+    if meaning.scripts or not _NAMED.isdisjoint(meaning.kinds):
+        return False
+    table = table_of(meaning)
+    return program in hazards.SHELLS or "runs" in (*table.bare, *table.does, *table.operands[:1])
+
+
+def _innermost(argv: tuple[str, ...]) -> CommandMeaning:
+    """Return what a command means without the wrappers around it."""
+    meaning = read_command(argv)
+    while meaning.inner and not meaning.unknown:
+        meaning = read_command(meaning.argv[meaning.inner :])
+    return meaning
+
+
+def _over_input(meaning: CommandMeaning) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+    """Yield what runs with words that are found or read, and the places of these words.
+
+    Sources: find(1), -exec; fd(1), --exec; xargs(1), -I.
+    """
+    if meaning.program == "xargs" and meaning.operands:
+        inner = meaning.argv[meaning.operands[0] :]
+        replacing = [option for option in meaning.options if option.name in _REPLACING]
+        if not replacing:
+            yield (*inner, "{}"), [len(inner)]
+        for option in replacing:
+            yield inner, _with(inner, option.value or "{}")
+    for inner in _over_names(meaning):
+        if meaning.program == "fd" and not _with(inner, "{"):
+            inner = (*inner, "{}")  # The name is put behind the words.
+        if inner and inner[0]:
+            yield inner, _with(inner, "{")
+
+
+def _over_names(meaning: CommandMeaning) -> Iterator[tuple[str, ...]]:
+    starting = _FINDING.get(meaning.program, frozenset())
+    ends = (";", "+") if meaning.program == "find" else (";",)
+    for at, word in enumerate(meaning.argv):
+        name, sign, value = word.partition("=")
+        if name in starting:
+            words = (value, *meaning.argv[at + 1 :]) if sign else meaning.argv[at + 1 :]
+            yield words[: next((n for n, one in enumerate(words) if one in ends), len(words))]
+
+
+def _with(words: Sequence[str], sign: str) -> list[int]:
+    return [at for at, word in enumerate(words) if sign in word]
+
+
+def _is_read_over(meaning: CommandMeaning) -> bool:
+    """Whether a command is an `xargs` of which all words are understood."""
+    words = [word for word in meaning.argv[1:] if word[:1] != "-"]
+    return meaning.program == "xargs" and bool(meaning.operands or not words)
+
+
+def _unknown_words(argv: tuple[str, ...], unknown: Collection[int]) -> str:
+    """Return why words that are not known before a command runs may say what it starts.
+
+    >>> _unknown_words(("git", "p*"), [1])
+    '`p*` is not known before it runs, and may be what is started'
+    >>> _unknown_words(("git", "add", "*.py"), [2])
+    ''
+    """
+    while unknown:
+        meaning, first = read_command(argv), min(unknown)
+        place = 0 if meaning.unknown else meaning.inner or meaning.at
+        is_wrapped = first < place and bool(meaning.inner)
+        if is_wrapped or _decides(meaning, unknown):
+            return f"`{argv[first][:60]}` is not known before it runs, and may be what is started"
+        argv = argv[place:]
+        unknown = [at - place for at in unknown if at >= place] if place else ()
+    return ""
+
+
+def _decides(meaning: CommandMeaning, unknown: Collection[int]) -> bool:
+    """Whether one of some words is the program, its sub-command, what it starts, or code."""
+    argv, first = meaning.argv, min(unknown)
+    if first == 0:
+        return True
+    before = read_command(argv[:first])
+    is_open = before.grammar is not None and not (before.unknown or before.operands)
+    if is_open and table_of(before).commands:
+        return True
+    if meaning.unknown and hazards.base_name(argv[0]) in hazards.SHELLS:
+        return True
+    kinds = dict(zip(meaning.operands, meaning.kinds, strict=False))
+    program = next((at for at, kind in kinds.items() if kind in _INDIRECT), 0)
+    is_coded = table_of(meaning).reader in PROGRAMMED
+    if program in unknown or (is_coded and any(kinds.get(at) == "runs" for at in unknown)):
+        return True
+    coded = {hazard.option[1] for hazard in meaning.hazards if hazard.option is not None}
+    return not coded.isdisjoint(argv[at] for at in unknown)
+
+
+def _may_write(meaning: CommandMeaning) -> bool:
+    """Whether a command writes files by its words, or is not known only to read."""
+    return not meaning.is_quiet or bool(meaning.writes or meaning.written_values)
+
+
+def _asked(argv: Sequence[str], concern: str) -> JudgedCommand:
+    said = f"`{' '.join(argv)[:120]}`: {concern}"
+    return JudgedCommand(argv=tuple(argv), effect=Effect.ASK, reason=said, scrutiny=concern)
