@@ -24,8 +24,10 @@ from skillhouse.tools import ToolResult
 
 DAYS = Path(__file__).parent / "data/days"
 TIMEOUT_SECONDS = 120
-BUILT = {"target", "__pycache__", ".cache"}
+BUILT = {"target", "__pycache__", ".cache", ".pnpm-task-run-state-v1", ".pnpm-store"}
 """Directories whose bytes differ from run to run."""
+DATED = {".modules.yaml", ".pnpm-workspace-state-v1.json"}
+"""Files in node_modules that hold the time of a run, and where pnpm has its store."""
 GIT_SAYS = (
     "status --porcelain=v1 --branch",
     "for-each-ref --format=%(refname)%09%(tree)%09%(contents:subject)",
@@ -193,7 +195,7 @@ def said_of(tree: Path, environment: Mapping[str, str]) -> str:
         if ".git" in (*names, *files):
             repositories.append(directory)
         names[:] = sorted(name for name in names if name != ".git" and name not in BUILT)
-        for name in sorted(set(files) - {".git"}):
+        for name in sorted(set(files) - DATED - {".git"}):
             path = Path(directory, name)
             is_plain = path.is_file() and not path.is_symlink()
             content = path.read_bytes() if is_plain else os.readlink(path).encode()
@@ -208,8 +210,8 @@ def said_of(tree: Path, environment: Mapping[str, str]) -> str:
                 ["git", *said.split()], cwd=directory, env=dict(environment), text=True,
                 capture_output=True, check=False,
             ).stdout  # fmt: skip
-            # Names of commits hold the time, and the parents' number is enough.
-            rows += [
-                f"{directory} {re.sub(r'[0-9a-f]{7,40}', '#', row)}" for row in found.split("\n")
-            ]
+            # Names of commits hold the time, and the parents' number is enough. They also decide
+            # the order of commits of one second, such as the two of a stash.
+            lines = found.split("\n") if said[:3] != "log" else sorted(found.split("\n"))
+            rows += [f"{directory} {re.sub(r'[0-9a-f]{7,40}', '#', line)}" for line in lines]
     return "\n".join(rows)

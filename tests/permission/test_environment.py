@@ -24,6 +24,8 @@ CALM = [
     "PYTHONWARNINGS=ignore ls",
     "PYTHONWARNINGS=error,ignore::DeprecationWarning ls",
     "CARGO_BUILD_JOBS=4 MAKEFLAGS=-j8 OMP_NUM_THREADS=1 ls",
+    "GOFLAGS=-mod=vendor CGO_ENABLED=0 GOOS=linux GOTOOLCHAIN=local GOWORK=off ls",
+    "GOFLAGS='-count=1 -race -tags=a,b' GO111MODULE=on GOPROXY=off ls",
     "GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=true CI=1 TZ=Europe/Berlin ls",
 ]
 ASKED = [
@@ -55,6 +57,15 @@ ASKED = [
     "HOME=. git log",
     "MAKEFLAGS='--eval=x' ls",
     "JOBS=./x ls",
+    "GOFLAGS=-toolexec=./x ls",
+    "GOFLAGS='-mod=vendor -toolexec=./x' ls",
+    "GOFLAGS='-tags=a -overlay=x' ls",
+    "GOFLAGS=-modfile=x ls",
+    "GOTOOLCHAIN=go1.99 ls",
+    "GOPROXY=https://example.org ls",
+    "GOWORK=./x ls",
+    "CGO_ENABLED=./x ls",
+    "CC=./x ls",
     "FOO=1 ls",
 ]
 DENIED = [

@@ -1,4 +1,7 @@
-"""Scripts of workspaces that a person approved, each by the digest of its bytes."""
+"""Scripts of workspaces that a person approved, each by the digest of its bytes.
+
+One path may have several: `git switch` brings bytes back that were approved before.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from pathlib import Path
 from skillhouse.approval.request import OWNER
 from skillhouse.floor import dataclass
 from skillhouse.store import STATE, STATE_FILE, pooled
+
+DIGESTS_MAX = 16
+"""Approved digests that one path keeps, those of the latest approvals (decision record 0388)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,32 +46,47 @@ class ScriptStore:
         """Return every approved script, oldest first."""
         return self._select("ORDER BY approved_ms, seq")
 
-    def of(self, workspace: str, user: str, agent: str) -> dict[str, str]:
-        """Return the approved digest of each path of a workspace."""
+    def of(self, workspace: str, user: str, agent: str) -> dict[str, frozenset[str]]:
+        """Return the approved digests of each path of a workspace."""
         found = self._select(
             "WHERE workspace = ? AND user_name = ? AND agent = ?", workspace, user, agent
         )
-        return {script.path: script.digest for script in found}
+        digests: dict[str, set[str]] = {}
+        for script in found:
+            digests.setdefault(script.path, set()).add(script.digest)
+        return {path: frozenset(of_path) for path, of_path in digests.items()}
 
     def add(self, scripts: Sequence[ApprovedScript]) -> None:
-        """Keep approvals; one of the same path is replaced."""
+        """Keep approvals, beside those of earlier bytes of the same path."""
+        rows = [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in scripts]
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.executemany(
                 f"INSERT INTO approved_script ({_COLUMNS}) "  # noqa: S608 - a constant.
                 "VALUES (:workspace, :path, :digest, :user, :agent, :device, :id, :approved_ms) "
-                "ON CONFLICT (workspace, path, user_name, agent) DO UPDATE SET "
-                "digest = excluded.digest, device = excluded.device, id = excluded.id, "
-                "approved_ms = excluded.approved_ms",
-                [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in scripts],
+                "ON CONFLICT (workspace, path, user_name, agent, digest) DO UPDATE SET "
+                "device = excluded.device, id = excluded.id, approved_ms = excluded.approved_ms",
+                rows,
+            )
+            connection.executemany(
+                "DELETE FROM approved_script WHERE workspace = :workspace AND path = :path "
+                "AND user_name = :user AND agent = :agent AND id NOT IN ("
+                "SELECT id FROM approved_script WHERE workspace = :workspace AND path = :path "
+                "AND user_name = :user AND agent = :agent "
+                "ORDER BY approved_ms DESC, seq DESC LIMIT :kept)",
+                [{**row, "kept": DIGESTS_MAX} for row in rows],
             )
 
     def revoke(self, script_id: str) -> bool:
-        """Forget an approval; return whether there was one."""
+        """Forget an approval, with those of other bytes of its path: whoever ends it would not
+        expect an older file to run. Return whether there was one."""
         if not self._path.exists():
             return False
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            query = "DELETE FROM approved_script WHERE id = ?"
-            return connection.execute(query, (script_id,)).rowcount == 1
+            query = (
+                "DELETE FROM approved_script WHERE (workspace, path, user_name, agent) IN "
+                "(SELECT workspace, path, user_name, agent FROM approved_script WHERE id = ?)"
+            )
+            return connection.execute(query, (script_id,)).rowcount > 0
 
     def _select(self, clause: str, *values: object) -> tuple[ApprovedScript, ...]:
         if not self._path.exists():

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.plan import plan_text as plan_text
     from skillhouse.permission.shell_text import shell_line as shell_line
     from skillhouse.permission.standing_commands import narrows as narrows
+    from skillhouse.permission.standing_commands import standing_bond as standing_bond
     from skillhouse.permission.standing_commands import standing_rule as standing_rule
     from skillhouse.permission.wrappers import loads_code as loads_code
     from skillhouse.permission.wrappers import only_reads as only_reads

@@ -22,6 +22,7 @@ from skillhouse.permission.patterns import (
     left_uncovered,
     programs_of,
 )
+from skillhouse.permission.standing_commands import standing_bond
 
 GRANTS = "grants"
 """Name of the layer of standing approvals, each of which answers an `ask` and so lifts it."""
@@ -49,6 +50,8 @@ class Ruling:
     """Why no rule covers all of it, though one covers its words; empty when one does."""
     unbound: bool = False
     """Whether only a rule with `unbound = true` covers it."""
+    is_granted: bool = False
+    """Whether a standing approval covers it and no rule of another layer does."""
     unnamed: tuple[str, ...] = ()
     """The words of programs without a table that the narrowest rule does not name; none where a
     rule with `unbound = true` covers them."""
@@ -175,18 +178,33 @@ class LayerRules:
         meaning = read_command(argv)
         about = list(self._about(meaning))
         allowing: list[_Covering] = []
-        is_granted = False
+        written: list[_Covering] = []
         for layer, rule, pattern in about:
             if rule.effect is Effect.ALLOW and (
                 pattern.breadth is Breadth.ALL or covers_command(pattern, meaning)
             ):
                 allowing.append(_Covering(pattern, unbound=rule.unbound, scripts=rule.scripts))
-                is_granted = is_granted or layer.name == GRANTS
+                written += allowing[-1:] if layer.name != GRANTS else ()
+        has_grant = len(written) < len(allowing)
+        ruling = _ruling(allowing, meaning)
+        is_granted = has_grant and not _is_whole(_ruling(written, meaning))
         return replace(
-            _ruling(allowing, meaning),
+            ruling,
             denied=_first(Effect.DENY, about, meaning),
-            asked="" if is_granted else _first(Effect.ASK, about, meaning),
+            asked="" if has_grant else _first(Effect.ASK, about, meaning),
+            is_granted=is_granted,
+            # An install runs what its packages say, though the words are exact.
+            unbound=ruling.unbound or (is_granted and _installs(argv)),
         )
+
+
+def _installs(argv: tuple[str, ...]) -> bool:
+    bond = standing_bond(argv)
+    return bond is not None and bool(bond.files)
+
+
+def _is_whole(ruling: Ruling) -> bool:
+    return ruling.cover is not Breadth.NONE and not ruling.left
 
 
 def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning) -> str:

@@ -24,6 +24,11 @@ _NODE = (
     r"--unhandled-rejections=(strict|warn|none|throw|warn-with-error-codes)"
 )
 
+_GO = (
+    r"-mod=(mod|vendor|readonly)|-count=\d{1,4}|-tags=[\w.,]{1,99}|-buildvcs=(true|false|auto)|"
+    r"-(v|race|short|trimpath|modcacherw)"
+)
+
 HARMLESS = (
     Harmless(
         r"LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|"
@@ -93,6 +98,18 @@ HARMLESS = (
         r"PYTEST_XDIST_AUTO_NUM_WORKERS",
         r"\d{1,12}",
         "numbers of jobs, seconds and the like",
+    ),
+    Harmless(
+        # Not -toolexec, -exec, -ldflags and -overlay, which start programs or change what is built.
+        r"GOFLAGS",
+        rf"({_GO})( +({_GO}))*|",
+        "Go, go help environment and go help build",
+    ),
+    Harmless(r"CGO_ENABLED", r"[01]", "Go, cmd/cgo"),
+    Harmless(
+        r"GOTOOLCHAIN|GOWORK|GOPROXY|GO111MODULE",
+        r"local|off|on",
+        "Go toolchains; go help environment: less is fetched and taken in",
     ),
     Harmless(r"GOMEMLIMIT", r"\d{1,12}([KMGT]i)?B?", "Go, package runtime"),
     Harmless(r"MAKEFLAGS", r"-j ?\d{0,4}|", "GNU make manual, 5.7.2"),

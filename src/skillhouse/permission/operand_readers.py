@@ -278,6 +278,36 @@ def _npm_exec(meaning: CommandMeaning) -> None:
         refuse(meaning, "options behind the program are npm's: write `--` before the program")
 
 
+_NODE_READS_NOTHING = frozenset(
+    "-v --version -h --help --v8-options --completion-bash -c --check -e --eval -p --print -pe "
+    "--test --run".split()
+)
+
+
+def _node(meaning: CommandMeaning) -> None:
+    """Without a script, code in a word or a question, its input is the script (node(1))."""
+    if meaning.operands or not _NODE_READS_NOTHING.isdisjoint(o.name for o in meaning.options):
+        return
+    said = HAZARDS["runs"].format(f"{meaning.argv[0]} without a script"[:60])
+    meaning.hazards.append(Hazard("runs", said, depth=1))
+
+
+_GO_PACKAGE = regex(r"\.|(?:\./)?(?!\.\.?(?:/|$))[\w.-]+(?:/(?!\.\.?(?:/|$))[\w.-]+)*/?", re.ASCII)
+
+
+def _go_run(meaning: CommandMeaning) -> None:
+    """A package of the workspace by its path, or a file of it, is compiled as `go build` does it;
+    one by its import path may be of another module, `@VERSION` is fetched (go help run)."""
+    if not meaning.operands:
+        return
+    word = meaning.argv[meaning.operands[0]]
+    is_path = word == "." or word.startswith("./") or word.endswith(".go")
+    if is_path and _GO_PACKAGE.fullmatch(word):
+        meaning.hazards[:] = [hazard for hazard in meaning.hazards if hazard.operand != 0]
+        meaning.scripts.clear()
+        meaning.reads.append(meaning.operands[0])
+
+
 def _curl_data(meaning: CommandMeaning) -> None:
     """`@FILE` in data and headers is a file that is sent (curl(1), --data, --header)."""
     for option in meaning.options:
@@ -355,10 +385,12 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "ffmpeg": _ffmpeg,
     "find": _find,
     "git": _git,
+    "go_run": _go_run,
     "gpg": _gpg,
     "host_path": _host_path,
     "kubectl_kinds": _kubectl_kinds,
     "link": _link,
+    "node": _node,
     "npm_exec": _npm_exec,
     "pager": _pager,
     "prefixed": _prefixed,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning
+from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.patterns import command_pattern, covers_command, left_uncovered
 from skillhouse.permission.plan import command_resource
@@ -15,9 +17,10 @@ def standing_rule(argv: Sequence[str]) -> str:
     """Return the pattern of the rule that a standing approval of a command writes, or "" for none.
 
     It is the words of the sub-command with the options given, then ` *`. Of a program without a
-    grammar, of a group of sub-commands and of what writes files it is the exact command. There is
-    none for a command with a hazard, such as one that installs, deletes or names an address, and
-    none for one that is not understood.
+    grammar, of a group of sub-commands, of what writes files, of code in words and of an
+    offline install (`standing_bond`) it is the exact command. There is none for any other
+    command with a hazard, such as one that installs, deletes or names an address, and none for
+    one that is not understood.
 
     >>> standing_rule(["git", "log", "--oneline", "main"]), standing_rule(["git", "push"])
     ('git log --oneline *', '')
@@ -57,6 +60,93 @@ def narrows(offered: str, given: str) -> bool:
     )
 
 
+_CODE: Mapping[str, tuple[str, frozenset[str]]] = {
+    "node": (".js", frozenset({"-e", "--eval", "-p", "--print", "-pe"})),
+    "python": (".py", frozenset({"-c"})),
+}
+"""The suffix of a script in each language whose code may be in words, and the options with it."""
+
+
+class StandingBond(NamedTuple):
+    """What a standing approval of the exact words is bound to besides."""
+
+    suffix: str = ""
+    """Of a script with the code."""
+    code: str = ""
+    files: tuple[tuple[str, ...], ...] = ()
+    """The files that an install obeys, the lock first; of each tuple the first that exists."""
+
+
+@functools.lru_cache(maxsize=256)
+def standing_bond(argv: tuple[str, ...]) -> StandingBond | None:
+    """Return what a standing approval of code in words, or of an install without network, is bound
+    to: whoever runs it asks about these files. None for any other command.
+
+    >>> standing_bond(("node", "-p", "process.version"))
+    StandingBond(suffix='.js', code='process.version', files=())
+    >>> standing_bond(("npm", "ci")), len(standing_bond(("npm", "ci", "--offline")).files)
+    (None, 2)
+    """
+    meaning = read_command(argv)
+    if meaning.unknown or meaning.operands:
+        return None
+    suffix, code = _code_of(meaning)
+    if code:
+        return StandingBond(suffix, code)
+    files = _install_files(meaning)
+    return StandingBond(files=files) if files else None
+
+
+def _code_of(meaning: CommandMeaning) -> tuple[str, str]:
+    """Return the code that a command has in its words and nothing besides, after the suffix that
+    a script of it would have."""
+    suffix, names = _CODE.get(meaning.program, ("", frozenset[str]()))
+    found = [option.value or "" for option in meaning.options if option.name in names]
+    is_all = len(found) == 1 and not (meaning.started or meaning.scripts)
+    if not is_all or not all(_is_of_code(hazard, names, meaning) for hazard in meaning.hazards):
+        return "", ""
+    return suffix, found[0]
+
+
+def _is_of_code(hazard: Hazard, names: frozenset[str], meaning: CommandMeaning) -> bool:
+    """Whether a hazard is the code itself, or that there is no script."""
+    if hazard.option is not None:
+        return hazard.option[0] in names
+    return hazard.depth > len(meaning.path)
+
+
+_INSTALLERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "npm": (("npm-shrinkwrap.json", "package-lock.json"), ("package.json",)),
+    "pnpm": (
+        ("pnpm-lock.yaml",),
+        ("package.json",),
+        ("pnpm-workspace.yaml",),
+        (".pnpmfile.cjs",),
+        (".pnpmfile.mjs",),
+    ),
+}
+"""The files that say what an install brings and runs, of each tuple the first that exists; the
+first tuple is the lock (docs.npmjs.com/cli, package-lock-json; pnpm.io, pnpmfile). `.npmrc` is
+written by no tool."""
+_INSTALLS = (("install",), ("ci",))
+_WITHOUT_LOCK = frozenset(
+    "--no-package-lock --no-lockfile --fix-lockfile --no-frozen-lockfile --before "
+    "--ignore-workspace".split()
+)
+
+
+def _install_files(meaning: CommandMeaning) -> tuple[tuple[str, ...], ...]:
+    names = {option.name for option in meaning.options}
+    is_one = (
+        meaning.path in _INSTALLS
+        and "--offline" in names
+        and names.isdisjoint(_WITHOUT_LOCK)
+        and not (meaning.directory or meaning.written_values)
+        and all(hazard.kind == "installs" and hazard.depth >= 0 for hazard in meaning.hazards)
+    )
+    return _INSTALLERS.get(meaning.program, ()) if is_one else ()
+
+
 def _may_last(meaning: CommandMeaning) -> bool:
     if meaning.grammar is None:
         name = hazards.base_name(meaning.argv[0])
@@ -67,6 +157,8 @@ def _may_last(meaning: CommandMeaning) -> bool:
             or hazards.destruction(meaning.argv)
             or meaning.argv[0].startswith(("/", "~"))
         )
+    if standing_bond(meaning.argv):
+        return not meaning.argv[0].startswith(("/", "~"))
     if meaning.unknown or meaning.hazards or meaning.inner or meaning.environment:
         return False
     if meaning.started is not None or meaning.scripts:
@@ -85,8 +177,8 @@ def _takes_address(meaning: CommandMeaning) -> bool:
 
 def _exact(meaning: CommandMeaning) -> tuple[str, ...]:
     """Return all words of a command of which only the exact rule may last; else nothing."""
-    writes = meaning.writes or meaning.written_values
-    return meaning.argv if meaning.grammar is None or writes or _is_group(meaning) else ()
+    is_whole = meaning.grammar is None or _is_group(meaning) or standing_bond(meaning.argv)
+    return meaning.argv if is_whole or meaning.writes or meaning.written_values else ()
 
 
 def _is_group(meaning: CommandMeaning) -> bool:

@@ -396,5 +396,13 @@ STATE = Schema(
         "ALTER TABLE access_token ADD COLUMN used_ms INTEGER NOT NULL DEFAULT 0",
         # Names and order that every database reads alike (decision record 0362).
         _PORTABLE,
+        # A script keeps the approvals of its earlier bytes (decision record 0388).
+        _made_again(
+            "approved_script",
+            f"""{_SEQ}, workspace TEXT NOT NULL, path TEXT NOT NULL, digest TEXT NOT NULL,
+            user_name TEXT NOT NULL, agent TEXT NOT NULL, device TEXT NOT NULL, id TEXT NOT NULL,
+            approved_ms INTEGER NOT NULL, UNIQUE (workspace, path, user_name, agent, digest)""",
+            "seq, workspace, path, digest, user_name, agent, device, id, approved_ms",
+        ),
     ),
 )

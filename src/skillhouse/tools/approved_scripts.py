@@ -4,6 +4,10 @@ A rule may cover a script with any arguments (`python scripts/recalc.py *`). Wha
 another file tomorrow, so that a person is asked once about its bytes and again when they change.
 What runs is a sealed copy of the approved bytes (`ScriptRuns.copies`). A script that cannot be
 bound so, such as one behind a symbolic link, is asked about each time.
+
+A standing approval of code in a command's words is bound to what that code loads, as a script is
+(decision record 0389), and one of an offline install to the lock and to the lists of packages
+(0390).
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from skillhouse.permission import (
     SimpleCommand,
     only_reads,
     read_command,
+    standing_bond,
+    standing_rule,
     unwrapped,
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
@@ -50,6 +56,11 @@ _SHOWING = frozenset(
     "column basename dirname which".split()
 )
 _GIT_SHOWS = (("log",), ("status",), ("diff",), ("show",))
+_INSTALL_TASKS = (
+    "preinstall install postinstall prepublish preprepare prepare postprepare dependencies "
+    "pnpm:devPreinstall".split()
+)
+"""Tasks of package.json that an install runs (docs.npmjs.com/cli, "Life Cycle Operation Order")."""
 _WRITING = frozenset("mkdir touch tee cp mv rm".split())
 """Programs whose grammar says all that they write."""
 
@@ -67,6 +78,9 @@ class ScriptRuns:
     """Scripts that cannot be bound, as the commands name them."""
     linked: Mapping[str, str] = field(default_factory=dict)
     """Where programs of the workspace that are links lead, by their path below it."""
+    kept_as: Mapping[str, str] = field(default_factory=dict)
+    """The names under which those that an install reads are kept: their approval lets no task of
+    them run. The install may write them: they are compared before it runs, alone."""
     runs_alone: bool = False
     """Whether no other call may change the workspace meanwhile: it could rename a directory above
     a script, or make one that is not there. What runs any code of the workspace is left out."""
@@ -79,8 +93,8 @@ class ScriptPlaces:
 
     root: str
     """Real path of the workspace."""
-    approved: Callable[[], Mapping[str, str]]
-    """Returns the approved digest of each path."""
+    approved: Callable[[], Mapping[str, frozenset[str]]]
+    """Returns the approved digests of each path."""
     is_of_skill: Callable[[str], bool]
     """Whether a real path is in a loaded skill that may be loaded now: its own approval is about
     all its files."""
@@ -100,83 +114,71 @@ def script_runs(
     bound to its files. The operator's `*` alone has allowed all that runs.
     """
     base = os.path.join(places.root, plan.directory)
-    known: Mapping[str, str] | None = None
-    needs: list[PermissionRequest] = []
-    digests: dict[str, str] = {}
-    new: list[str] = []
-    unbound: list[str] = []
-    linked: dict[str, str] = {}
-    alone = False
+    runs = _Collected(places)
     for judged in verdict.commands:
-        if rules.rule(judged.argv).cover is Breadth.ALL:
+        ruling = rules.rule(judged.argv)
+        if ruling.cover is Breadth.ALL:
             continue
         if judged.effect is not Effect.ALLOW:
-            _note_program(judged.argv, base, places, digests, linked, new)
+            for one in _answered_with(judged.argv, base, places):
+                runs.take(one, is_asked=True)
             continue
-        for candidates in _scripts_of(judged, base, places):
-            found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
-            alone = alone or not (judged.unbound or found.is_of_skill)
-            paths = (*found.paths, *_loadable(found, judged.argv, places))
-            odd = found.odd or _changed_by_line(paths, plan, judged.argv, base)
-            if odd:
-                unbound.append(candidates[0])
-                needs.append(_each_time(candidates[0], odd))
-            elif found.path:
-                known = places.approved() if known is None else known
-                if found.leads_to:
-                    linked[found.path] = found.leads_to
-                own = _once_for(found.path, places.root, is_known=found.path in known)
-                itself = (own, found.path, found.digest)
-                for need, path, digest in (itself, *_beside(found, judged.argv, places)):
-                    if digest:
-                        digests[path] = digest
-                    if known.get(path) != digest and path not in (*new, *unbound):
-                        (new if digest else unbound).append(path)
-                        needs.append(need)
-    facts = tuple(("script", f"{path} sha256:{digests[path]}") for path in new)
-    if new:
-        facts += (("not bound", NOT_BOUND),)
-    return ScriptRuns(
-        needs=tuple(needs),
-        digests=digests,
-        new=tuple(new),
-        odd=tuple(unbound),
-        linked=linked,
-        runs_alone=alone,
-        facts=facts,
-    )
+        for one in _bound_by(judged, base, places, is_granted=ruling.is_granted):
+            is_code = judged.unbound or one.found.is_of_skill
+            runs.alone = runs.alone or ruling.is_granted or not is_code
+            if odd := one.found.odd or _changed_by_line(one, plan, judged.argv, base):
+                runs.unbound.append(one.name)
+                runs.needs.append(_each_time(one.name, odd))
+            else:
+                runs.take(one)
+    return runs.value()
 
 
-def _loadable(script: _Found, argv: Sequence[str], places: ScriptPlaces) -> Iterable[str]:
-    """Return the paths at which a script would load a file by name, were there one."""
-    if not script.path:
-        return ()
-    path = os.path.join(places.root, script.path)
-    return names_beside(path, _bytes(path) or b"", argv)
+class _Collected:
+    """What the scripts of a plan need, as far as they were looked at."""
 
+    def __init__(self, places: ScriptPlaces) -> None:
+        self._places = places
+        self._known: Mapping[str, frozenset[str]] | None = None
+        self.needs: list[PermissionRequest] = []
+        self.digests: dict[str, str] = {}
+        self.new: list[str] = []
+        self.unbound: list[str] = []
+        self.linked: dict[str, str] = {}
+        self.kept_as: dict[str, str] = {}
+        self.alone = False
 
-def _beside(
-    script: _Found, argv: Sequence[str], places: ScriptPlaces
-) -> Iterator[tuple[PermissionRequest, str, str]]:
-    """Yield for each file that a script loads by name what asks about it, its path below the
-    workspace, and its digest: empty where it cannot be bound."""
-    path = os.path.join(places.root, script.path)
-    for real in files_beside(path, _bytes(path) or b"", places.root, argv):
-        relative = real[len(places.root) + 1 :]
-        data = _bytes(real)
-        if places.is_of_skill(real):
-            continue
-        if data is None:
-            yield _each_time(relative, "it is not a file that can be read whole"), relative, ""
-            continue
-        said = f"`{relative}`, which `{script.path}` loads"
-        if is_in_place_of_standard(real, path):
-            said += " in the place of a module of Python's own,"
-        said += " was not approved as it is; an approval holds until it changes"
-        need = PermissionRequest(
-            permission=Permission(action=SCRIPT, resource=real), default=Effect.ASK, why=said
+    def take(self, one: _Bound, *, is_asked: bool = False) -> None:
+        """Take in what a command is bound to; where it is asked about, the answer covers it."""
+        found = one.found
+        if not (found.path or one.path):
+            return
+        if self._known is None:
+            self._known = self._places.approved()
+        if found.leads_to:
+            self.linked[found.path] = found.leads_to
+        for need, path, digest in one.files(self._places, self._known):
+            if digest:
+                self.digests[path] = digest
+            if one.is_written and path == found.path:
+                self.kept_as[path] = one.key
+            is_known = digest in self._known.get(self.kept_as.get(path, path), ())
+            if not is_known and path not in (*self.new, *self.unbound):
+                (self.new if digest else self.unbound).append(path)
+                self.needs += () if is_asked else (need,)
+
+    def value(self) -> ScriptRuns:
+        facts = tuple(("script", f"{path} sha256:{self.digests[path]}") for path in self.new)
+        return ScriptRuns(
+            needs=tuple(self.needs),
+            digests=self.digests,
+            new=tuple(self.new),
+            odd=tuple(self.unbound),
+            linked=self.linked,
+            kept_as=self.kept_as,
+            runs_alone=self.alone,
+            facts=(*facts, ("not bound", NOT_BOUND)) if facts else (),
         )
-        yield need, relative, hashlib.sha256(data).hexdigest()
 
 
 def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str, bytes]:
@@ -206,7 +208,8 @@ def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str
         data = _bytes(os.path.join(root, path), PROGRAM_BYTES_MAX)
         if data is None or hashlib.sha256(data).hexdigest() != digest:
             raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
-        copies[os.path.join(root, path)] = data
+        if path not in before.kept_as:
+            copies[os.path.join(root, path)] = data
     return copies
 
 
@@ -217,7 +220,7 @@ def keeping(
     new = tuple(
         ApprovedScript(
             workspace=root,
-            path=path,
+            path=runs.kept_as.get(path, path),
             digest=runs.digests[path],
             user=session.user,
             agent=session.agent,
@@ -249,6 +252,109 @@ class _Found:
     is_of_skill: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    """A script that a command runs, or code in its words, and what that loads."""
+
+    name: str
+    """As the command has it."""
+    found: _Found
+    path: str = ""
+    """Absolute, of the script; of code, where it would be a script. Empty where there is none."""
+    data: bytes = b""
+    argv: tuple[str, ...] = ()
+    is_written: bool = False
+    """Whether the command may write it."""
+
+    @property
+    def key(self) -> str:
+        """The name under which the approval of its own bytes is kept."""
+        return f"install:{self.found.path}" if self.is_written else self.found.path
+
+    def names(self) -> Iterator[str]:
+        """Yield the paths at which it would load a file by name, were there one."""
+        names = names_beside(self.path, self.data, self.argv) if self.path else iter(())
+        yield from names if self.found.path else map(os.path.normpath, names)
+
+    def files(
+        self, places: ScriptPlaces, known: Mapping[str, frozenset[str]]
+    ) -> Iterator[tuple[PermissionRequest, str, str]]:
+        """Yield for itself, and for each file that it loads by name, what asks about it, its path
+        below the workspace, and its digest: empty where it cannot be bound."""
+        found = self.found
+        if found.path:
+            own = _once_for(found.path, places.root, is_known=self.key in known)
+            yield own, found.path, found.digest
+        beside = files_beside(self.path, self.data, places.root, self.argv) if self.path else ()
+        for real in beside:
+            relative = real[len(places.root) + 1 :]
+            data = _bytes(real)
+            if places.is_of_skill(real):
+                continue
+            if data is None:
+                why = "it is not a file that can be read whole"
+                yield _each_time(relative, why), relative, ""
+                continue
+            said = f"`{relative}`, which {self._shown} loads"
+            if is_in_place_of_standard(real, self.path):
+                said += " in the place of a module of Python's own,"
+            said += " was not approved as it is; an approval holds until it changes"
+            need = PermissionRequest(
+                permission=Permission(action=SCRIPT, resource=real), default=Effect.ASK, why=said
+            )
+            yield need, relative, hashlib.sha256(data).hexdigest()
+
+    @property
+    def _shown(self) -> str:
+        return f"`{self.found.path}`" if self.found.path else "the code"
+
+
+def _bound_by(
+    judged: JudgedCommand, base: str, places: ScriptPlaces, *, is_granted: bool
+) -> Iterator[_Bound]:
+    """Yield what a command runs, and of one that a standing approval covers the rest of what that
+    is bound to."""
+    for candidates in _scripts_of(judged, base, places):
+        found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
+        yield _loading(candidates[0], found, judged.argv, places)
+    if is_granted:
+        yield from _standing(judged.argv, base, places)
+
+
+def _answered_with(argv: tuple[str, ...], base: str, places: ScriptPlaces) -> tuple[_Bound, ...]:
+    """Return what the answer to a question about a command covers besides: the program that it
+    names by a path, and what a standing approval would be bound to; nothing where one is odd."""
+    bound = list(_standing(argv, base, places)) if standing_rule(argv) else []
+    if "/" in argv[0]:
+        found = _found((argv[0],), base, places, is_program=True)
+        bound.append(_Bound(name=argv[0], found=found))
+    return () if any(one.found.odd for one in bound) else tuple(bound)
+
+
+def _standing(argv: tuple[str, ...], base: str, places: ScriptPlaces) -> Iterator[_Bound]:
+    """Yield what a standing approval of a command is bound to besides its words."""
+    bond = standing_bond(argv)
+    if bond is None:
+        return
+    if bond.code:
+        # INVARIANT: no real path has a `.` in it, so that it is no file that the code could load.
+        path, data = os.path.join(base, f"./code{bond.suffix}"), bond.code.encode()
+        yield _Bound(name="the code", found=_Found(paths=()), path=path, data=data)
+    for number, candidates in enumerate(bond.files):
+        found = _found(candidates, base, places)
+        if not (number or found.path or found.odd):
+            found = replace(found, odd="no lock file says what it installs")
+        bound = _loading(candidates[0], found, (*argv, *_INSTALL_TASKS), places)
+        yield replace(bound, is_written=True)
+
+
+def _loading(name: str, found: _Found, argv: tuple[str, ...], places: ScriptPlaces) -> _Bound:
+    if not found.path:
+        return _Bound(name=name, found=found)
+    path = os.path.join(places.root, found.path)
+    return _Bound(name=name, found=found, path=path, data=_bytes(path) or b"", argv=argv)
+
+
 def _scripts_of(
     judged: JudgedCommand, base: str, places: ScriptPlaces
 ) -> Iterator[tuple[str, ...]]:
@@ -269,27 +375,6 @@ def _program_of(judged: JudgedCommand) -> tuple[str, ...]:
     if judged.is_own:
         return judged.scripts[0]
     return (judged.argv[0],) if "/" in judged.argv[0] else ()
-
-
-def _note_program(
-    argv: Sequence[str],
-    base: str,
-    places: ScriptPlaces,
-    digests: dict[str, str],
-    linked: dict[str, str],
-    new: list[str],
-) -> None:
-    """Remember the bytes of a program that is asked about by its path: the answer covers them."""
-    if "/" not in argv[0]:
-        return
-    found = _found((argv[0],), base, places, is_program=True)
-    if not found.path or found.odd:
-        return
-    digests[found.path] = found.digest
-    if found.leads_to:
-        linked[found.path] = found.leads_to
-    if found.path not in new and places.approved().get(found.path) != found.digest:
-        new.append(found.path)
 
 
 def _found(
@@ -402,15 +487,13 @@ def _bytes(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
     return data if len(data) <= most else None
 
 
-def _changed_by_line(
-    paths: Sequence[str], plan: CommandPlan, argv: Sequence[str], base: str
-) -> str:
+def _changed_by_line(bound: _Bound, plan: CommandPlan, argv: Sequence[str], base: str) -> str:
     """Return why the line itself may decide what the script is, or nothing.
 
     A sealed copy keeps a file, but not the names of the directories above it, and there is none of
     a file that only comes to be.
     """
-    seen = False
+    seen, paths = False, (*bound.found.paths, *bound.names())
     for command in plan.commands():
         inner = unwrapped(command.argv) or command.argv
         # A path may have been judged by the name of its program.

@@ -36,7 +36,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
 from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
-from skillhouse.tools.standing import standing_pattern, standing_patterns
+from skillhouse.tools.standing import lasting_action, standing_pattern, standing_patterns
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tool import Session, Tool
 
@@ -364,7 +364,8 @@ def rule_hint(context: CallContext, workspace_root: str) -> str:
     no_rule_helps = ("tiers", "write gate", HIDDEN_TEXT, PERSISTENCE)
     if not rule or context.on_page or asked.decision.layer in no_rule_helps:
         return ""
-    return f"; a rule that allows `{wanted.action} {rule}` would let it through"
+    action = lasting_action(asked.request)
+    return f"; a rule that allows `{action} {rule}` would let it through"
 
 
 def request_to_user(request: ApprovalRequest, page: str) -> str:

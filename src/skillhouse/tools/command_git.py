@@ -253,7 +253,7 @@ def _consented(
     needs, new, refused = [], [], set()
     for kind, path, need in asked:
         mark = hashlib.sha256(f"git {kind}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()
-        is_known = known.get(path) == mark and consents.decide(need) is not Effect.DENY
+        is_known = mark in known.get(path, ()) and consents.decide(need) is not Effect.DENY
         if is_known:
             continue
         if is_git:

@@ -15,6 +15,7 @@ from skillhouse.permission import (
     command_resource,
     loads_code,
     only_reads,
+    read_command,
     unwrapped,
 )
 from skillhouse.sandbox import GitChanges, Opened, find_git_changes
@@ -243,7 +244,7 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
     if program == "rm":
         for operand in operands:
             yield from _below(os.path.join(directory, operand))
-    if program in ("npm", "pnpm", "yarn", "bun") and operands[:1] in (["pkg"], ["set-script"]):
+    if _writes_list(program, arguments):
         yield "package.json"
     if program == "dd":
         yield from (word[3:] for word in arguments if word.startswith("of="))
@@ -259,6 +260,18 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
         yield target
         if os.path.isdir(os.path.join(directory, target)):
             yield from (os.path.join(target, os.path.basename(w.rstrip("/"))) for w in operands)
+
+
+def _writes_list(program: str, arguments: Sequence[str]) -> bool:
+    """Whether `pkg` of a package manager writes its list of packages; `pkg get` reads it."""
+    operands = [word for word in arguments if word[:1] != "-"]
+    if program not in ("npm", "pnpm", "yarn", "bun") or operands[:1] not in (
+        ["pkg"],
+        ["set-script"],
+    ):
+        return False
+    meaning = read_command((program, *arguments))
+    return bool(meaning.unknown) or meaning.path != ("pkg", "get")
 
 
 def _makes_directory(program: str, arguments: Sequence[str], directory: str) -> bool:

@@ -27,6 +27,7 @@ from skillhouse.permission import (
     loads_code,
     may_start,
     read_command,
+    standing_bond,
     unwrapped,
 )
 from skillhouse.sandbox import Opened, Toolset, find_git_contents, known_variables
@@ -137,7 +138,8 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
     # A rule allows the words, but they mean more than it can have meant.
     is_allowed = rules.rule(judged.argv).cover is not Breadth.NONE
     if judged.effect is Effect.ASK and judged.scrutiny and is_allowed:
-        needs.append(_remark(resource, judged.reason))
+        remark = _remark(resource, judged.reason)
+        needs.append(replace(remark, argv=judged.argv if standing_bond(judged.argv) else ()))
     return needs
 
 

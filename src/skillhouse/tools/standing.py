@@ -22,9 +22,17 @@ def standing_patterns(
         if not pattern or not lasts or need.skill_digest == UNBOUND:
             return ()
         patterns.append(
-            Pattern(action=need.permission.action, pattern=pattern, skill_digest=need.skill_digest)
+            Pattern(action=lasting_action(need), pattern=pattern, skill_digest=need.skill_digest)
         )
     return tuple(dict.fromkeys(patterns))
+
+
+def lasting_action(need: PermissionRequest) -> str:
+    """Return the action of the rule that would answer a request from then on.
+
+    What is remarked of a command's words is not, once a rule names all of them.
+    """
+    return "exec" if need.is_remark and need.argv else need.permission.action
 
 
 def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
@@ -34,7 +42,7 @@ def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
     it, and any other file alone: the top of the workspace is never covered, and what is read has
     no others with it, since there may be secrets among them.
     """
-    action, resource = need.permission.action, need.permission.resource
+    action, resource = lasting_action(need), need.permission.resource
     if not resource or action in NEVER_LASTING or "*" in resource or "?" in resource:
         return ""
     if action == "exec":
