@@ -464,8 +464,41 @@ def test_a_stash_holds_and_gives_back_protected_files(
     assert len(workspace.person.asked) == 2
 
 
+@pytest.mark.parametrize("make", ["git stash store {}", "git update-ref refs/stash {}"])
+@pytest.mark.parametrize("name", ["CLAUDE.md", ".mcp.json"])
+def test_a_stash_that_the_line_brings_writes_no_protected_file(
+    tmp_path: Path, make: str, name: str, bwrap: None, git: None
+) -> None:
+    workspace = Repository(tmp_path)
+    workspace.branches(["CLAUDE.md"])
+    workspace.put(name, "theirs\n")
+    workspace.git("stash", "-q", "-u")
+    made = workspace.git("rev-parse", "stash@{0}").strip()
+    workspace.git("stash", "drop", "-q")
+    before = workspace.git("status", "--porcelain")
+    result = workspace.sh(f"{make.format(made)} && git stash pop")
+    assert result.is_error, result.content
+    assert not (workspace.root / name).exists() or (workspace.root / name).read_text() == "# main\n"
+    assert workspace.git("status", "--porcelain").replace(f"?? {name}.withheld\n", "") == before
+
+
+def test_a_stash_and_its_end_in_one_line_are_asked_about_as_two(
+    tmp_path: Path, bwrap: None, git: None
+) -> None:
+    workspace = Repository(tmp_path, [Answer.ONCE])
+    workspace.branches(NAMES)
+    workspace.put("src/a.py", "mine\n")
+    assert workspace.sh("git stash -q && git stash pop -q").status == "ok"
+    assert workspace.person.asked == []
+    workspace.put("CLAUDE.md", "mine\n")
+    assert workspace.sh("git stash -q && git stash pop -q").status == "ok"
+    assert [len(one.reasons) for one in workspace.person.asked] == [2]
+    assert (workspace.root / "CLAUDE.md").read_text() == "mine\n"
+
+
 @pytest.mark.parametrize(
-    "line", ["git pull", "git am x.patch", "git apply x.patch", "git bisect start"]
+    "line",
+    ["git pull", "git am x.patch", "git apply x.patch", "git bisect start", "git merge --abort"],
 )
 def test_git_words_that_bring_what_nobody_knows_are_asked_about(
     tmp_path: Path, line: str, bwrap: None, git: None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from collections.abc import Callable
@@ -122,6 +123,74 @@ def test_progress_reaches_a_client_that_asked_for_it(
     assert amounts == sorted(set(amounts))
     assert told[-1] == (1.0, 1.0, "step 4")
     assert 1 < len(told) <= 4
+
+
+ANY = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n'
+WAITS = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo down"
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("mode", ERAS)
+def test_lines_of_a_command_reach_the_client_while_it_runs(
+    peer: Peer, transport: str, mode: str, need: Callable[[object, str], None]
+) -> None:
+    need(has_sandbox(), "bubblewrap that can make namespaces")
+    peer.configure(ANY)
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+        # The command waits for it: a line that came with the result would hang this test.
+        (peer.project / "go").touch()
+
+    async def work(place: tuple[str, str]) -> None:
+        async with connected(peer, place, mode) as client:
+            given = {"command": f"sh -c '{WAITS}'"}
+            result = await client.call_tool("exec", given, progress_callback=hear)
+            assert (result.is_error, text_of(result)) == (False, "up\ndown\n")
+
+    with place_of(peer, transport) as place:
+        anyio.run(work, place)
+    assert told == [(1.0, None, "up"), (2.0, None, "down")]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_client_reads_and_ends_a_command_in_the_background(
+    peer: Peer, transport: str, mode: str, need: Callable[[object, str], None]
+) -> None:
+    need(has_sandbox(), "bubblewrap that can make namespaces")
+    peer.configure(ANY)
+    marked = own(86397)
+
+    async def work(place: tuple[str, str]) -> None:
+        async with connected(peer, place, mode) as client:
+
+            async def call(tool: str, **given: object) -> str:
+                result = await client.call_tool(tool, given)
+                assert not result.is_error, result
+                return text_of(result)
+
+            started = await call(
+                "exec", command=f"sh -c '{WAITS}; exec sleep {marked}'", background=True
+            )
+            found = re.search(r"in the background as (\w+)", started)
+            assert found, started
+            name, text = found[1], ""
+            while "up" not in text:
+                text = await call("exec_output", id=name, wait_seconds=1)
+            assert "down" not in text
+            (peer.project / "go").touch()
+            while "down" not in text:
+                text = await call("exec_output", id=name, offset=3, wait_seconds=1)
+            assert text.startswith("down\n")
+            await until(lambda: running(marked))
+            assert "by `exec_stop`" in await call("exec_stop", id=name)
+            assert not running(marked)
+            assert name in await call("exec_output")
+
+    with place_of(peer, transport) as place:
+        anyio.run(work, place)
 
 
 PRICE = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,14 @@ def test_what_is_about_all_work_trees_runs_in_the_main_one(base: Path, line: str
         ("git apply x.patch", False),
         ("git submodule status", False),
         ("git reset --hard main", True),
+        ("git stash -q && git stash pop", False),
+        ("git update-index --refresh", False),
+        ("git merge --abort", False),
+        ("git rebase --continue", False),
+        # The value of an option is none of these words.
+        ("git merge -m --quit main", True),
+        ("git merge --message --quit main", True),
+        ("git merge --quit main", True),
     ],
 )
 def test_a_part_refuses_what_may_change_the_rest(
@@ -168,6 +178,90 @@ def test_a_part_refuses_what_may_change_the_rest(
             use_of(line, place)
     else:
         assert [need.permission.action for need in use_of(line, place).needs] == ["read"]
+
+
+def halt(repo: Path, word: str, *options: str, outside: bool) -> None:
+    """Halt git at a conflict in `packages/fe`; `outside`, the rest of the work is above."""
+    git(repo, "switch", "-q", "-c", "work", "main")
+    (repo / "packages/fe/in.txt").write_text("work\n", encoding="utf-8")
+    git(repo, "commit", "-qam", "first of two")
+    (repo / ("top.txt" if outside else "packages/fe/in.txt")).write_text("more\n", encoding="utf-8")
+    git(repo, "commit", "-qam", "second of two")
+    if word != "rebase":
+        git(repo, "switch", "-q", "inner")
+    given = {"rebase": "inner", "cherry-pick": "main..work", "merge": "work"}[word]
+    with pytest.raises(subprocess.CalledProcessError):
+        git(repo, word, *options, given)
+
+
+@pytest.mark.parametrize(
+    ("word", "outside", "refused"),
+    [
+        ("rebase", False, ""),
+        ("rebase", True, "--abort --skip --continue"),
+        ("cherry-pick", False, ""),
+        ("cherry-pick", True, "--skip --continue"),
+        ("merge", False, ""),
+        ("merge", True, "--abort"),
+    ],
+)
+def test_a_part_ends_and_goes_on_with_what_stays_in_it(
+    tmp_path: Path, word: str, outside: bool, refused: str
+) -> None:
+    part = repositories.part(tmp_path).resolve()
+    halt(tmp_path / "repo", word, outside=outside)
+    for option in ("--abort", "--quit", "--continue", *("--skip",) * (word != "merge")):
+        if option in refused.split():
+            with pytest.raises(RefusedError, match=r"`\.\./\.\./top.txt` outside"):
+                use_of(f"git {word} {option}", part)
+        else:
+            assert [n.permission.action for n in use_of(f"git {word} {option}", part).needs] == [
+                "read"
+            ]
+
+
+def test_a_part_leaves_alone_what_git_is_said_to_have_left_in_no_list(tmp_path: Path) -> None:
+    part = repositories.part(tmp_path).resolve()
+    halt(tmp_path / "repo", "rebase", outside=False)
+    todo = tmp_path / "repo/.git/rebase-merge/git-rebase-todo"
+    commit = todo.read_text(encoding="utf-8").split()[1]
+
+    def make(text: str) -> None:
+        todo.unlink()
+        todo.write_text(text, encoding="utf-8")
+
+    def link() -> None:
+        todo.unlink()
+        todo.symlink_to(part / "in.txt")
+
+    def fifo() -> None:
+        todo.unlink()
+        os.mkfifo(todo)
+
+    for change in (
+        lambda: make("exec touch ../../top.txt\n"),
+        lambda: make("merge -C x y\n"),
+        lambda: make("pick 0000000000000000000000000000000000000000\n"),
+        lambda: make("pick --output=x\n" + "x" * 70_000),
+        lambda: make(f"pick {commit}\n" * 51),
+        link,
+        fifo,
+    ):
+        change()
+        with pytest.raises(RefusedError, match="may change files outside"):
+            use_of("git rebase --continue", part)
+    git(part, "rebase", "--quit")
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_part_ends_a_rebase_by_patches_that_stays_in_it(tmp_path: Path, outside: bool) -> None:
+    part = repositories.part(tmp_path).resolve()
+    halt(tmp_path / "repo", "rebase", "--apply", outside=outside)
+    for option in ("--continue", "--skip", *("--abort",) * outside):
+        with pytest.raises(RefusedError, match="outside of the workspace"):
+            use_of(f"git rebase {option}", part)
+    if not outside:
+        assert len(use_of("git rebase --abort", part).needs) == 1
 
 
 def test_a_part_is_written_by_lines_of_git_alone(tmp_path: Path) -> None:

@@ -194,6 +194,23 @@ def test_a_part_of_a_work_tree_refuses_what_would_change_the_rest(
     assert git(top, "status", "--porcelain") == " M top.txt\n"
 
 
+def test_a_part_ends_a_rebase_that_halted_in_it_after_a_question(
+    tmp_path: Path, place_of: Callable[..., Place]
+) -> None:
+    part = repositories.part_of_linked(tmp_path)
+    place = place_of(part, *[Answer.ONCE] * 3)
+    place.runs("git switch -q -c topic main && echo topic > in.txt && git commit -qam topic")
+    place.runs("echo more >> in.txt && git stash -q && git stash pop -q && git commit -qam more")
+    halted = place.run("git rebase inner")
+    assert "could not apply" in halted.content
+    place.runs("git rebase --abort")
+    assert git(part, "status", "--porcelain", "--branch") == "## topic\n"
+    assert place.run("git rebase inner || git rebase --abort").status == "ok"
+    assert git(part, "log", "--format=%s", "main..topic") == "more\ntopic\n"
+    assert (part / "in.txt").read_text() == "topic\nmore\n"
+    assert ["whole work tree" in reason for reason in place.reasons()] == [True, False, False]
+
+
 def test_words_that_write_config_do_so_or_are_refused(
     tmp_path: Path, place_of: Callable[..., Place]
 ) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.floor import dataclass, is_secret
+from skillhouse.sandbox.git_halts import HALTING, RESUMING, halted
 
 SECONDS = 5.0
 """Longest time of one git run."""
@@ -49,10 +50,12 @@ class GitChanges:
     that is masked, it does not write them."""
     is_known: bool = True
     """False: it may write other files as well."""
+    is_known_outside: bool = True
+    """False: it may write others outside of the workspace as well."""
 
 
 NOTHING = GitChanges()
-UNKNOWN = GitChanges(is_known=False)
+UNKNOWN = GitChanges(is_known=False, is_known_outside=False)
 
 
 def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> GitChanges:
@@ -131,7 +134,9 @@ class _Git:
         if top is None:
             # No repository, which git itself reports; or no sandbox, without which nothing runs.
             return NOTHING if shutil.which("bwrap") else UNKNOWN
-        names = self._names(word, arguments)
+        operands, _, options = _parts(arguments)
+        is_resumed = word in HALTING and not operands and bool(options & RESUMING)
+        names = self._resumed(word, options) if is_resumed else self._names(word, arguments)
         if names is None:
             return UNKNOWN
         base = top.rstrip("\n")
@@ -144,7 +149,17 @@ class _Git:
             names=tuple(sorted(paths.keys() - outside)),
             outside=tuple(sorted(outside)),
             edited=frozenset(path for path, name in paths.items() if name in edited),
+            # A person is asked, as the work since the halt may be lost.
+            is_known=not is_resumed,
         )
+
+    def _resumed(self, word: str, options: frozenset[str]) -> set[str] | None:
+        own = (self._ask("rev-parse", "--absolute-git-dir") or "").rstrip("\n")
+        halt = halted(Path(own), word, options) if own else None
+        if halt is None:
+            return None
+        changed, made = self._against(halt.trees), self._made_by(halt.commits)
+        return None if changed is None or made is None else changed | made
 
     def _names(self, word: str, arguments: Sequence[str]) -> set[str] | None:
         operands, paths, options = _parts(arguments)
@@ -257,6 +272,9 @@ class _Git:
         if kind in ("pop", "apply", "branch"):
             entry = operands[-1] if operands[1:] and kind != "branch" else "stash@{0}"
             entry = f"stash@{{{entry}}}" if entry.isdigit() else entry
+            if entry == "stash@{0}" and not self._tree(entry):
+                # Only an earlier part of the line can make it: it is what that part takes away.
+                return self._against(("HEAD",))
             names = self._against((entry,))
             extra = self._listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", f"{entry}^3")
             return None if names is None else names | (extra or set())

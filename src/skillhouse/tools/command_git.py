@@ -74,7 +74,7 @@ _LOOKS: Mapping[str, frozenset[str]] = {
     # With nothing after it: all of the word. `apply` passes over what is outside of its directory.
     **dict.fromkeys(
         "apply show-branch check-mailmap interpret-trailers patch-id stripspace column verify-pack "
-        "merge-tree difftool rerere".split(),
+        "merge-tree difftool rerere update-index mktree mktag commit-graph replace".split(),
         frozenset(),
     ),
     "submodule": frozenset({"status", "summary"}),
@@ -407,7 +407,7 @@ class _GitCommand:
             return
         workspace = Path(places.workspace)
         changes = find_git_changes(self.argv, directory=Path(self.directory), workspace=workspace)
-        if changes.is_known and not changes.outside:
+        if changes.is_known_outside and not changes.outside:
             return
         names = ", ".join(f"`{name}`" for name in changes.outside[:SHOWN_MAX])
         more = len(changes.outside) - SHOWN_MAX

@@ -22,7 +22,7 @@ from tests.interop.agents.judging import Trace, transcript
 from tests.interop.agents.offering import Offer, made_up, named_only, offer, sampled
 from tests.interop.agents.protocols import NAMESPACE
 
-CLIENT_SECONDS = 150.0
+CLIENT_SECONDS = 200.0
 LOOK_SECONDS = 0.2
 MADE = "ran-"
 """What the files that the gated command makes begin with; each run makes another one."""
@@ -47,9 +47,12 @@ class House:
     """A home, a project and a house of their own."""
 
     base: Path
+    project: Path = field(init=False)
+    """Where the client works."""
     environment: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.project = self.base / "project"
         self.home.mkdir(parents=True)
         # A project without a root would be searched for further up.
         (self.project / ".git").mkdir(parents=True)
@@ -68,11 +71,6 @@ class House:
     def home(self) -> Path:
         """Home of the client, and of the house."""
         return self.base / "home"
-
-    @property
-    def project(self) -> Path:
-        """Where the client works."""
-        return self.base / "project"
 
     @property
     def skills(self) -> Path:
