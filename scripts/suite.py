@@ -47,6 +47,8 @@ MARKS = {
 }
 EXAMPLES = {"fast": "fast", "default": "fast", "changed": "fast", "nightly": "nightly"}
 """Profiles of tests/conftest.py for property tests; the others have its own."""
+PROCESSES = min(8, 1 + 2 * (os.cpu_count() or 1))
+"""At once: half of the time a test waits, for a sandbox, a browser or a server."""
 PORTIONS_EACH = 4
 """Portions for each process: more balance better, and each costs a start of a second and a half."""
 POLL_SECONDS = 0.2
@@ -242,7 +244,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("part", nargs="?", default="default", choices=PARTS)
     parser.add_argument("share", nargs="?", default="1/1", metavar="K/N")
     parser.add_argument("--base", metavar="REV", help="of `changed`: what to compare with")
-    parser.add_argument("--processes", type=int, default=min(4, 1 + (os.cpu_count() or 1)))
+    parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("--list", action="store_true", help="print the files, run nothing")
     given = list(arguments)
     if given and re.fullmatch(r"\d+/\d+", given[0]):

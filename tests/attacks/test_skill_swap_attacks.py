@@ -168,7 +168,14 @@ def language(request: pytest.FixtureRequest, need: Need) -> str:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("times", [6, pytest.param(60, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "times",
+    [
+        6,
+        pytest.param(20, marks=pytest.mark.heavy),
+        pytest.param(60, marks=[pytest.mark.heavy, pytest.mark.nightly]),
+    ],
+)
 def test_a_module_that_is_swapped_is_never_loaded(
     tmp_path: Path, need: Need, status: SandboxStatus, language: str, way: str, times: int
 ) -> None:

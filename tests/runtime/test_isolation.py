@@ -15,7 +15,7 @@ from skillhouse.runtime.config import SignerSettings
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.signer import KEYSTORE_FILE
 from tests.cells.lab import status_of
-from tests.runtime.coded import called, coded_house, write_code
+from tests.runtime.coded import called, coded_house, tool, write_code
 from tests.sandbox.places import LEVELS
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys
@@ -71,7 +71,7 @@ def test_no_key_and_nothing_of_the_core_is_in_reach(
 ) -> None:
     house_with_keys(tmp_path).close()
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", TOKEN)
-    skill = write_code(tmp_path / "skills/one", HUNTS)
+    skill = write_code(tmp_path / "skills/one", HUNTS, tool(timeout=120_000))
 
     def opened(**options: Any) -> Skillhouse:
         return coded_house(
