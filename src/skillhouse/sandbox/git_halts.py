@@ -37,7 +37,7 @@ class Halt:
 
 
 def halted(own: Path, word: str, options: frozenset[str]) -> Halt | None:
-    """Return what a word of `HALTING` with one of `RESUMING` does; None where nobody knows.
+    """Return what a word of `HALTING` with one of `RESUMING` does; None where that is not known.
 
     Args:
         own: The git directory of the work tree.
