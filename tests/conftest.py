@@ -35,6 +35,12 @@ def need() -> Callable[[object, str], None]:
     return check
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Return the library of the event loop in which tests that are coroutines run."""
+    return "asyncio"
+
+
 @pytest.fixture
 def bwrap(need: Callable[[object, str], None]) -> None:
     need(shutil.which("bwrap"), "no bubblewrap")

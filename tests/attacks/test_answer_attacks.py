@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from skillhouse.approval import (
@@ -80,7 +79,7 @@ def test_no_refusal_tells_a_model_a_command_that_answers(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_over_mcp_nothing_that_a_client_gets_holds_such_a_command(tmp_path: Path) -> None:
+async def test_over_mcp_nothing_that_a_client_gets_holds_such_a_command(tmp_path: Path) -> None:
     peer = Peer(tmp_path)
     write_skill(peer.project / ".agents/skills/pdf")
     calls: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -92,17 +91,13 @@ def test_over_mcp_nothing_that_a_client_gets_holds_such_a_command(tmp_path: Path
         ("read", {"path": "/etc/shadow"}),
     )
     told: list[str] = []
-
-    async def work() -> None:
-        async with peer.client() as client:
-            told.append((await client.list_tools()).model_dump_json())
-            told.append((await client.list_resources()).model_dump_json())
-            for name, arguments in calls:
-                told.append((await client.call_tool(name, arguments)).model_dump_json())
-            peer.skillhouse("stop")
-            told.append((await client.call_tool(*calls[0])).model_dump_json())
-
-    anyio.run(work)
+    async with peer.client() as client:
+        told.append((await client.list_tools()).model_dump_json())
+        told.append((await client.list_resources()).model_dump_json())
+        for name, arguments in calls:
+            told.append((await client.call_tool(name, arguments)).model_dump_json())
+        peer.skillhouse("stop")
+        told.append((await client.call_tool(*calls[0])).model_dump_json())
     assert sum("ask the user to approve" in text for text in told) >= 2
     assert "everything is stopped" in told[-1]
     assert [text for text in told if ANSWERING.search(text)] == []

@@ -192,34 +192,30 @@ def test_a_forged_id_cancels_nothing(number: Any) -> None:
     assert played(core, scene).kind == "ok"
 
 
-def test_a_call_cancels_none_of_another_calls_requests() -> None:
+async def test_a_call_cancels_none_of_another_calls_requests() -> None:
     core, other = Stuck(), Stuck()
-
-    async def main() -> None:
-        capabilities = Capabilities()
-        pairs = [socket.socketpair() for _ in range(2)]
-        with capabilities.of(core) as token, capabilities.of(other) as stolen:
-            channels = []
-            for (ours, _), own in zip(pairs, (token, stolen), strict=True):
-                ours.setblocking(False)
-                channels.append(CallChannel(ours, capabilities=capabilities, token=own, number="1"))
-            mine, victim = Hostile(pairs[0][1], token), Hostile(pairs[1][1], stolen)
-            async with anyio.create_task_group() as tasks:
-                for channel in channels:
-                    tasks.start_soon(channel.answer)
-                victim.fetch(5)
-                await until(lambda: other.began)
-                mine.cancel(5)
-                mine.cancel(5, capability=stolen)
-                await anyio.sleep(0.02)
-                assert other.ended == []
-                mine.finish()
-                victim.finish()
-        for pair in pairs:
-            for end in pair:
-                end.close()
-
-    anyio.run(main)
+    capabilities = Capabilities()
+    pairs = [socket.socketpair() for _ in range(2)]
+    with capabilities.of(core) as token, capabilities.of(other) as stolen:
+        channels = []
+        for (ours, _), own in zip(pairs, (token, stolen), strict=True):
+            ours.setblocking(False)
+            channels.append(CallChannel(ours, capabilities=capabilities, token=own, number="1"))
+        mine, victim = Hostile(pairs[0][1], token), Hostile(pairs[1][1], stolen)
+        async with anyio.create_task_group() as tasks:
+            for channel in channels:
+                tasks.start_soon(channel.answer)
+            victim.fetch(5)
+            await until(lambda: other.began)
+            mine.cancel(5)
+            mine.cancel(5, capability=stolen)
+            await anyio.sleep(0.02)
+            assert other.ended == []
+            mine.finish()
+            victim.finish()
+    for pair in pairs:
+        for end in pair:
+            end.close()
 
 
 def test_two_requests_of_one_id_are_answered_and_the_second_cancels_nothing_twice() -> None:

@@ -247,7 +247,7 @@ def test_one_forged_transcript_does_not_hide_the_others(tmp_path: Path, record: 
     assert {one.head.id for one in kept.listed()} == {path.stem, made.id}
 
 
-def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
+async def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     kept = Transcripts(tmp_path / "state")
     transcript = kept.begin(place="/p", agent="default", model="m")
     (tmp_path / "project").mkdir(exist_ok=True)
@@ -257,13 +257,9 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     with open_house(tmp_path) as house:
         script = Script(read, write, f"it is {SECRET}", "started")
         conversation = conversation_of(house, script, transcript, SECRET)
-
-        async def typed() -> None:
-            await conversation.ask(f"use {SECRET}")
-            await conversation.start("kestrel", f"--token {SECRET}")
-            await house.services.release_loop()
-
-        anyio.run(typed)
+        await conversation.ask(f"use {SECRET}")
+        await conversation.start("kestrel", f"--token {SECRET}")
+        await house.services.release_loop()
         plain = ModelMessagesTypeAdapter.dump_json(conversation.history).decode()
         assert plain.count(SECRET) >= 4
         assert SECRET in str(conversation.skills.as_data())

@@ -124,7 +124,7 @@ def test_a_package_whose_building_runs_code_on_the_host(tmp_path: Path) -> None:
 
 @needs_npm
 @pytest.mark.slow
-def test_npm_scripts_and_settings_of_the_skill(tmp_path: Path) -> None:
+async def test_npm_scripts_and_settings_of_the_skill(tmp_path: Path) -> None:
     data = npm_package("greet", "1.0.0", "module.exports = 1;")
     skill = npm_skill(tmp_path, "1.0.0", data)
     served = {("greet", "1.0.0"): data}
@@ -144,11 +144,7 @@ def test_npm_scripts_and_settings_of_the_skill(tmp_path: Path) -> None:
         shutil.rmtree(skill / "node_modules")
         shutil.rmtree(tmp_path / "npm-cache")
         asked.clear()
-
-        async def go() -> None:
-            assert await prepare(JAVASCRIPT, skill, tmp_path / "cache", rules=rules)
-
-        anyio.run(go)
+        assert await prepare(JAVASCRIPT, skill, tmp_path / "cache", rules=rules)
     assert asked == []
     assert not (tmp_path / "ran").exists()
 

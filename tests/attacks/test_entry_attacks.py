@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-import anyio
 import pytest
 
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, environment_of, text_of
@@ -26,18 +25,15 @@ def peer(tmp_path: Path) -> Peer:
 @pytest.mark.slow
 @pytest.mark.req("S000-60")
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
-def test_a_client_of_mcp_meets_the_write_gate(peer: Peer, mode: str) -> None:
-    async def main() -> None:
-        async with peer.client(mode) as client:
-            for tool, arguments in (("write", CALL), ("exec", {"command": "touch made.txt"})):
-                result = await client.call_tool(tool, arguments)
-                assert result.is_error
-                assert "not_in_allowlist" in text_of(result)
-
+async def test_a_client_of_mcp_meets_the_write_gate(peer: Peer, mode: str) -> None:
     # What a server without a door does with the same arguments.
     (peer.project / CALL["path"]).write_text(CALL["content"])
     (peer.project / CALL["path"]).unlink()
-    anyio.run(main)
+    async with peer.client(mode) as client:
+        for tool, arguments in (("write", CALL), ("exec", {"command": "touch made.txt"})):
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error
+            assert "not_in_allowlist" in text_of(result)
     assert not (peer.project / "made.txt").exists()
 
 

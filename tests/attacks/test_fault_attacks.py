@@ -328,37 +328,33 @@ def test_a_log_that_stays_held_refuses_the_effect_by_the_name_of_its_lock(
 
 
 @pytest.mark.slow
-def test_a_held_state_delays_its_own_call_and_never_the_event_loop(tmp_path: Path) -> None:
+async def test_a_held_state_delays_its_own_call_and_never_the_event_loop(tmp_path: Path) -> None:
     """Another process holds the write lock of the state while a call is asked about."""
     stalls: list[float] = []
     with house_at(tmp_path, person=Person([Answer.ONCE])) as house:
         (tmp_path / "project/a.txt").write_text("text")
+        done: list[str] = []
 
-        async def work() -> list[str]:
-            done: list[str] = []
+        async def asked() -> None:
+            result = await house.call("write", {"path": "b.txt", "content": "x"})
+            done.append(f"write {result.status}")
 
-            async def asked() -> None:
-                result = await house.call("write", {"path": "b.txt", "content": "x"})
-                done.append(f"write {result.status}")
-
-            await house.call("read", {"path": "a.txt"})
-            house.approvals.withdraw_all()
-            state = sqlite3.connect(house.config.state_directory / "state.sqlite3")
-            try:
-                state.execute("BEGIN IMMEDIATE")
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(tick, stalls)
-                    async with anyio.create_task_group() as calls:
-                        calls.start_soon(asked)
-                        await anyio.sleep(0.7)
-                        done.append(f"read {(await house.call('read', {'path': 'a.txt'})).status}")
-                        state.execute("ROLLBACK")
-                    tasks.cancel_scope.cancel()
-            finally:
-                state.close()
-            return done
-
-        assert anyio.run(work) == ["read ok", "write ok"]
+        await house.call("read", {"path": "a.txt"})
+        house.approvals.withdraw_all()
+        state = sqlite3.connect(house.config.state_directory / "state.sqlite3")
+        try:
+            state.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(tick, stalls)
+                async with anyio.create_task_group() as calls:
+                    calls.start_soon(asked)
+                    await anyio.sleep(0.7)
+                    done.append(f"read {(await house.call('read', {'path': 'a.txt'})).status}")
+                    state.execute("ROLLBACK")
+                tasks.cancel_scope.cancel()
+        finally:
+            state.close()
+        assert done == ["read ok", "write ok"]
         assert max(stalls) < 0.5
 
 

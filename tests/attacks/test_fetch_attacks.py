@@ -68,20 +68,17 @@ REACHING = [
 
 
 @pytest.mark.parametrize("host", REACHING)
-def test_a_spelling_of_loopback_reaches_nothing(host):
-    async def main() -> None:
-        async with serving(ok(b"internal"), host="0.0.0.0") as server:
-            url = f"http://{host}:{server.port}/"
-            assert naive.text_check(url)
-            name = urlsplit(url).hostname
-            assert name is not None
-            said = await in_thread(naive.raw_get, name, server.port, "/", {})
-            assert said.endswith(b"internal")
-            asked = len(server.seen)
-            assert await refusal(url) in ("url-refused", "address-refused")
-            assert len(server.seen) == asked
-
-    anyio.run(main)
+async def test_a_spelling_of_loopback_reaches_nothing(host):
+    async with serving(ok(b"internal"), host="0.0.0.0") as server:
+        url = f"http://{host}:{server.port}/"
+        assert naive.text_check(url)
+        name = urlsplit(url).hostname
+        assert name is not None
+        said = await in_thread(naive.raw_get, name, server.port, "/", {})
+        assert said.endswith(b"internal")
+        asked = len(server.seen)
+        assert await refusal(url) in ("url-refused", "address-refused")
+        assert len(server.seen) == asked
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1.", "localhost.", "LOCALHOST", "[::1]", "[::]", "1.1"])
@@ -103,14 +100,11 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("address", [*WRAPPED, *OTHERS])
-def test_an_address_that_is_not_public_is_refused_as_text_and_as_an_answer(address):
-    async def main() -> None:
-        host = f"[{address}]" if ":" in address else address
-        assert await refusal(f"http://{host}/") == "address-refused"
-        route = Route(resolve=fixed([address]))
-        assert await refusal("http://name.test/", route=route) == "address-refused"
-
-    anyio.run(main)
+async def test_an_address_that_is_not_public_is_refused_as_text_and_as_an_answer(address):
+    host = f"[{address}]" if ":" in address else address
+    assert await refusal(f"http://{host}/") == "address-refused"
+    route = Route(resolve=fixed([address]))
+    assert await refusal("http://name.test/", route=route) == "address-refused"
 
 
 def test_the_standard_library_takes_some_of_these_for_public():
@@ -125,152 +119,128 @@ def test_public_addresses_are_no_private_ones():
 # 74, 75: names
 
 
-def test_a_name_that_moves_between_check_and_use_is_looked_up_once():
-    async def main() -> None:
-        async with serving(ok(b"public")) as public:
-            answers = ["127.0.0.1", "127.0.0.2"]
-            moves = iter(answers)
-            async with serving(ok(b"internal"), host="127.0.0.2") as internal:
-                # In the test 127.0.0.1 passes for public, as no other address can be served.
-                reached = await in_thread(
-                    naive.checked_get,
-                    "name.test",
-                    f":{internal.port}/",
-                    lambda: next(moves),
-                    lambda address: address == "127.0.0.1",
-                )
-                assert reached == b"internal"
-                asked: list[str] = []
+async def test_a_name_that_moves_between_check_and_use_is_looked_up_once():
+    async with serving(ok(b"public")) as public:
+        answers = ["127.0.0.1", "127.0.0.2"]
+        moves = iter(answers)
+        async with serving(ok(b"internal"), host="127.0.0.2") as internal:
+            # In the test 127.0.0.1 passes for public, as no other address can be served.
+            reached = await in_thread(
+                naive.checked_get,
+                "name.test",
+                f":{internal.port}/",
+                lambda: next(moves),
+                lambda address: address == "127.0.0.1",
+            )
+            assert reached == b"internal"
+            asked: list[str] = []
 
-                async def moving(host: str, port: int) -> list[str]:
-                    asked.append(host)
-                    return [answers[min(len(asked), 2) - 1]]
+            async def moving(host: str, port: int) -> list[str]:
+                asked.append(host)
+                return [answers[min(len(asked), 2) - 1]]
 
-                policy = NetPolicy(private=("127.0.0.1/32",), hosts=(host_rule("http://*:*"),))
-                url = f"http://name.test:{public.port}/"
-                response = await fetch(url, policy=policy, route=Route(resolve=moving))
-                assert (response.body, asked) == (b"public", ["name.test"])
-                assert len(internal.seen) == 1
-                with pytest.raises(NetError, match="not public"):
-                    await fetch(url, policy=policy, route=Route(resolve=moving))
-
-    anyio.run(main)
+            policy = NetPolicy(private=("127.0.0.1/32",), hosts=(host_rule("http://*:*"),))
+            url = f"http://name.test:{public.port}/"
+            response = await fetch(url, policy=policy, route=Route(resolve=moving))
+            assert (response.body, asked) == (b"public", ["name.test"])
+            assert len(internal.seen) == 1
+            with pytest.raises(NetError, match="not public"):
+                await fetch(url, policy=policy, route=Route(resolve=moving))
 
 
-def test_a_name_with_a_public_and_a_private_answer_is_refused_whole():
-    async def main() -> None:
-        async with serving(ok(b"internal")) as server:
-            first = ["93.184.216.34", "127.0.0.1"]
-            assert naive.address_check(first[0])  # A check of the first answer is content,
-            # and a client that tries the next when the first is silent arrives here:
-            assert await in_thread(naive.get, f"http://{first[1]}:{server.port}/") == b"internal"
-            for answers in (first, first[::-1]):
-                route = Route(resolve=fixed(answers))
-                url = f"http://name.test:{server.port}/"
-                assert await refusal(url, route=route) == "address-refused"
-            assert len(server.seen) == 1
-
-    anyio.run(main)
+async def test_a_name_with_a_public_and_a_private_answer_is_refused_whole():
+    async with serving(ok(b"internal")) as server:
+        first = ["93.184.216.34", "127.0.0.1"]
+        assert naive.address_check(first[0])  # A check of the first answer is content,
+        # and a client that tries the next when the first is silent arrives here:
+        assert await in_thread(naive.get, f"http://{first[1]}:{server.port}/") == b"internal"
+        for answers in (first, first[::-1]):
+            route = Route(resolve=fixed(answers))
+            url = f"http://name.test:{server.port}/"
+            assert await refusal(url, route=route) == "address-refused"
+        assert len(server.seen) == 1
 
 
-def test_a_name_that_no_rule_allows_is_not_even_looked_up():
-    async def main() -> None:
-        asked: list[str] = []
+async def test_a_name_that_no_rule_allows_is_not_even_looked_up():
+    asked: list[str] = []
 
-        async def resolve(host: str, port: int) -> list[str]:
-            asked.append(host)
-            return ["93.184.216.34"]
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["93.184.216.34"]
 
-        policy = NetPolicy(hosts=(host_rule("allowed.com"),))
-        for url in ("https://c3RvbGVu.evil.com/", "https://allowed.com.evil.com/"):
-            with pytest.raises(NetError) as caught:
-                await fetch(url, policy=policy, route=Route(resolve=resolve))
-            assert caught.value.code == "host-refused"
-        assert asked == []
-
-    anyio.run(main)
+    policy = NetPolicy(hosts=(host_rule("allowed.com"),))
+    for url in ("https://c3RvbGVu.evil.com/", "https://allowed.com.evil.com/"):
+        with pytest.raises(NetError) as caught:
+            await fetch(url, policy=policy, route=Route(resolve=resolve))
+        assert caught.value.code == "host-refused"
+    assert asked == []
 
 
 # 76: redirects
 
 
-def test_a_redirect_to_a_private_address_is_refused():
-    async def main() -> None:
-        async with (
-            serving(ok(b"internal"), host="127.0.0.2") as internal,
-            serving(redirect(internal.url)) as public,
-        ):
-            assert await in_thread(naive.get, public.url) == b"internal"
-            policy = NetPolicy(hosts=(host_rule("http://*:*"),), private=("127.0.0.1/32",))
-            assert await refusal(public.url, policy) == "redirect-refused"
-            everywhere = policy.granted(parse_url(internal.url), "GET")
-            assert await refusal(public.url, everywhere) == "address-refused"
-            assert len(internal.seen) == 1
-
-    anyio.run(main)
+async def test_a_redirect_to_a_private_address_is_refused():
+    async with (
+        serving(ok(b"internal"), host="127.0.0.2") as internal,
+        serving(redirect(internal.url)) as public,
+    ):
+        assert await in_thread(naive.get, public.url) == b"internal"
+        policy = NetPolicy(hosts=(host_rule("http://*:*"),), private=("127.0.0.1/32",))
+        assert await refusal(public.url, policy) == "redirect-refused"
+        everywhere = policy.granted(parse_url(internal.url), "GET")
+        assert await refusal(public.url, everywhere) == "address-refused"
+        assert len(internal.seen) == 1
 
 
-def test_a_redirect_to_a_file_is_refused(tmp_path: Path):
-    async def main() -> None:
-        (tmp_path / "secret").write_text("internal")
-        async with serving(redirect((tmp_path / "secret").as_uri())) as server:
-            assert await in_thread(naive.follow, server.url, 3) == (b"internal", 2)
-            with pytest.raises(NetError, match="expected an http or https URL") as caught:
+async def test_a_redirect_to_a_file_is_refused(tmp_path: Path):
+    (tmp_path / "secret").write_text("internal")
+    async with serving(redirect((tmp_path / "secret").as_uri())) as server:
+        assert await in_thread(naive.follow, server.url, 3) == (b"internal", 2)
+        with pytest.raises(NetError, match="expected an http or https URL") as caught:
+            await fetch(server.url, policy=policy_for(server))
+        assert caught.value.code == "redirect-refused"
+
+
+async def test_credentials_do_not_go_along_to_another_origin():
+    sent = {"Authorization": "Bearer abc", "Cookie": "a=b", "X-Api-Key": "abc", "Accept": "a/b"}
+    async with serving(ok(b"thanks")) as other, serving(redirect(other.url)) as first:
+        await in_thread(naive.get, first.url, sent)
+        assert b"Bearer abc" in other.seen[0]
+        await fetch(first.url, policy=policy_for(first, other), headers=sent)
+        assert b"X-Api-Key: abc" in first.seen[1]
+        lines = other.seen[1].split(b"\r\n")
+        assert {line.split(b":")[0] for line in lines[1:] if line} == {
+            *(b"Host", b"User-Agent", b"Accept", b"Accept-Encoding", b"Connection")
+        }
+
+
+async def test_a_secret_does_not_go_along_to_an_origin_that_it_is_not_bound_to():
+    async with serving(ok(b"thanks")) as other, serving(redirect(other.url)) as first:
+        secret = SecretBinding(name="KEY", value="s3cr3t-value", hosts=(first.url,))
+        policy = policy_for(first, other, secrets=(secret,))
+        headers = {"Accept": "{{secret:KEY}}", "X-Key": "{{secret:KEY}}"}
+        await fetch(first.url, policy=policy, headers=headers)
+        assert first.seen[0].count(b"s3cr3t-value") == 2
+        assert b"s3cr3t" not in other.seen[0]
+        assert b"secret:" not in other.seen[0]
+        # A bound host that leads on with the secret in the URL does not get it out either.
+        first.answers = [redirect(f"{other.url}/?k=s3cr3t-value")]
+        with pytest.raises(NetError) as caught:
+            await fetch(first.url, policy=policy, headers=headers)
+        assert caught.value.code == "secret-refused"
+        assert len(other.seen) == 1
+
+
+async def test_twenty_hops_and_a_loop_end_early():
+    hops = [redirect(f"/{number}") for number in range(20)]
+    async with serving(*hops, ok(b"arrived")) as server:
+        assert await in_thread(naive.follow, server.url, 25) == (b"arrived", 21)
+    for answers, most in ((hops, 4), ([redirect("/a"), redirect("/b"), redirect("/a")], 3)):
+        async with serving(*answers) as server:
+            with pytest.raises(NetError) as caught:
                 await fetch(server.url, policy=policy_for(server))
             assert caught.value.code == "redirect-refused"
-
-    anyio.run(main)
-
-
-def test_credentials_do_not_go_along_to_another_origin():
-    async def main() -> None:
-        sent = {"Authorization": "Bearer abc", "Cookie": "a=b", "X-Api-Key": "abc", "Accept": "a/b"}
-        async with serving(ok(b"thanks")) as other, serving(redirect(other.url)) as first:
-            await in_thread(naive.get, first.url, sent)
-            assert b"Bearer abc" in other.seen[0]
-            await fetch(first.url, policy=policy_for(first, other), headers=sent)
-            assert b"X-Api-Key: abc" in first.seen[1]
-            lines = other.seen[1].split(b"\r\n")
-            assert {line.split(b":")[0] for line in lines[1:] if line} == {
-                *(b"Host", b"User-Agent", b"Accept", b"Accept-Encoding", b"Connection")
-            }
-
-    anyio.run(main)
-
-
-def test_a_secret_does_not_go_along_to_an_origin_that_it_is_not_bound_to():
-    async def main() -> None:
-        async with serving(ok(b"thanks")) as other, serving(redirect(other.url)) as first:
-            secret = SecretBinding(name="KEY", value="s3cr3t-value", hosts=(first.url,))
-            policy = policy_for(first, other, secrets=(secret,))
-            headers = {"Accept": "{{secret:KEY}}", "X-Key": "{{secret:KEY}}"}
-            await fetch(first.url, policy=policy, headers=headers)
-            assert first.seen[0].count(b"s3cr3t-value") == 2
-            assert b"s3cr3t" not in other.seen[0]
-            assert b"secret:" not in other.seen[0]
-            # A bound host that leads on with the secret in the URL does not get it out either.
-            first.answers = [redirect(f"{other.url}/?k=s3cr3t-value")]
-            with pytest.raises(NetError) as caught:
-                await fetch(first.url, policy=policy, headers=headers)
-            assert caught.value.code == "secret-refused"
-            assert len(other.seen) == 1
-
-    anyio.run(main)
-
-
-def test_twenty_hops_and_a_loop_end_early():
-    async def main() -> None:
-        hops = [redirect(f"/{number}") for number in range(20)]
-        async with serving(*hops, ok(b"arrived")) as server:
-            assert await in_thread(naive.follow, server.url, 25) == (b"arrived", 21)
-        for answers, most in ((hops, 4), ([redirect("/a"), redirect("/b"), redirect("/a")], 3)):
-            async with serving(*answers) as server:
-                with pytest.raises(NetError) as caught:
-                    await fetch(server.url, policy=policy_for(server))
-                assert caught.value.code == "redirect-refused"
-                assert len(server.seen) == most
-
-    anyio.run(main)
+            assert len(server.seen) == most
 
 
 # 77: answers that are none
@@ -378,49 +348,41 @@ def test_what_is_no_http_is_no_answer(answer):
     assert answered(answer) == "protocol-error"
 
 
-def test_a_line_break_in_a_header_or_url_adds_nothing_to_the_request():
-    async def main() -> None:
-        injected = "a\r\nX-Admin: yes\r\n\r\nGET /other HTTP/1.1"
-        async with serving(ok(b"hello")) as server:
-            await in_thread(
-                partial(naive.raw_get, server.host, server.port, "/", {"X-Note": injected})
-            )
-            assert b"\r\nX-Admin: yes\r\n" in server.seen[0]
-            policy = policy_for(server)
-            for value in (injected, "a\nb: c", "a\rb: c", "a\0b", "ü€"):
-                with pytest.raises(NetError, match="not a header"):
-                    await fetch(server.url, policy=policy, headers={"X-Note": value})
-            for name in ("X-A: b\r\nX", "X A", "", "X\n"):
-                with pytest.raises(NetError, match="not a header"):
-                    await fetch(server.url, policy=policy, headers={name: "a"})
-            for name in ("Host", "content-length", "Transfer-Encoding", "CONNECTION", "Upgrade"):
-                with pytest.raises(NetError, match="not the caller's"):
-                    await fetch(server.url, policy=policy, headers={name: "a"})
-            for path in ("/a\r\nX-Admin: yes", "/a b", "/ HTTP/1.1\r\n\r\n"):
-                assert await refusal(server.url + path, policy) == "url-refused"
-            # Percent-encoded they stay so.
-            await fetch(f"{server.url}/%0d%0aX-Admin:%20yes", policy=policy)
-            assert b"GET /%0d%0aX-Admin:%20yes HTTP/1.1\r\n" in server.seen[1]
-            assert len(server.seen) == 2
-
-    anyio.run(main)
+async def test_a_line_break_in_a_header_or_url_adds_nothing_to_the_request():
+    injected = "a\r\nX-Admin: yes\r\n\r\nGET /other HTTP/1.1"
+    async with serving(ok(b"hello")) as server:
+        await in_thread(partial(naive.raw_get, server.host, server.port, "/", {"X-Note": injected}))
+        assert b"\r\nX-Admin: yes\r\n" in server.seen[0]
+        policy = policy_for(server)
+        for value in (injected, "a\nb: c", "a\rb: c", "a\0b", "ü€"):
+            with pytest.raises(NetError, match="not a header"):
+                await fetch(server.url, policy=policy, headers={"X-Note": value})
+        for name in ("X-A: b\r\nX", "X A", "", "X\n"):
+            with pytest.raises(NetError, match="not a header"):
+                await fetch(server.url, policy=policy, headers={name: "a"})
+        for name in ("Host", "content-length", "Transfer-Encoding", "CONNECTION", "Upgrade"):
+            with pytest.raises(NetError, match="not the caller's"):
+                await fetch(server.url, policy=policy, headers={name: "a"})
+        for path in ("/a\r\nX-Admin: yes", "/a b", "/ HTTP/1.1\r\n\r\n"):
+            assert await refusal(server.url + path, policy) == "url-refused"
+        # Percent-encoded they stay so.
+        await fetch(f"{server.url}/%0d%0aX-Admin:%20yes", policy=policy)
+        assert b"GET /%0d%0aX-Admin:%20yes HTTP/1.1\r\n" in server.seen[1]
+        assert len(server.seen) == 2
 
 
-def test_an_answer_in_an_answer_is_not_taken_for_the_next_one():
-    async def main() -> None:
-        async def split(stream: SocketStream) -> None:
-            await stream.send(ok(b"first") + ok(b"poison"))
-            await stream.receive()
+async def test_an_answer_in_an_answer_is_not_taken_for_the_next_one():
+    async def split(stream: SocketStream) -> None:
+        await stream.send(ok(b"first") + ok(b"poison"))
+        await stream.receive()
 
-        async with serving(split, ok(b"second")) as server:
-            found = await in_thread(naive.twice, server.host, server.port)
-            assert found == [b"first", b"poison"]
-        async with serving(ok(b"first") + ok(b"poison"), ok(b"second")) as server:
-            policy = policy_for(server)
-            bodies = [(await fetch(server.url, policy=policy)).body for _ in range(2)]
-            assert bodies == [b"first", b"second"]
-
-    anyio.run(main)
+    async with serving(split, ok(b"second")) as server:
+        found = await in_thread(naive.twice, server.host, server.port)
+        assert found == [b"first", b"poison"]
+    async with serving(ok(b"first") + ok(b"poison"), ok(b"second")) as server:
+        policy = policy_for(server)
+        bodies = [(await fetch(server.url, policy=policy)).body for _ in range(2)]
+        assert bodies == [b"first", b"second"]
 
 
 # 78: secrets
@@ -447,25 +409,22 @@ def leaks(value: str) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("kind", leaks("x"))
-def test_a_secret_does_not_leave_for_a_host_that_it_is_not_bound_to(kind):
-    async def main() -> None:
-        async with serving(ok(b"thanks")) as server:
-            request = leaks(SECRET.value)[kind]
-            url = server.url + str(request.pop("path", "/"))
-            method = str(request.get("method", "GET"))
-            careless = policy_for(server)
-            if "placeholder" not in kind:
-                await fetch(url, policy=careless, **request)  # type: ignore[arg-type]
-            asked = len(server.seen)
-            assert asked == ("placeholder" not in kind)
-            policy = policy_for(server, secrets=(SECRET,)).granted(parse_url(url), method)
-            with pytest.raises(NetError) as caught:
-                await fetch(url, policy=policy, **request)  # type: ignore[arg-type]
-            assert caught.value.code == "secret-refused"
-            assert SECRET.value not in str(caught.value)
-            assert len(server.seen) == asked
-
-    anyio.run(main)
+async def test_a_secret_does_not_leave_for_a_host_that_it_is_not_bound_to(kind):
+    async with serving(ok(b"thanks")) as server:
+        request = leaks(SECRET.value)[kind]
+        url = server.url + str(request.pop("path", "/"))
+        method = str(request.get("method", "GET"))
+        careless = policy_for(server)
+        if "placeholder" not in kind:
+            await fetch(url, policy=careless, **request)  # type: ignore[arg-type]
+        asked = len(server.seen)
+        assert asked == ("placeholder" not in kind)
+        policy = policy_for(server, secrets=(SECRET,)).granted(parse_url(url), method)
+        with pytest.raises(NetError) as caught:
+            await fetch(url, policy=policy, **request)  # type: ignore[arg-type]
+        assert caught.value.code == "secret-refused"
+        assert SECRET.value not in str(caught.value)
+        assert len(server.seen) == asked
 
 
 def test_a_secret_does_not_leave_in_the_name_of_a_host():
@@ -543,12 +502,9 @@ def test_a_star_stands_for_whole_labels_and_not_for_none():
     assert {host: policy.allows(parse_url(f"https://{host}/"), "GET") for host in hosts} == hosts
 
 
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch):
-    async def main() -> None:
-        async with serving(ok(b"from the proxy")) as proxy, serving(ok(b"direct")) as server:
-            for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
-                monkeypatch.setenv(name, proxy.url)
-            response = await fetch(server.url, policy=policy_for(server))
-            assert (response.body, proxy.seen) == (b"direct", [])
-
-    anyio.run(main)
+async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch):
+    async with serving(ok(b"from the proxy")) as proxy, serving(ok(b"direct")) as server:
+        for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        response = await fetch(server.url, policy=policy_for(server))
+        assert (response.body, proxy.seen) == (b"direct", [])

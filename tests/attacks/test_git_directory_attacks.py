@@ -204,22 +204,18 @@ def existing(paths: list[str]) -> list[str]:
     return [path for path in paths if os.path.lexists(path)]
 
 
-def test_a_run_leaves_the_placeholders_of_another_in_a_shared_directory(
+async def test_a_run_leaves_the_placeholders_of_another_in_a_shared_directory(
     launcher: Launcher, tmp_path: Path
 ) -> None:
     workspace, main = repositories.linked(tmp_path), str(tmp_path / "repo")
     profile = SandboxProfile(workspace, paths=PersistentPaths(), git=find_git(str(workspace)))
     before = sorted(os.listdir(tmp_path / "repo/.git"))
-
-    async def both() -> None:
-        async with shield(main, SandboxProfile(Path(main)).protected, stash=Stash()) as first:
-            placed = existing(first.placeholders)
-            done = await launcher.run(("git", "status"), profile, cwd=workspace)
-            assert done.exit_code == 0
-            assert f"{main}/.git/commondir" in placed
-            assert existing(placed) == placed
-
-    anyio.run(both)
+    async with shield(main, SandboxProfile(Path(main)).protected, stash=Stash()) as first:
+        placed = existing(first.placeholders)
+        done = await launcher.run(("git", "status"), profile, cwd=workspace)
+        assert done.exit_code == 0
+        assert f"{main}/.git/commondir" in placed
+        assert existing(placed) == placed
     assert sorted(os.listdir(tmp_path / "repo/.git")) == before
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import anyio
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
@@ -319,7 +318,7 @@ def test_a_skill_of_another_server_is_asked_about_once_its_text_is_known(tmp_pat
         assert dict(waiting.request.facts)["tag characters spell"] == SPELLED
 
 
-def test_a_host_is_asked_about_a_file_and_told_what_it_holds(tmp_path: Path) -> None:
+async def test_a_host_is_asked_about_a_file_and_told_what_it_holds(tmp_path: Path) -> None:
     inside = Inside(tmp_path)
     place = write_skill(tmp_path / "home/.agents/skills/notes")
     (place / "references").mkdir()
@@ -338,11 +337,8 @@ def test_a_host_is_asked_about_a_file_and_told_what_it_holds(tmp_path: Path) -> 
         assert one.meta == {"skillhouse/hidden-text": "1 zero-width sign from line 1"}
         assert (await client.read_resource(f"{base}/picture.png")).contents
 
-    async def main() -> None:
-        async with inside.client("auto") as client:
-            await work(client)
-
-    anyio.run(main)
+    async with inside.client("auto") as client:
+        await work(client)
 
 
 def test_a_program_and_a_rehearsal_are_told(tmp_path: Path) -> None:

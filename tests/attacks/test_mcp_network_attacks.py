@@ -98,35 +98,27 @@ def test_plain_http_to_another_machine_needs_a_rule(url: str) -> None:
     assert mcp_http.policy_for(replace(server, allow_private=False), named).private == ()
 
 
-def test_a_name_is_looked_up_once_for_a_connection_and_every_connection_is_judged(
+async def test_a_name_is_looked_up_once_for_a_connection_and_every_connection_is_judged(
     tmp_path: Path,
 ) -> None:
     context, trusted = contexts(tmp_path, "docs.example")
-
-    async def work() -> None:
-        async with secure(context, ok(b"{}")) as fake:
-            server = McpServer(
-                label="docs", url=f"https://docs.example:{fake.port}/mcp", allow_private=True
-            )
-            own = NetPolicy(private=("127.0.0.1/32",))
-            own = mcp_http.policy_for(replace(server, allow_private=False), own)
-            route = Route(resolve=fixed(["127.0.0.1"], ["10.0.0.1"]), tls=trusted)
-            with pytest.raises(RemoteError, match=r"docs\.example leads to 10\.0\.0\.1"):
-                await asked(replace(server, allow_private=False), own, route)
-            assert len(fake.seen) == 1
-
-    anyio.run(work)
+    async with secure(context, ok(b"{}")) as fake:
+        server = McpServer(
+            label="docs", url=f"https://docs.example:{fake.port}/mcp", allow_private=True
+        )
+        own = NetPolicy(private=("127.0.0.1/32",))
+        own = mcp_http.policy_for(replace(server, allow_private=False), own)
+        route = Route(resolve=fixed(["127.0.0.1"], ["10.0.0.1"]), tls=trusted)
+        with pytest.raises(RemoteError, match=r"docs\.example leads to 10\.0\.0\.1"):
+            await asked(replace(server, allow_private=False), own, route)
+        assert len(fake.seen) == 1
 
 
-def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
+async def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
     context, trusted = contexts(tmp_path, "other.example")
-
-    async def work() -> None:
-        async with secure(context, ok(b"{}")) as fake:
-            url = f"https://docs.example:{fake.port}/mcp"
-            server = McpServer(label="docs", url=url, allow_private=True)
-            route = Route(resolve=fixed(["127.0.0.1"]), tls=trusted)
-            with pytest.raises(RemoteError, match="no secure connection"):
-                await asked(server, None, route)
-
-    anyio.run(work)
+    async with secure(context, ok(b"{}")) as fake:
+        url = f"https://docs.example:{fake.port}/mcp"
+        server = McpServer(label="docs", url=url, allow_private=True)
+        route = Route(resolve=fixed(["127.0.0.1"]), tls=trusted)
+        with pytest.raises(RemoteError, match="no secure connection"):
+            await asked(server, None, route)

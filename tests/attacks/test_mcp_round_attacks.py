@@ -397,22 +397,18 @@ async def stops_reading(server: SkillhouseServer, ready: anyio.Event) -> None:
 
 
 @pytest.mark.slow
-def test_a_client_that_reads_nothing_holds_up_no_other(inside: Inside) -> None:
+async def test_a_client_that_reads_nothing_holds_up_no_other(inside: Inside) -> None:
     """What all are told of a change, one that stopped reading never takes."""
     server = inside.server()
-
-    async def main() -> str:
-        ready = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stops_reading, server, ready)
-            await ready.wait()
-            async with inside.client("auto", None, server) as client:
-                for name in ("one", "two"):
-                    write_skill(inside.places.home / ".agents/skills" / name, "Body.")
-                    await anyio.sleep(CHECK_SECONDS + 0.1)
-                    with anyio.fail_after(NOTIFY_SECONDS + 2):
-                        result = await client.call_tool("skill", {"name": name})
-            tasks.cancel_scope.cancel()
-        return text_of(result)
-
-    assert "Body." in anyio.run(main)
+    ready = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stops_reading, server, ready)
+        await ready.wait()
+        async with inside.client("auto", None, server) as client:
+            for name in ("one", "two"):
+                write_skill(inside.places.home / ".agents/skills" / name, "Body.")
+                await anyio.sleep(CHECK_SECONDS + 0.1)
+                with anyio.fail_after(NOTIFY_SECONDS + 2):
+                    result = await client.call_tool("skill", {"name": name})
+        tasks.cancel_scope.cancel()
+    assert "Body." in text_of(result)

@@ -67,19 +67,15 @@ def test_another_text_than_was_listed_is_never_used(tmp_path: Path, body: bytes,
     anyio.run(work)
 
 
-def test_a_size_that_is_a_lie_is_refused_though_the_digest_is_right(tmp_path: Path) -> None:
+async def test_a_size_that_is_a_lie_is_refused_though_the_digest_is_right(tmp_path: Path) -> None:
     liar = Liar()
     liar.offer("skill://pdf", FILES)["resources"][0]["size"] = 3
     host = host_of(tmp_path, docs=liar)
-
-    async def work() -> None:
-        await host.refresh("docs")
-        [skill] = host.skills()
-        text = await naive_read(liar, PDF)
-        assert digest(text.encode()) == liar.entries[0]["resources"][0]["digest"]
-        assert "expected 3 bytes" in await refused(host, skill)
-
-    anyio.run(work)
+    await host.refresh("docs")
+    [skill] = host.skills()
+    text = await naive_read(liar, PDF)
+    assert digest(text.encode()) == liar.entries[0]["resources"][0]["digest"]
+    assert "expected 3 bytes" in await refused(host, skill)
 
 
 @pytest.mark.parametrize(
@@ -235,46 +231,38 @@ def test_a_file_that_came_later_is_not_read_under_the_old_yes(tmp_path: Path) ->
     anyio.run(work)
 
 
-def test_a_skill_of_one_server_reads_nothing_of_another(tmp_path: Path) -> None:
+async def test_a_skill_of_one_server_reads_nothing_of_another(tmp_path: Path) -> None:
     bank, evil = Liar(), Liar()
     secret = {SKILL_FILE: skill_file("pdf"), "references/FORMS.md": b"account numbers"}
     bank.offer("skill://pdf", secret)
     evil.offer("skill://pdf", FILES)
     host = host_of(tmp_path, bank=bank, evil=evil)
-
-    async def work() -> None:
-        for label in ("bank", "evil"):
-            await host.refresh(label)
-        by_name = {skill.name: skill for skill in host.skills()}
-        # Equal addresses: whoever goes by the address alone mixes the two up.
-        assert bank.entries[0]["uri"] == evil.entries[0]["uri"]
-        assert set(by_name) == {"bank:pdf", "evil:pdf"}
-        mine, theirs = by_name["bank:pdf"], by_name["evil:pdf"]
-        assert host.binding(mine) != host.binding(theirs)
-        await host.fetch(mine, "references/FORMS.md")
-        assert await host.fetch(theirs, "references/FORMS.md") == b"# Forms\n"
-        assert bank.reads == ["skill://pdf/references/FORMS.md"]
-        assert mine.directory.parent.parent.parent.name == "bank"
-        assert theirs.directory.parent.parent.parent.name == "evil"
-
-    anyio.run(work)
+    for label in ("bank", "evil"):
+        await host.refresh(label)
+    by_name = {skill.name: skill for skill in host.skills()}
+    # Equal addresses: whoever goes by the address alone mixes the two up.
+    assert bank.entries[0]["uri"] == evil.entries[0]["uri"]
+    assert set(by_name) == {"bank:pdf", "evil:pdf"}
+    mine, theirs = by_name["bank:pdf"], by_name["evil:pdf"]
+    assert host.binding(mine) != host.binding(theirs)
+    await host.fetch(mine, "references/FORMS.md")
+    assert await host.fetch(theirs, "references/FORMS.md") == b"# Forms\n"
+    assert bank.reads == ["skill://pdf/references/FORMS.md"]
+    assert mine.directory.parent.parent.parent.name == "bank"
+    assert theirs.directory.parent.parent.parent.name == "evil"
 
 
-def test_what_a_server_calls_itself_does_not_count(tmp_path: Path) -> None:
+async def test_what_a_server_calls_itself_does_not_count(tmp_path: Path) -> None:
     evil = Liar(name="bank")
     evil.offer("skill://pdf", FILES)
     host = host_of(tmp_path, evil=evil)
-
-    async def work() -> None:
-        async with Client(evil.sdk) as client:
-            info = client.server_info
-            assert info is None or info.name == "bank"
-        await host.refresh("evil")
-        [skill] = host.skills()
-        assert skill.name == "evil:pdf"
-        assert "bank" not in host.origin(skill)
-
-    anyio.run(work)
+    async with Client(evil.sdk) as client:
+        info = client.server_info
+        assert info is None or info.name == "bank"
+    await host.refresh("evil")
+    [skill] = host.skills()
+    assert skill.name == "evil:pdf"
+    assert "bank" not in host.origin(skill)
 
 
 def test_bytes_that_were_changed_in_the_cache_are_fetched_anew(tmp_path: Path) -> None:

@@ -303,40 +303,37 @@ async def asked(app: Any, path: str, token: str, receive: Any) -> tuple[int, dic
     return sent[0]["status"], json.loads(body)
 
 
-def test_a_body_that_stops_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_stops_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writes, "PAUSE_SECONDS", 0.05)
     repository = open_repository(tmp_path / "state")
     token, _ = new_token(repository.store, ("admin",), datetime.now(UTC))
+    pieces = [{"type": "http.request", "body": b"\x1f\x8b", "more_body": True}]
 
-    async def stalled() -> tuple[int, dict[str, Any]]:
-        pieces = [{"type": "http.request", "body": b"\x1f\x8b", "more_body": True}]
+    async def receive() -> Any:
+        if not pieces:
+            await anyio.sleep_forever()
+        return pieces.pop()
 
-        async def receive() -> Any:
-            if not pieces:
-                await anyio.sleep_forever()
-            return pieces.pop()
-
-        return await asked(registry_app(repository), "/skills/pdf/1.0.0", token, receive)
-
-    status, problem = anyio.run(stalled)
+    status, problem = await asked(registry_app(repository), "/skills/pdf/1.0.0", token, receive)
     assert (status, problem["code"]) == (400, "bad-request")
     assert not list((tmp_path / "state/uploads").iterdir())
     repository.store.close()
 
 
-def test_a_body_that_trickles_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_trickles_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writes, "UPLOAD_SECONDS", 0.2)
     repository = open_repository(tmp_path / "state")
     token, _ = new_token(repository.store, ("admin",), datetime.now(UTC))
 
-    async def trickling() -> tuple[int, dict[str, Any]]:
-        async def receive() -> Any:
-            await anyio.sleep(0.01)
-            return {"type": "http.request", "body": b"\x1f", "more_body": True}
+    async def receive() -> Any:
+        await anyio.sleep(0.01)
+        return {"type": "http.request", "body": b"\x1f", "more_body": True}
 
-        return await asked(registry_app(repository), "/skills/pdf/1.0.0", token, receive)
-
-    status, problem = anyio.run(trickling)
+    status, problem = await asked(registry_app(repository), "/skills/pdf/1.0.0", token, receive)
     assert (status, problem["detail"]) == (400, "the package came too slowly")
     repository.store.close()
 

@@ -24,42 +24,38 @@ HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
 PATIENCE_SECONDS = 0.3
 
 
-def test_strangers_do_not_keep_out_who_has_the_token(monkeypatch: pytest.MonkeyPatch):
+async def test_strangers_do_not_keep_out_who_has_the_token(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("skillhouse.cells.rpc_http.CONNECTIONS", 3)
+    working, go_on = anyio.Event(), anyio.Event()
 
-    async def scene() -> tuple[int, int]:
-        working, go_on = anyio.Event(), anyio.Event()
+    async def long(_: Any) -> str:
+        working.set()
+        await go_on.wait()
+        return "done"
 
-        async def long(_: Any) -> str:
-            working.set()
-            await go_on.wait()
-            return "done"
+    found: list[int] = []
+    server = RpcServer({"health": ping, "long": long}, token=TOKEN)
+    async with (
+        server.listening("127.0.0.1", 0) as port,
+        contextlib.AsyncExitStack() as stack,
+        anyio.create_task_group() as tasks,
+    ):
 
-        found: list[int] = []
-        server = RpcServer({"health": ping, "long": long}, token=TOKEN)
-        async with (
-            server.listening("127.0.0.1", 0) as port,
-            contextlib.AsyncExitStack() as stack,
-            anyio.create_task_group() as tasks,
-        ):
+        async def ask() -> None:
+            body = b'{"jsonrpc": "2.0", "method": "long", "id": 1}'
+            found.append((await raw(port, request(body)))[0])
 
-            async def ask() -> None:
-                body = b'{"jsonrpc": "2.0", "method": "long", "id": 1}'
-                found.append((await raw(port, request(body)))[0])
-
-            tasks.start_soon(ask)
-            await working.wait()
-            for _ in range(6):
-                stranger = await anyio.connect_tcp("127.0.0.1", port)
-                await stack.enter_async_context(stranger)
-                await stranger.send(b"POST /rpc HTTP/1.1\r\nHost: a")
-            await anyio.sleep(0.05)
-            status = (await raw(port, request()))[0]
-            # A call under way is no stranger's.
-            go_on.set()
-        return status, found[0]
-
-    assert anyio.run(scene) == (200, 200)
+        tasks.start_soon(ask)
+        await working.wait()
+        for _ in range(6):
+            stranger = await anyio.connect_tcp("127.0.0.1", port)
+            await stack.enter_async_context(stranger)
+            await stranger.send(b"POST /rpc HTTP/1.1\r\nHost: a")
+        await anyio.sleep(0.05)
+        status = (await raw(port, request()))[0]
+        # A call under way is no stranger's.
+        go_on.set()
+    assert (status, found[0]) == (200, 200)
 
 
 async def answers(scope: Any, receive: Any, send: Any) -> None:
@@ -181,29 +177,25 @@ class Slow(Core):
         return await super().fetch(request)
 
 
-def test_what_an_executor_asked_for_ends_with_its_call():
+async def test_what_an_executor_asked_for_ends_with_its_call():
     """A hostile one lets a call end, and keeps the connection on which it asked."""
     found: list[str] = []
+    core, capabilities = Slow(), Capabilities()
+    server = RpcServer(core_methods(capabilities), token=TOKEN)
+    async with server.listening("127.0.0.1", 0) as port, anyio.create_task_group() as tasks:
+        client = RpcClient(f"http://127.0.0.1:{port}/rpc", TOKEN)
 
-    async def scene() -> list[Any]:
-        core, capabilities = Slow(), Capabilities()
-        server = RpcServer(core_methods(capabilities), token=TOKEN)
-        async with server.listening("127.0.0.1", 0) as port, anyio.create_task_group() as tasks:
-            client = RpcClient(f"http://127.0.0.1:{port}/rpc", TOKEN)
+        async def ask(token: str) -> None:
+            params = {"url": "https://a.test", "method": "POST", "capability": token}
+            with pytest.raises(RpcError) as caught:
+                await client.ask("core.fetch", params)
+            found.append(caught.value.reason)
 
-            async def ask(token: str) -> None:
-                params = {"url": "https://a.test", "method": "POST", "capability": token}
-                with pytest.raises(RpcError) as caught:
-                    await client.ask("core.fetch", params)
-                found.append(caught.value.reason)
-
-            with capabilities.of(core) as token:
-                tasks.start_soon(ask, token)
-                await core.begun.wait()
-            await anyio.sleep(0.05)
-            # Now the person says yes.
-            core.go_on.set()
-        return core.asked
-
-    assert anyio.run(scene) == []
+        with capabilities.of(core) as token:
+            tasks.start_soon(ask, token)
+            await core.begun.wait()
+        await anyio.sleep(0.05)
+        # Now the person says yes.
+        core.go_on.set()
+    assert core.asked == []
     assert found == ["stale_capability"]

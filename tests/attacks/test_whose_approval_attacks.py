@@ -101,63 +101,51 @@ WAYS = [
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.parametrize(("ways", "mode", "names"), WAYS)
-def test_an_approval_is_not_for_the_client_that_repeats_the_call_first(
+async def test_an_approval_is_not_for_the_client_that_repeats_the_call_first(
     peer: Peer, ways: tuple[str, str], mode: str, names: tuple[str, str]
 ) -> None:
-    async def work() -> None:
-        async with two_clients(peer, ways, mode, names) as (origin_digest, other):
-            assert not await wrote(origin_digest)
-            approve(state_of(peer), question_of(peer))
-            assert not await wrote(other)
-            assert not (peer.project / "a.txt").exists()
-            assert await wrote(origin_digest)
-            assert not await wrote(origin_digest, "b.txt")
-
-    anyio.run(work)
+    async with two_clients(peer, ways, mode, names) as (origin_digest, other):
+        assert not await wrote(origin_digest)
+        approve(state_of(peer), question_of(peer))
+        assert not await wrote(other)
+        assert not (peer.project / "a.txt").exists()
+        assert await wrote(origin_digest)
+        assert not await wrote(origin_digest, "b.txt")
 
 
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.parametrize(("ways", "mode", "names"), WAYS)
-def test_a_session_answer_is_for_the_connection_that_asked_alone(
+async def test_a_session_answer_is_for_the_connection_that_asked_alone(
     peer: Peer, ways: tuple[str, str], mode: str, names: tuple[str, str]
 ) -> None:
-    async def work() -> None:
-        async with two_clients(peer, ways, mode, names) as (origin_digest, other):
-            assert not await wrote(origin_digest, "notes/a.txt")
-            approve(state_of(peer), question_of(peer), Answer.SESSION)
-            assert not await wrote(other, "notes/a.txt")
-            assert await wrote(origin_digest, "notes/a.txt")
-            assert await wrote(origin_digest, "notes/b.txt")
-            assert not await wrote(other, "notes/c.txt")
-
-    anyio.run(work)
+    async with two_clients(peer, ways, mode, names) as (origin_digest, other):
+        assert not await wrote(origin_digest, "notes/a.txt")
+        approve(state_of(peer), question_of(peer), Answer.SESSION)
+        assert not await wrote(other, "notes/a.txt")
+        assert await wrote(origin_digest, "notes/a.txt")
+        assert await wrote(origin_digest, "notes/b.txt")
+        assert not await wrote(other, "notes/c.txt")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["stdio", "http"])
-def test_a_question_s_state_is_of_no_use_to_another_client(peer: Peer, way: str) -> None:
+async def test_a_question_s_state_is_of_no_use_to_another_client(peer: Peer, way: str) -> None:
     """Since 2026-07-28 a client keeps the question; who takes it from there answers nothing."""
     person, thief = Person(), Person()
-
-    async def work() -> None:
-        async with AsyncExitStack() as stack:
-            place = stack.enter_context(up(peer)) if way == "http" else ("", "")
-            origin_digest, other = [
-                await stack.enter_async_context(
-                    connected(
-                        peer, place, "auto", client_info=named(name), elicitation_callback=whose
-                    )
-                )
-                for name, whose in (("editor", person), ("viewer", thief))
-            ]
-            state = (await asked(origin_digest, "write", **WRITE)).request_state
-            with pytest.raises(MCPError, match="Invalid or expired requestState"):
-                await retried(other, "write", state, **WRITE)
-            assert not (peer.project / "a.txt").exists()
-            assert not (await retried(origin_digest, "write", state, **WRITE)).is_error
-
-    anyio.run(work)
+    async with AsyncExitStack() as stack:
+        place = stack.enter_context(up(peer)) if way == "http" else ("", "")
+        origin_digest, other = [
+            await stack.enter_async_context(
+                connected(peer, place, "auto", client_info=named(name), elicitation_callback=whose)
+            )
+            for name, whose in (("editor", person), ("viewer", thief))
+        ]
+        state = (await asked(origin_digest, "write", **WRITE)).request_state
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await retried(other, "write", state, **WRITE)
+        assert not (peer.project / "a.txt").exists()
+        assert not (await retried(origin_digest, "write", state, **WRITE)).is_error
 
 
 def envelope(name: str) -> dict[str, Any]:

@@ -348,7 +348,7 @@ def test_each_interpreter_has_wheels_of_its_own(tmp_path: Path) -> None:
     assert len(digests) == 3
 
 
-def test_without_uv_and_pip_it_is_said_what_to_install(tmp_path: Path) -> None:
+async def test_without_uv_and_pip_it_is_said_what_to_install(tmp_path: Path) -> None:
     skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{'0' * 64}")
     rules = EnvironmentRules(variables={"PATH": str(tmp_path)})
 
@@ -357,11 +357,8 @@ def test_without_uv_and_pip_it_is_said_what_to_install(tmp_path: Path) -> None:
     ) -> Ran:
         return Ran(1, "No module named pip")
 
-    async def go() -> None:
-        await prepare(PYTHON, skill, tmp_path / "cache", run=fail, rules=rules)
-
     with pytest.raises(SandboxError, match="need `uv`, or pip for") as caught:
-        anyio.run(go)
+        await prepare(PYTHON, skill, tmp_path / "cache", run=fail, rules=rules)
     assert caught.value.code == "dependencies-tool"
 
 
@@ -585,21 +582,18 @@ def test_what_may_not_be_installed_leaves_nothing(kind: str, tmp_path: Path) -> 
     assert list(store.cache.iterdir()) == []
 
 
-def test_two_that_ask_at_once_install_once(tmp_path: Path) -> None:
+async def test_two_that_ask_at_once_install_once(tmp_path: Path) -> None:
     sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
     skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{sha}")
     rules = rules_for(tmp_path)
     calls = Counted()
 
-    async def both() -> None:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(3):
-                tasks.start_soon(one)
-
     async def one() -> None:
         await prepare(PYTHON, skill, tmp_path / "cache", run=calls, rules=rules)
 
-    anyio.run(both)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(one)
     assert calls.programs == [str(UV)]
 
 

@@ -135,30 +135,26 @@ def test_a_token_that_is_none_is_refused(token: str):
         RpcServer({}, token=token)
 
 
-def test_who_goes_away_takes_the_call_along():
+async def test_who_goes_away_takes_the_call_along():
     seen: list[str] = []
+    begun, ended = anyio.Event(), anyio.Event()
 
-    async def scene() -> None:
-        begun, ended = anyio.Event(), anyio.Event()
+    async def long(params: Any) -> Any:
+        begun.set()
+        try:
+            await anyio.sleep(60)
+        except anyio.get_cancelled_exc_class():
+            seen.append("cancelled")
+            ended.set()
+            raise
 
-        async def long(params: Any) -> Any:
-            begun.set()
-            try:
-                await anyio.sleep(60)
-            except anyio.get_cancelled_exc_class():
-                seen.append("cancelled")
-                ended.set()
-                raise
-
-        server = RpcServer({"health": long}, token=TOKEN)
-        async with server.listening("127.0.0.1", 0) as port:
-            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-                await stream.send(request())
-                await begun.wait()
-            with anyio.fail_after(5):
-                await ended.wait()
-
-    anyio.run(scene)
+    server = RpcServer({"health": long}, token=TOKEN)
+    async with server.listening("127.0.0.1", 0) as port:
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            await stream.send(request())
+            await begun.wait()
+        with anyio.fail_after(5):
+            await ended.wait()
     assert seen == ["cancelled"]
 
 
@@ -170,30 +166,27 @@ def test_a_request_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch):
     assert [status for status, _, _ in found] == [408, 408]
 
 
-def test_a_gone_server_says_whether_something_may_have_begun():
+async def test_a_gone_server_says_whether_something_may_have_begun():
     found: list[bool] = []
 
-    async def scene() -> None:
-        async def broken(stream: Any) -> None:
-            await stream.receive()
-            await stream.aclose()
+    async def broken(stream: Any) -> None:
+        await stream.receive()
+        await stream.aclose()
 
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        port = listener.extra(SocketAttribute.local_port)
-        client = RpcClient(f"http://127.0.0.1:{port}/rpc", TOKEN)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(SocketAttribute.local_port)
+    client = RpcClient(f"http://127.0.0.1:{port}/rpc", TOKEN)
 
-        async def asked() -> None:
-            with pytest.raises(NoAnswerError) as caught:
-                await client.ask("health", {})
-            found.append(caught.value.is_sent)
+    async def asked() -> None:
+        with pytest.raises(NoAnswerError) as caught:
+            await client.ask("health", {})
+        found.append(caught.value.is_sent)
 
-        async with listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, broken)
-            await asked()
-            tasks.cancel_scope.cancel()
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, broken)
         await asked()
-
-    anyio.run(scene)
+        tasks.cancel_scope.cancel()
+    await asked()
     assert found == [True, False]
 
 

@@ -13,16 +13,13 @@ from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 
 
-def test_work_is_done_on_another_thread_and_its_error_is_raised_here() -> None:
+async def test_work_is_done_on_another_thread_and_its_error_is_raised_here() -> None:
     def wrong() -> None:
         raise ValueError("no")
 
-    async def work() -> int:
-        with pytest.raises(ValueError, match="no"):
-            await in_thread(wrong)
-        return await in_thread(threading.get_ident)
-
-    assert anyio.run(work) != threading.get_ident()
+    with pytest.raises(ValueError, match="no"):
+        await in_thread(wrong)
+    assert await in_thread(threading.get_ident) != threading.get_ident()
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["of anyio", "of asyncio"])

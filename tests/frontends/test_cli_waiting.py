@@ -201,27 +201,23 @@ def test_a_wait_must_be_a_number_of_seconds(run: Run, seconds: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_terminal_has_a_line_that_goes_away(tmp_path: Path) -> None:
+async def test_a_terminal_has_a_line_that_goes_away(tmp_path: Path) -> None:
     screen = Screen()
     times = iter([0.0, 0.0, 7.0])
     terminal = Terminal(io.StringIO(), screen, {})
     waiting = WaitingChannel(Silent(), terminal, None, clock=lambda: next(times, 7.0))
     broker = broker_at(tmp_path, waiting, clock=Clock())
     waiting.attach(broker)
+    async with anyio.create_task_group() as tasks:
 
-    async def scene() -> str:
-        async with anyio.create_task_group() as tasks:
+        async def answer() -> None:
+            await until(lambda: "7 s" in screen.getvalue())
+            (found,) = broker.pending()
+            say(broker, found)
 
-            async def answer() -> None:
-                await until(lambda: "7 s" in screen.getvalue())
-                (found,) = broker.pending()
-                say(broker, found)
-
-            tasks.start_soon(answer)
-            outcome = await broker.request_approval(question())
-        return outcome.status
-
-    assert anyio.run(scene) == "approved"
+        tasks.start_soon(answer)
+        outcome = await broker.request_approval(question())
+    assert outcome.status == "approved"
     assert screen.getvalue().endswith("\r  7 s\x1b[K\r\x1b[K")
 
 

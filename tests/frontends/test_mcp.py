@@ -165,23 +165,20 @@ def test_bad_arguments_are_a_result_that_names_the_right_ones(
     talk(peer, work)
 
 
-def test_a_handshake_client_is_told_of_a_new_skill(peer: Peer) -> None:
-    async def main() -> None:
-        told = anyio.Event()
+async def test_a_handshake_client_is_told_of_a_new_skill(peer: Peer) -> None:
+    told = anyio.Event()
 
-        async def handle(message: Any) -> None:
-            if getattr(message, "method", "") == "notifications/tools/list_changed":
-                told.set()
+    async def handle(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            told.set()
 
-        async with peer.client(LEGACY, message_handler=handle) as client:
-            await client.list_tools()
-            write_skill(peer.home / ".agents/skills/fresh")
-            await told.wait()
-            assert "fresh" in _names(await client.list_tools())
-            result = await client.call_tool("skill", {"name": "fresh"})
-            assert not result.is_error
-
-    anyio.run(main)
+    async with peer.client(LEGACY, message_handler=handle) as client:
+        await client.list_tools()
+        write_skill(peer.home / ".agents/skills/fresh")
+        await told.wait()
+        assert "fresh" in _names(await client.list_tools())
+        result = await client.call_tool("skill", {"name": "fresh"})
+        assert not result.is_error
 
 
 def test_a_subscribed_client_is_told_of_a_removed_skill(peer: Peer) -> None:

@@ -330,7 +330,7 @@ def test_a_prompt_that_needs_a_yes_is_asked_about_too(tmp_path: Path, mode: str)
     assert "Changed." in talk(inside, mode, work, Person(YES))
 
 
-def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
+async def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
     server = inside.server()
     sent: list[str] = []
 
@@ -340,13 +340,10 @@ def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
             sent.append(ctx.params["_meta"]["traceparent"])
         return await call_next(ctx)
 
-    async def main() -> None:
-        meta: Any = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-        server.sdk.middleware.append(look)
-        async with inside.client(LEGACY, None, server) as client:
-            await client.call_tool("read", {"path": "absent"}, meta=meta)
-
-    anyio.run(main)
+    meta: Any = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    server.sdk.middleware.append(look)
+    async with inside.client(LEGACY, None, server) as client:
+        await client.call_tool("read", {"path": "absent"}, meta=meta)
     [entry] = read_records(inside.house.audit_log.path)
     assert [entry.record.trace] == sent
     assert entry.record.session
@@ -375,23 +372,19 @@ def test_the_log_has_the_name_and_version_of_a_client_as_it_gives_them(
     assert records == ["", logged]  # The newest first.
 
 
-def test_two_servers_of_one_house_have_conversations_of_their_own(inside: Inside) -> None:
+async def test_two_servers_of_one_house_have_conversations_of_their_own(inside: Inside) -> None:
     first, second = inside.server(), inside.server()
-
-    async def main() -> tuple[set[str], set[str]]:
-        async with (
-            inside.client(LEGACY, None, first) as one,
-            inside.client(LEGACY, None, second) as two,
-        ):
-            await one.call_tool("skill", {"name": "weather"})
-            await two.call_tool("skill", {"name": "github"})
-        loaded = [
-            {path.name for path in session.loaded.values()}
-            for session in inside.house.services.sessions._sessions.values()  # noqa: SLF001
-        ]
-        return loaded[0], loaded[1]
-
-    assert anyio.run(main) == ({"weather"}, {"github"})
+    async with (
+        inside.client(LEGACY, None, first) as one,
+        inside.client(LEGACY, None, second) as two,
+    ):
+        await one.call_tool("skill", {"name": "weather"})
+        await two.call_tool("skill", {"name": "github"})
+    loaded = [
+        {path.name for path in session.loaded.values()}
+        for session in inside.house.services.sessions._sessions.values()  # noqa: SLF001
+    ]
+    assert (loaded[0], loaded[1]) == ({"weather"}, {"github"})
 
 
 def test_a_question_of_the_modern_protocol_is_one_round(inside: Inside) -> None:

@@ -136,61 +136,54 @@ def test_older_clients_get_no_event_without_data(client: McpHttp) -> None:
     assert text.count("data: ") == 1
 
 
-def test_a_second_request_with_the_id_of_a_running_one_is_refused() -> None:
+async def test_a_second_request_with_the_id_of_a_running_one_is_refused() -> None:
     """The SDK would send both answers to the second one, and the first would never end."""
     sent: list[dict[str, Any]] = []
+    running, enough = anyio.Event(), anyio.Event()
 
-    async def main() -> None:
-        running, enough = anyio.Event(), anyio.Event()
+    async def application(*_: Any) -> None:
+        running.set()
+        await enough.wait()
 
-        async def application(*_: Any) -> None:
-            running.set()
-            await enough.wait()
-
-        async def post(session: bytes, request_id: Any) -> None:
-            parts = [{"type": "http.request", "body": json.dumps(request(request_id)).encode()}]
-            scope = {"type": "http", "method": "POST", "headers": [(b"mcp-session-id", session)]}
-
-            async def receive() -> dict[str, Any]:
-                return parts.pop()
-
-            async def send(message: Any) -> None:
-                sent.append(message)
-
-            await checked(scope, receive, send)
-
-        checked = MessageFilter(application)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(post, b"one", 1)
-            await running.wait()
-            tasks.start_soon(post, b"two", 1)
-            tasks.start_soon(post, b"one", 2)
-            await post(b"one", "1")
-            assert json.loads(sent[1]["body"])["id"] == "1"
-            assert "still running" in json.loads(sent[1]["body"])["error"]["message"]
-            enough.set()
-        await post(b"one", 1)
-
-    anyio.run(main)
-    assert [message.get("status") for message in sent] == [400, None]
-
-
-def test_a_client_that_leaves_before_its_message_is_whole_reaches_nobody() -> None:
-    async def main() -> None:
-        parts: list[dict[str, Any]] = [
-            {"type": "http.disconnect"},
-            {"type": "http.request", "more_body": True},
-        ]
+    async def post(session: bytes, request_id: Any) -> None:
+        parts = [{"type": "http.request", "body": json.dumps(request(request_id)).encode()}]
+        scope = {"type": "http", "method": "POST", "headers": [(b"mcp-session-id", session)]}
 
         async def receive() -> dict[str, Any]:
             return parts.pop()
 
-        async def unexpected(*_: Any) -> None:
-            pytest.fail("nothing is answered")
+        async def send(message: Any) -> None:
+            sent.append(message)
 
-        await MessageFilter(unexpected)({"type": "http", "method": "POST"}, receive, unexpected)
+        await checked(scope, receive, send)
 
-    anyio.run(main)
+    checked = MessageFilter(application)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(post, b"one", 1)
+        await running.wait()
+        tasks.start_soon(post, b"two", 1)
+        tasks.start_soon(post, b"one", 2)
+        await post(b"one", "1")
+        assert json.loads(sent[1]["body"])["id"] == "1"
+        assert "still running" in json.loads(sent[1]["body"])["error"]["message"]
+        enough.set()
+    await post(b"one", 1)
+    assert [message.get("status") for message in sent] == [400, None]
+
+
+async def test_a_client_that_leaves_before_its_message_is_whole_reaches_nobody() -> None:
+    parts: list[dict[str, Any]] = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "more_body": True},
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop()
+
+    async def unexpected(*_: Any) -> None:
+        pytest.fail("nothing is answered")
+
+    await MessageFilter(unexpected)({"type": "http", "method": "POST"}, receive, unexpected)
 
 
 def test_a_body_without_end_is_not_read_on_for_ever() -> None:

@@ -8,7 +8,6 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from skillhouse.approval import Answer
@@ -59,21 +58,17 @@ def test_an_asked_exec_opens_the_state_at_most_twice(tmp_path: Path, opens: list
 
 @pytest.mark.skipif(not has_sandbox(), reason="no command can be run here")
 @pytest.mark.parametrize("mode", ERAS)
-def test_an_exec_that_is_asked_over_mcp_opens_the_state_at_most_twice(
+async def test_an_exec_that_is_asked_over_mcp_opens_the_state_at_most_twice(
     tmp_path: Path, opens: list[str], mode: str
 ) -> None:
     inside = Inside(tmp_path)
     state = inside.house.config.state_directory / "state.sqlite3"
-
-    async def main() -> None:
-        person = Client(YES)
-        async with inside.client(mode, person, inside.server()) as client:
-            close_pooled(state)
-            opens.clear()
-            result = await client.call_tool("exec", EXEC)
-            assert not result.is_error, result
-            assert len(person.shown) == 1
-
-    anyio.run(main)
+    person = Client(YES)
+    async with inside.client(mode, person, inside.server()) as client:
+        close_pooled(state)
+        opens.clear()
+        result = await client.call_tool("exec", EXEC)
+        assert not result.is_error, result
+        assert len(person.shown) == 1
     assert (inside.project / "made").exists()
     assert 1 <= of_state(opens, state) <= OPENS_MAX

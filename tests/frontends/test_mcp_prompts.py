@@ -228,23 +228,20 @@ def test_a_change_of_the_menu_alone_is_noticed(inside: Inside) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ERAS)
-def test_a_client_is_told_that_the_menu_has_changed(inside: Inside, mode: str) -> None:
-    async def main() -> None:
-        told = anyio.Event()
+async def test_a_client_is_told_that_the_menu_has_changed(inside: Inside, mode: str) -> None:
+    told = anyio.Event()
 
-        async def handle(message: Any) -> None:
-            if getattr(message, "method", "") == "notifications/prompts/list_changed":
-                told.set()
+    async def handle(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/prompts/list_changed":
+            told.set()
 
-        async with inside.client(mode, message_handler=handle) as client:
-            assert "fix" not in [one.name for one in (await client.list_prompts()).prompts]
-            if mode == LEGACY:
+    async with inside.client(mode, message_handler=handle) as client:
+        assert "fix" not in [one.name for one in (await client.list_prompts()).prompts]
+        if mode == LEGACY:
+            skill(inside, "fix", FIX)
+            await told.wait()
+        else:
+            async with client.listen(prompts_list_changed=True) as changes:
                 skill(inside, "fix", FIX)
-                await told.wait()
-            else:
-                async with client.listen(prompts_list_changed=True) as changes:
-                    skill(inside, "fix", FIX)
-                    await anext(aiter(changes))
-            assert "fix" in [one.name for one in (await client.list_prompts()).prompts]
-
-    anyio.run(main)
+                await anext(aiter(changes))
+        assert "fix" in [one.name for one in (await client.list_prompts()).prompts]

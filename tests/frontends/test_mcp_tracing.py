@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 from mcp.client import Client
 from opentelemetry import trace
@@ -22,22 +21,17 @@ TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER = f"00-{'a' * 32}-{'b' * 16}-00"
 
 
-def test_a_call_lies_within_the_span_of_the_sdk_and_that_in_the_clients(
+async def test_a_call_lies_within_the_span_of_the_sdk_and_that_in_the_clients(
     tmp_path: Path, heard: Listener
 ):
-    async def main() -> None:
-        write_skill(tmp_path / "home/.claude/skills/weather")
-        house = Skillhouse(configured(make_places(tmp_path)))
-        server = SkillhouseServer(
-            house, ToolListing(house, "default"), agent="default", user="local"
-        )
-        async with Client(server.sdk) as client:
-            with trace.get_tracer("app").start_as_current_span("app"):
-                result = await client.call_tool("skill", {"name": "weather"})
-        assert not result.is_error
-        house.close()
-
-    anyio.run(main)
+    write_skill(tmp_path / "home/.claude/skills/weather")
+    house = Skillhouse(configured(make_places(tmp_path)))
+    server = SkillhouseServer(house, ToolListing(house, "default"), agent="default", user="local")
+    async with Client(server.sdk) as client:
+        with trace.get_tracer("app").start_as_current_span("app"):
+            result = await client.call_tool("skill", {"name": "weather"})
+    assert not result.is_error
+    house.close()
     by_id = {span.context.span_id: span for span in heard.everyone() if span.context}
     names = []
     span = heard.span("execute_tool skill")

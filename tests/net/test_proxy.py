@@ -112,53 +112,45 @@ def test_a_proxy_finds_a_place_of_its_own_and_an_error_in_the_block_comes_out_as
     assert not places[0].parent.exists()
 
 
-def test_a_proxy_listens_below_a_directory_whose_path_no_address_holds(tmp_path: Path):
+async def test_a_proxy_listens_below_a_directory_whose_path_no_address_holds(tmp_path: Path):
     place = tmp_path / ("d" * 180)
     place.mkdir()
-
-    async def main() -> None:
-        proxy = EgressProxy(NetPolicy(), report=lambda decision: None)
-        async with proxy.listening(place / "proxy") as path:
-            with unix_address(path) as address:
-                stream = await anyio.connect_unix(address)
-            async with stream:
-                await stream.send(b"CONNECT docs.test:443 HTTP/1.1\r\nHost: docs.test\r\n\r\n")
-                assert (await stream.receive()).startswith(b"HTTP/1.1 403 ")
-
-    anyio.run(main)
+    proxy = EgressProxy(NetPolicy(), report=lambda decision: None)
+    async with proxy.listening(place / "proxy") as path:
+        with unix_address(path) as address:
+            stream = await anyio.connect_unix(address)
+        async with stream:
+            await stream.send(b"CONNECT docs.test:443 HTTP/1.1\r\nHost: docs.test\r\n\r\n")
+            assert (await stream.receive()).startswith(b"HTTP/1.1 403 ")
     assert list(place.iterdir()) == []
 
 
-def test_a_request_goes_on_without_what_belongs_to_this_connection(tmp_path: Path):
+async def test_a_request_goes_on_without_what_belongs_to_this_connection(tmp_path: Path):
     fields = (
         "Host: elsewhere.test\r\nProxy-Authorization: Basic abc\r\nProxy-Connection: keep-alive\r\n"
         "Connection: X-Drop, close\r\nX-Drop: a\r\nTE: trailers\r\nUpgrade: websocket\r\n"
         "X-Keep: b\r\nTransfer-Encoding: chunked\r\n"
     )
-
-    async def main() -> None:
-        answer = ok(b"page", "Connection: X-Gone", "X-Gone: 1", "X-Stays: 2", "Keep-Alive: 5")
-        async with proxied(tmp_path, "POST http://docs.test:PORT", answer=answer) as place:
-            said = await place.ask(
-                "POST http://docs.test:PORT/a?b=c", fields=fields, more=b"4\r\nsent\r\n0\r\n\r\n"
+    answer = ok(b"page", "Connection: X-Gone", "X-Gone: 1", "X-Stays: 2", "Keep-Alive: 5")
+    async with proxied(tmp_path, "POST http://docs.test:PORT", answer=answer) as place:
+        said = await place.ask(
+            "POST http://docs.test:PORT/a?b=c", fields=fields, more=b"4\r\nsent\r\n0\r\n\r\n"
+        )
+        assert said.startswith(b"HTTP/1.1 200 ")
+        assert said.endswith(b"\r\nX-Stays: 2\r\nConnection: close\r\n\r\npage")
+        assert b"X-Gone" not in said
+        assert place.server.seen == [
+            f"POST /a?b=c HTTP/1.1\r\nHost: docs.test:{place.server.port}\r\nX-Keep: b\r\n"
+            "Content-Length: 4\r\nConnection: close\r\n\r\nsent".encode()
+        ]
+        assert place.said == [
+            EgressDecision(
+                allowed=True,
+                method="POST",
+                origin=f"http://docs.test:{place.server.port}",
+                addresses=("127.0.0.1",),
             )
-            assert said.startswith(b"HTTP/1.1 200 ")
-            assert said.endswith(b"\r\nX-Stays: 2\r\nConnection: close\r\n\r\npage")
-            assert b"X-Gone" not in said
-            assert place.server.seen == [
-                f"POST /a?b=c HTTP/1.1\r\nHost: docs.test:{place.server.port}\r\nX-Keep: b\r\n"
-                "Content-Length: 4\r\nConnection: close\r\n\r\nsent".encode()
-            ]
-            assert place.said == [
-                EgressDecision(
-                    allowed=True,
-                    method="POST",
-                    origin=f"http://docs.test:{place.server.port}",
-                    addresses=("127.0.0.1",),
-                )
-            ]
-
-    anyio.run(main)
+        ]
 
 
 REFUSED = [
@@ -191,27 +183,21 @@ RULES = (
 
 
 @pytest.mark.parametrize("request_line", [line for line, _ in REFUSED])
-def test_what_no_rule_allows_is_refused_and_reported(tmp_path: Path, request_line):
-    async def main() -> None:
-        async with proxied(tmp_path, *RULES) as place:
-            assert status(await place.ask(request_line)) == b"403"
-            ((allowed, method, _),) = place.decisions()
-            assert (allowed, method) == (False, request_line.split()[0])
-            assert place.said[0].reason
-            assert place.server.seen == []
-
-    anyio.run(main)
+async def test_what_no_rule_allows_is_refused_and_reported(tmp_path: Path, request_line):
+    async with proxied(tmp_path, *RULES) as place:
+        assert status(await place.ask(request_line)) == b"403"
+        ((allowed, method, _),) = place.decisions()
+        assert (allowed, method) == (False, request_line.split()[0])
+        assert place.said[0].reason
+        assert place.server.seen == []
 
 
-def test_an_address_that_is_not_public_is_refused(tmp_path: Path):
-    async def main() -> None:
-        for addresses in (["127.0.0.2"], ["127.0.0.1", "10.0.0.1"], ["169.254.169.254"]):
-            async with proxied(tmp_path, *RULES, addresses=addresses) as place:
-                for line in ("GET http://docs.test:PORT/", "CONNECT deep.test:PORT"):
-                    assert status(await place.ask(line)) == b"403"
-                assert [d.allowed for d in place.said] == [False, False]
-
-    anyio.run(main)
+async def test_an_address_that_is_not_public_is_refused(tmp_path: Path):
+    for addresses in (["127.0.0.2"], ["127.0.0.1", "10.0.0.1"], ["169.254.169.254"]):
+        async with proxied(tmp_path, *RULES, addresses=addresses) as place:
+            for line in ("GET http://docs.test:PORT/", "CONNECT deep.test:PORT"):
+                assert status(await place.ask(line)) == b"403"
+            assert [d.allowed for d in place.said] == [False, False]
 
 
 async def through(path: Path, port: int, context: ssl.SSLContext, name: str | None) -> bytes:
@@ -244,118 +230,94 @@ def test_a_tunnel_carries_both_ways_to_the_checked_address(tmp_path: Path):
     anyio.run(main)
 
 
-def test_a_tunnel_is_not_for_another_name_at_the_same_address(tmp_path: Path):
+async def test_a_tunnel_is_not_for_another_name_at_the_same_address(tmp_path: Path):
     mine, careless = contexts(tmp_path, "other.test")
     careless.check_hostname = False
-
-    async def main() -> None:
-        async with secure(mine, ok(b"hello")) as server:
-            rule = f"CONNECT https://deep.test:{server.port}"
-            async with proxied(tmp_path, rule) as place:
-                for name in ("other.test", "deep.test.other.test", None):
-                    with pytest.raises(
-                        (anyio.BrokenResourceError, anyio.EndOfStream, ssl.SSLError)
-                    ):
-                        await through(place.path, server.port, careless, name)
-                assert server.seen == []
-                assert [d.allowed for d in place.said] == [True, False] * 3
-                assert place.said[1].reason == "a tunnel to deep.test asks for `other.test`"
-
-    anyio.run(main)
+    async with secure(mine, ok(b"hello")) as server:
+        rule = f"CONNECT https://deep.test:{server.port}"
+        async with proxied(tmp_path, rule) as place:
+            for name in ("other.test", "deep.test.other.test", None):
+                with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream, ssl.SSLError)):
+                    await through(place.path, server.port, careless, name)
+            assert server.seen == []
+            assert [d.allowed for d in place.said] == [True, False] * 3
+            assert place.said[1].reason == "a tunnel to deep.test asks for `other.test`"
 
 
-def test_what_is_no_tls_or_hides_its_name_does_not_go_through_a_tunnel(tmp_path: Path):
-    async def main() -> None:
-        hidden = hello_with(b"\xfe\x0d\x00\x01\x00" + named(b"deep.test"))
-        for data in (
-            hidden,
-            b"GET / HTTP/1.1\r\n\r\n",
-            b"SSH-2.0-x\r\n",
-            b"\x16\x03\x01\x00\x01\x02",
-        ):
-            async with proxied(tmp_path, *RULES) as place:
-                said = await place.ask("CONNECT deep.test:PORT", more=data)
-                assert said == b"HTTP/1.1 200 connected\r\n\r\n"
-                assert place.server.seen == []
-                assert [d.allowed for d in place.said] == [True, False]
-
-    anyio.run(main)
+async def test_what_is_no_tls_or_hides_its_name_does_not_go_through_a_tunnel(tmp_path: Path):
+    hidden = hello_with(b"\xfe\x0d\x00\x01\x00" + named(b"deep.test"))
+    for data in (
+        hidden,
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"SSH-2.0-x\r\n",
+        b"\x16\x03\x01\x00\x01\x02",
+    ):
+        async with proxied(tmp_path, *RULES) as place:
+            said = await place.ask("CONNECT deep.test:PORT", more=data)
+            assert said == b"HTTP/1.1 200 connected\r\n\r\n"
+            assert place.server.seen == []
+            assert [d.allowed for d in place.said] == [True, False]
 
 
-def test_nothing_goes_out_that_cannot_be_reported(tmp_path: Path):
+async def test_nothing_goes_out_that_cannot_be_reported(tmp_path: Path):
     def full(decision: EgressDecision) -> None:
         raise OSError("no space left")
 
-    async def main() -> None:
-        async with serving(ok(b"page")) as server:
-            rules = (host_rule(f"http://docs.test:{server.port}"),)
-            policy = NetPolicy(hosts=rules, private=LOOPBACK)
-            proxy = EgressProxy(policy, report=full, route=Route(resolve=fixed(["127.0.0.1"])))
-            async with proxy.listening(tmp_path / "proxy.sock") as path:
-                place = Place(server, path)
-                for line in ("GET http://docs.test:PORT/", "GET http://other.test/"):
-                    said = await place.ask(line)
-                    assert status(said) == b"403"
-                    assert b"could not be recorded: OSError" in said
-            assert server.seen == []
-
-    anyio.run(main)
+    async with serving(ok(b"page")) as server:
+        rules = (host_rule(f"http://docs.test:{server.port}"),)
+        policy = NetPolicy(hosts=rules, private=LOOPBACK)
+        proxy = EgressProxy(policy, report=full, route=Route(resolve=fixed(["127.0.0.1"])))
+        async with proxy.listening(tmp_path / "proxy.sock") as path:
+            place = Place(server, path)
+            for line in ("GET http://docs.test:PORT/", "GET http://other.test/"):
+                said = await place.ask(line)
+                assert status(said) == b"403"
+                assert b"could not be recorded: OSError" in said
+        assert server.seen == []
 
 
-def test_a_failing_server_is_a_bad_gateway(tmp_path: Path):
-    async def main() -> None:
-        async with proxied(tmp_path, *RULES, answer=b"SSH-2.0\r\n") as place:
-            assert status(await place.ask("GET http://docs.test:PORT/")) == b"502"
-        async with proxied(tmp_path, "http://docs.test:1") as place:
-            assert status(await place.ask("GET http://docs.test:1/")) == b"502"
-            assert [d.allowed for d in place.said] == [True]
-
-    anyio.run(main)
+async def test_a_failing_server_is_a_bad_gateway(tmp_path: Path):
+    async with proxied(tmp_path, *RULES, answer=b"SSH-2.0\r\n") as place:
+        assert status(await place.ask("GET http://docs.test:PORT/")) == b"502"
+    async with proxied(tmp_path, "http://docs.test:1") as place:
+        assert status(await place.ask("GET http://docs.test:1/")) == b"502"
+        assert [d.allowed for d in place.said] == [True]
 
 
-def test_a_cut_answer_is_not_passed_on_as_whole(tmp_path: Path):
-    async def main() -> None:
-        cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"
-        async with proxied(tmp_path, *RULES, answer=cut) as place:
-            said = await place.ask("GET http://docs.test:PORT/")
-            assert b"Content-Length: 9" in said
-            assert said.endswith(b"\r\n\r\ncut")
-
-    anyio.run(main)
+async def test_a_cut_answer_is_not_passed_on_as_whole(tmp_path: Path):
+    cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"
+    async with proxied(tmp_path, *RULES, answer=cut) as place:
+        said = await place.ask("GET http://docs.test:PORT/")
+        assert b"Content-Length: 9" in said
+        assert said.endswith(b"\r\n\r\ncut")
 
 
-def test_a_body_is_bounded_and_asked_for_where_the_client_waits(tmp_path: Path):
-    async def main() -> None:
-        limits = NetLimits(request_bytes=10)
-        async with proxied(tmp_path, "POST http://docs.test:PORT", limits=limits) as place:
-            line = "POST http://docs.test:PORT/"
-            length = "Host: x\r\nContent-Length: {}\r\n"
-            said = await place.ask(line, fields=length.format(11), more=b"x" * 11)
-            assert status(said) == b"403"
-            fields = length.format(4) + "Expect: 100-continue\r\n"
-            said = await place.ask(line, fields=fields, more=b"sent")
-            assert b"HTTP/1.1 200 " in said
-            assert b"Expect" not in place.server.seen[0]
-
-    anyio.run(main)
+async def test_a_body_is_bounded_and_asked_for_where_the_client_waits(tmp_path: Path):
+    limits = NetLimits(request_bytes=10)
+    async with proxied(tmp_path, "POST http://docs.test:PORT", limits=limits) as place:
+        line = "POST http://docs.test:PORT/"
+        length = "Host: x\r\nContent-Length: {}\r\n"
+        said = await place.ask(line, fields=length.format(11), more=b"x" * 11)
+        assert status(said) == b"403"
+        fields = length.format(4) + "Expect: 100-continue\r\n"
+        said = await place.ask(line, fields=fields, more=b"sent")
+        assert b"HTTP/1.1 200 " in said
+        assert b"Expect" not in place.server.seen[0]
 
 
-def test_what_is_no_request_is_answered_and_the_proxy_lives_on(tmp_path: Path):
-    async def main() -> None:
-        async with proxied(tmp_path, *RULES) as place:
-            for data in (
-                b"\r\n\r\n",
-                b"GET\r\n\r\n",
-                b"\x16\x03\x01\x02\x00",
-                b"GET / HTTP/1.1\r\n\r\n",
-            ):
-                async with await anyio.connect_unix(place.path) as stream:
-                    await stream.send(data)
-                    await stream.send_eof()
-                    assert status(await stream.receive()) == b"400"
-            assert status(await place.ask("GET http://docs.test:PORT/")) == b"200"
-
-    anyio.run(main)
+async def test_what_is_no_request_is_answered_and_the_proxy_lives_on(tmp_path: Path):
+    async with proxied(tmp_path, *RULES) as place:
+        for data in (
+            b"\r\n\r\n",
+            b"GET\r\n\r\n",
+            b"\x16\x03\x01\x02\x00",
+            b"GET / HTTP/1.1\r\n\r\n",
+        ):
+            async with await anyio.connect_unix(place.path) as stream:
+                await stream.send(data)
+                await stream.send_eof()
+                assert status(await stream.receive()) == b"400"
+        assert status(await place.ask("GET http://docs.test:PORT/")) == b"200"
 
 
 @pytest.mark.slow
@@ -381,21 +343,17 @@ def test_what_is_no_request_is_answered_and_the_proxy_lives_on(tmp_path: Path):
         max_size=12,
     )
 )
-def test_no_bytes_of_a_client_end_the_proxy(tmp_path_factory, data):
+async def test_no_bytes_of_a_client_end_the_proxy(tmp_path_factory, data):
     base = tmp_path_factory.mktemp("proxy")
-
-    async def main() -> None:
-        async with proxied(base, *RULES, limits=NetLimits(head_seconds=0.2)) as place:
-            async with await anyio.connect_unix(place.path) as stream:
-                with anyio.move_on_after(0.05):
-                    await stream.send(b"".join(data))
-            assert status(await place.ask("GET http://docs.test:PORT/")) == b"200"
-
-    anyio.run(main)
+    async with proxied(base, *RULES, limits=NetLimits(head_seconds=0.2)) as place:
+        async with await anyio.connect_unix(place.path) as stream:
+            with anyio.move_on_after(0.05):
+                await stream.send(b"".join(data))
+        assert status(await place.ask("GET http://docs.test:PORT/")) == b"200"
 
 
 @pytest.mark.parametrize(("idle_seconds", "expected"), [(None, b"504"), (30.0, b"200")])
-def test_an_answer_may_take_as_long_as_the_run_of_its_command(
+async def test_an_answer_may_take_as_long_as_the_run_of_its_command(
     tmp_path: Path, idle_seconds: float | None, expected: bytes
 ):
     """A build that waits for its server was cut off after ten seconds, a tunnel after sixty."""
@@ -404,13 +362,10 @@ def test_an_answer_may_take_as_long_as_the_run_of_its_command(
         await anyio.sleep(0.5)
         await stream.send(ok(b"page"))
 
-    async def main() -> None:
-        limits = NetLimits(head_seconds=0.1)
-        options: Any = {"limits": limits, "idle_seconds": idle_seconds, "answer": slow}
-        async with proxied(tmp_path, *RULES, **options) as place:
-            assert status(await place.ask("GET http://docs.test:PORT/")) == expected
-
-    anyio.run(main)
+    limits = NetLimits(head_seconds=0.1)
+    options: Any = {"limits": limits, "idle_seconds": idle_seconds, "answer": slow}
+    async with proxied(tmp_path, *RULES, **options) as place:
+        assert status(await place.ask("GET http://docs.test:PORT/")) == expected
 
 
 def test_a_silent_tunnel_stays_for_the_time_of_the_run(

@@ -269,30 +269,23 @@ def test_a_stream_that_only_trickles_ends_with_the_time_of_one_try(tmp_path: Pat
     assert requests == 1
 
 
-def test_a_second_process_downloads_for_itself(tmp_path: Path) -> None:
+async def test_a_second_process_downloads_for_itself(tmp_path: Path) -> None:
     inner: list[bytes] = []
 
-    async def main() -> None:
-        async def slow(stream: SocketStream) -> None:
-            await stream.send(ok(WHOLE, ETAG)[:CUT])
-            await nested()
-            await stream.send(ok(WHOLE, ETAG)[CUT:])
+    async def slow(stream: SocketStream) -> None:
+        await stream.send(ok(WHOLE, ETAG)[:CUT])
+        await nested()
+        await stream.send(ok(WHOLE, ETAG)[CUT:])
 
-        async def nested() -> None:
-            policy = policy_for(server, limits=NetLimits(body_bytes=8 << 20))
-            done = await download(
-                f"{server.url}/a", policy=policy, digest=DIGEST, directory=tmp_path
-            )
-            inner.append(done.body)
+    async def nested() -> None:
+        policy = policy_for(server, limits=NetLimits(body_bytes=8 << 20))
+        done = await download(f"{server.url}/a", policy=policy, digest=DIGEST, directory=tmp_path)
+        inner.append(done.body)
 
-        async with serving(slow, ok(WHOLE)) as server:
-            policy = policy_for(server, limits=NetLimits(body_bytes=8 << 20))
-            found = await download(
-                f"{server.url}/a", policy=policy, digest=DIGEST, directory=tmp_path
-            )
-            assert found.body == WHOLE
-
-    anyio.run(main)
+    async with serving(slow, ok(WHOLE)) as server:
+        policy = policy_for(server, limits=NetLimits(body_bytes=8 << 20))
+        found = await download(f"{server.url}/a", policy=policy, digest=DIGEST, directory=tmp_path)
+        assert found.body == WHOLE
     assert inner == [WHOLE]
 
 

@@ -28,94 +28,80 @@ FILES = {
 }
 
 
-def test_listing_reads_no_file_and_loading_reads_one(tmp_path: Path) -> None:
+async def test_listing_reads_no_file_and_loading_reads_one(tmp_path: Path) -> None:
     liar = Liar()
     liar.offer("skill://pdf", FILES)
     host = host_of(tmp_path, docs=liar)
-
-    async def work() -> None:
-        report = await host.refresh("docs")
-        assert report.added == ("skill://pdf/SKILL.md",)
-        [skill] = host.skills()
-        assert liar.reads == []
-        assert (skill.id, skill.scope) == ("remote:docs:pdf", "remote")
-        assert skill.description == "[from MCP server docs] Does things."
-        assert host.files(skill) == ("assets/logo.bin", "references/FORMS.md")
-        assert await host.fetch(skill) == FILES[SKILL_FILE]
-        assert liar.reads == ["skill://pdf/SKILL.md"]
-        assert load(skill).body == "Body of pdf.\n"
-        # Text with CRLF and bytes that are no text both come as they are.
-        assert await host.fetch(skill, "references/FORMS.md") == FILES["references/FORMS.md"]
-        assert await host.fetch(skill, "assets/logo.bin") == FILES["assets/logo.bin"]
-        # From now on the cache answers.
-        for relative in FILES:
-            assert await host.fetch(skill, relative) == FILES[relative]
-        assert len(liar.reads) == 3
-
-    anyio.run(work)
+    report = await host.refresh("docs")
+    assert report.added == ("skill://pdf/SKILL.md",)
+    [skill] = host.skills()
+    assert liar.reads == []
+    assert (skill.id, skill.scope) == ("remote:docs:pdf", "remote")
+    assert skill.description == "[from MCP server docs] Does things."
+    assert host.files(skill) == ("assets/logo.bin", "references/FORMS.md")
+    assert await host.fetch(skill) == FILES[SKILL_FILE]
+    assert liar.reads == ["skill://pdf/SKILL.md"]
+    assert load(skill).body == "Body of pdf.\n"
+    # Text with CRLF and bytes that are no text both come as they are.
+    assert await host.fetch(skill, "references/FORMS.md") == FILES["references/FORMS.md"]
+    assert await host.fetch(skill, "assets/logo.bin") == FILES["assets/logo.bin"]
+    # From now on the cache answers.
+    for relative in FILES:
+        assert await host.fetch(skill, relative) == FILES[relative]
+    assert len(liar.reads) == 3
 
 
-def test_what_was_listed_is_known_after_a_restart_and_still_of_its_server(tmp_path: Path) -> None:
+async def test_what_was_listed_is_known_after_a_restart_and_still_of_its_server(
+    tmp_path: Path,
+) -> None:
     liar = Liar()
     liar.offer("skill://pdf", FILES)
-
-    async def work() -> None:
-        first = host_of(tmp_path, docs=liar)
-        await first.refresh("docs")
-        [before] = first.skills()
-        await first.fetch(before)
-        asked = list(liar.asked)
-        again = host_of(tmp_path, docs=liar)
-        [after] = again.skills()
-        assert after == before
-        assert "MCP server `docs`" in again.origin(after)
-        assert await again.fetch(after) == FILES[SKILL_FILE]
-        assert liar.asked == asked
-
-    anyio.run(work)
+    first = host_of(tmp_path, docs=liar)
+    await first.refresh("docs")
+    [before] = first.skills()
+    await first.fetch(before)
+    asked = list(liar.asked)
+    again = host_of(tmp_path, docs=liar)
+    [after] = again.skills()
+    assert after == before
+    assert "MCP server `docs`" in again.origin(after)
+    assert await again.fetch(after) == FILES[SKILL_FILE]
+    assert liar.asked == asked
 
 
-def test_a_skill_that_is_not_listed_is_had_by_its_address_and_stays(tmp_path: Path) -> None:
+async def test_a_skill_that_is_not_listed_is_had_by_its_address_and_stays(tmp_path: Path) -> None:
     liar = Liar()
     liar.unlisted["skill://deep/pdf/SKILL.md"] = entry_of("skill://deep/pdf", FILES)
     host = host_of(tmp_path, docs=liar)
-
-    async def work() -> None:
-        await host.refresh("docs")
-        assert host.skills() == ()
+    await host.refresh("docs")
+    assert host.skills() == ()
+    await host.add("docs", "skill://deep/pdf/SKILL.md")
+    assert [skill.name for skill in host.skills()] == ["docs:pdf"]
+    # An empty list is no proof that there are no skills.
+    await host.refresh("docs")
+    assert [skill.name for skill in host.skills()] == ["docs:pdf"]
+    del liar.unlisted["skill://deep/pdf/SKILL.md"]
+    report = await host.refresh("docs")
+    assert report.removed == ("skill://deep/pdf/SKILL.md",)
+    assert host.skills() == ()
+    with pytest.raises(RemoteError, match="no such skill"):
         await host.add("docs", "skill://deep/pdf/SKILL.md")
-        assert [skill.name for skill in host.skills()] == ["docs:pdf"]
-        # An empty list is no proof that there are no skills.
-        await host.refresh("docs")
-        assert [skill.name for skill in host.skills()] == ["docs:pdf"]
-        del liar.unlisted["skill://deep/pdf/SKILL.md"]
-        report = await host.refresh("docs")
-        assert report.removed == ("skill://deep/pdf/SKILL.md",)
-        assert host.skills() == ()
-        with pytest.raises(RemoteError, match="no such skill"):
-            await host.add("docs", "skill://deep/pdf/SKILL.md")
-
-    anyio.run(work)
 
 
-def test_pages_are_followed_to_their_end(tmp_path: Path) -> None:
+async def test_pages_are_followed_to_their_end(tmp_path: Path) -> None:
     liar = Liar()
     entries = [entry_of(f"skill://{n}", {SKILL_FILE: skill_file(n)}) for n in ("a", "b", "c")]
     liar.pages = {None: (entries[:1], "1"), "1": ([], "2"), "2": (entries[1:], None)}
     host = host_of(tmp_path, docs=liar)
-
-    async def work() -> None:
-        report = await host.refresh("docs")
-        assert len(report.added) == 3
-        liar.pages["2"] = (entries[1:], "1")
-        with pytest.raises(RemoteError, match="does not end"):
-            await host.refresh("docs")
-        assert len(host.skills()) == 3
-
-    anyio.run(work)
+    report = await host.refresh("docs")
+    assert len(report.added) == 3
+    liar.pages["2"] = (entries[1:], "1")
+    with pytest.raises(RemoteError, match="does not end"):
+        await host.refresh("docs")
+    assert len(host.skills()) == 3
 
 
-def test_a_bad_entry_costs_no_other_and_is_reported(tmp_path: Path) -> None:
+async def test_a_bad_entry_costs_no_other_and_is_reported(tmp_path: Path) -> None:
     liar = Liar()
     liar.offer("skill://good", {SKILL_FILE: skill_file("good")})
     liar.entries += [
@@ -123,27 +109,19 @@ def test_a_bad_entry_costs_no_other_and_is_reported(tmp_path: Path) -> None:
         {**entry_of("skill://live", {SKILL_FILE: skill_file("live")}), "resources": "dynamic"},
     ]
     host = host_of(tmp_path, docs=liar)
-
-    async def work() -> None:
-        report = await host.refresh("docs")
-        assert [skill.name for skill in host.skills()] == ["docs:good"]
-        assert len(report.problems) == 2
-        assert "made on demand" in report.problems[1]
-
-    anyio.run(work)
+    report = await host.refresh("docs")
+    assert [skill.name for skill in host.skills()] == ["docs:good"]
+    assert len(report.problems) == 2
+    assert "made on demand" in report.problems[1]
 
 
-def test_a_server_without_the_extension_is_asked_nothing(tmp_path: Path) -> None:
+async def test_a_server_without_the_extension_is_asked_nothing(tmp_path: Path) -> None:
     liar = Liar()
     liar.sdk.extensions.clear()
     host = host_of(tmp_path, docs=liar)
-
-    async def work() -> None:
-        with pytest.raises(RemoteError, match="does not offer skills"):
-            await host.refresh("docs")
-        assert liar.asked == []
-
-    anyio.run(work)
+    with pytest.raises(RemoteError, match="does not offer skills"):
+        await host.refresh("docs")
+    assert liar.asked == []
 
 
 def test_a_new_set_of_files_is_another_binding_and_another_place(tmp_path: Path) -> None:
@@ -181,7 +159,7 @@ def test_what_a_server_no_longer_has_leaves_the_disk(tmp_path: Path) -> None:
     anyio.run(work)
 
 
-def test_the_real_server_of_a_house_can_be_read(tmp_path: Path) -> None:
+async def test_the_real_server_of_a_house_can_be_read(tmp_path: Path) -> None:
     """Our host, our server, and a process between them."""
     from tests.frontends.mcp_peer import Peer  # noqa: PLC0415 - only this test starts one.
     from tests.runtime.places import write_skill  # noqa: PLC0415
@@ -190,15 +168,11 @@ def test_the_real_server_of_a_house_can_be_read(tmp_path: Path) -> None:
     write_skill(peer.home / ".agents/skills/notes", "Takes notes.", body="# Notes\n")
     server = McpServer(label="house", command=tuple(peer.command()), environment=peer.environment)
     host = McpHost([server], McpCache(tmp_path / "cache"))
-
-    async def work() -> None:
-        report = await host.refresh("house")
-        assert "skill://user/notes/SKILL.md" in report.added
-        assert report.problems == ()
-        skill = next(one for one in host.skills() if one.name == "house:notes")
-        assert (await host.fetch(skill)).endswith(b"# Notes\n")
-
-    anyio.run(work)
+    report = await host.refresh("house")
+    assert "skill://user/notes/SKILL.md" in report.added
+    assert report.problems == ()
+    skill = next(one for one in host.skills() if one.name == "house:notes")
+    assert (await host.fetch(skill)).endswith(b"# Notes\n")
 
 
 @pytest.mark.parametrize(
@@ -217,19 +191,15 @@ def test_a_server_needs_a_plain_label_and_one_way_to_it(server: dict[str, Any], 
         McpServer(**server)
 
 
-def test_a_server_that_cannot_be_reached_is_an_error_of_ours(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_reached_is_an_error_of_ours(tmp_path: Path) -> None:
     servers = [
         McpServer(label="shut", url="http://127.0.0.1:9/mcp"),
         McpServer(label="gone", command=(str(tmp_path / "nothing"),)),
     ]
     host = McpHost(servers, McpCache(tmp_path / "cache"))
-
-    async def work() -> None:
-        for label in ("shut", "gone"):
-            with pytest.raises(RemoteError, match=f"cannot reach `{label}`"):
-                await host.refresh(label)
-
-    anyio.run(work)
+    for label in ("shut", "gone"):
+        with pytest.raises(RemoteError, match=f"cannot reach `{label}`"):
+            await host.refresh(label)
 
 
 def test_names_of_one_server_that_collide_are_told_apart_by_their_paths() -> None:

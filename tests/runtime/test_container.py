@@ -173,38 +173,32 @@ def test_before_a_question_the_executor_is_asked_about_the_digest_alone() -> Non
     assert checked(execute={}) == ("", [])
 
 
-def test_where_nobody_is_nothing_was_run() -> None:
-    async def scene() -> None:
-        executor = ContainerExecutor(settings(), {"WORD": TOKEN})
-        try:
-            with pytest.raises(RpcError, match="nothing was run: no server answers at"):
-                await executor.execute(SPEC, "tool", {}, meta={}, timeout=1.0, host=Core())
-            with pytest.raises(RpcError, match="no server answers"):
-                await executor.reload(None)
-        finally:
-            await executor.close()
-
-    anyio.run(scene)
+async def test_where_nobody_is_nothing_was_run() -> None:
+    executor = ContainerExecutor(settings(), {"WORD": TOKEN})
+    try:
+        with pytest.raises(RpcError, match="nothing was run: no server answers at"):
+            await executor.execute(SPEC, "tool", {}, meta={}, timeout=1.0, host=Core())
+        with pytest.raises(RpcError, match="no server answers"):
+            await executor.reload(None)
+    finally:
+        await executor.close()
 
 
-def test_two_programs_of_a_house_listen_at_ports_of_their_own() -> None:
-    async def scene() -> list[str]:
-        async def listening(port: int) -> tuple[ContainerExecutor, str]:
-            executor = ContainerExecutor(settings(callback=f"127.0.0.1:{port}"), {"WORD": TOKEN})
-            with pytest.raises(RpcError) as caught:
-                await executor.execute(SPEC, "tool", {}, meta={}, timeout=1.0, host=Core())
-            return executor, str(caught.value)
-
-        server = RpcServer({}, token=TOKEN)
-        async with server.listening("127.0.0.1", 0) as taken:
-            executor, said = await listening(taken)
-            await executor.close()
-        other = ContainerExecutor(settings(callback="192.0.2.1:1"), {"WORD": TOKEN})
+async def test_two_programs_of_a_house_listen_at_ports_of_their_own() -> None:
+    async def listening(port: int) -> tuple[ContainerExecutor, str]:
+        executor = ContainerExecutor(settings(callback=f"127.0.0.1:{port}"), {"WORD": TOKEN})
         with pytest.raises(RpcError) as caught:
-            await other.execute(SPEC, "tool", {}, meta={}, timeout=1.0, host=Core())
-        await other.close()
-        return [said, str(caught.value)]
+            await executor.execute(SPEC, "tool", {}, meta={}, timeout=1.0, host=Core())
+        return executor, str(caught.value)
 
-    first, second = anyio.run(scene)
+    server = RpcServer({}, token=TOKEN)
+    async with server.listening("127.0.0.1", 0) as taken:
+        executor, said = await listening(taken)
+        await executor.close()
+    other = ContainerExecutor(settings(callback="192.0.2.1:1"), {"WORD": TOKEN})
+    with pytest.raises(RpcError) as caught:
+        await other.execute(SPEC, "tool", {}, meta={}, timeout=1.0, host=Core())
+    await other.close()
+    first, second = [said, str(caught.value)]
     assert "no server answers" in first
     assert "cannot listen on `192.0.2.1`, which `callback` names" in second

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from skillhouse.floor import ConfigError, tree_digest
@@ -51,19 +50,15 @@ def test_one_process_without_any_sandbox_is_enough(tmp_path: Path) -> None:
     }
 
 
-def test_what_it_fetches_goes_through_the_gate_all_the_same(tmp_path: Path) -> None:
+async def test_what_it_fetches_goes_through_the_gate_all_the_same(tmp_path: Path) -> None:
     write_code(tmp_path / "skills/one", SOURCE, *TOOLS)
-
-    async def main() -> None:
-        async with serving(ok(b"page")) as listed, serving() as other:
-            async with letting_go(trusting(tmp_path, hosts=(listed.url,))) as house:
-                found = await house.call("one:fetched", {"url": listed.url})
-                assert found.data == {"success": True, "data": "page"}
-                refused = await house.call("one:fetched", {"url": other.url})
-                assert (refused.status, "not approved" in refused.content) == ("pending", True)
-            assert (len(listed.seen), other.seen) == (1, [])
-
-    anyio.run(main)
+    async with serving(ok(b"page")) as listed, serving() as other:
+        async with letting_go(trusting(tmp_path, hosts=(listed.url,))) as house:
+            found = await house.call("one:fetched", {"url": listed.url})
+            assert found.data == {"success": True, "data": "page"}
+            refused = await house.call("one:fetched", {"url": other.url})
+            assert (refused.status, "not approved" in refused.content) == ("pending", True)
+        assert (len(listed.seen), other.seen) == (1, [])
 
 
 def test_code_that_the_operator_did_not_name_is_not_run_here(tmp_path: Path) -> None:

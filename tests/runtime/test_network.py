@@ -44,40 +44,34 @@ def table(**values: Any) -> str:
 SECRET = '\n[[net.secrets]]\nname = "{name}"\nenv = "{env}"\nhosts = ["{host}"]\n'
 
 
-def test_a_listed_host_is_fetched_and_the_bound_secret_stays_out_of_the_log(
+async def test_a_listed_host_is_fetched_and_the_bound_secret_stays_out_of_the_log(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        async with serving(ok(b"you sent s3cr3t-value", "Content-Type: text/plain")) as server:
-            text = table(hosts=[server.url], private=["127.0.0.1/32"])
-            text += SECRET.format(name="KEY", env="HOUSE_KEY", host=server.url)
-            house = house_with(tmp_path, text, {"HOUSE_KEY": "s3cr3t-value"})
-            with house:
-                headers = {"X-Key": "{{secret:KEY}}"}
-                result = await house.call("fetch", {"url": server.url, "headers": headers})
-                assert result.content.endswith("you sent [secret KEY]")
-                assert b"X-Key: s3cr3t-value\r\n" in server.seen[0]
-                # Also what a model writes by itself does not get into the log.
-                await house.call("read", {"path": "s3cr3t-value"})
-                assert "s3cr3t-value" not in house.audit_log.path.read_text()
-                assert [e.record.tool for e in read_records(house.audit_log.path, limit=2)] == [
-                    "read",
-                    "fetch",
-                ]
-
-    anyio.run(main)
+    async with serving(ok(b"you sent s3cr3t-value", "Content-Type: text/plain")) as server:
+        text = table(hosts=[server.url], private=["127.0.0.1/32"])
+        text += SECRET.format(name="KEY", env="HOUSE_KEY", host=server.url)
+        house = house_with(tmp_path, text, {"HOUSE_KEY": "s3cr3t-value"})
+        with house:
+            headers = {"X-Key": "{{secret:KEY}}"}
+            result = await house.call("fetch", {"url": server.url, "headers": headers})
+            assert result.content.endswith("you sent [secret KEY]")
+            assert b"X-Key: s3cr3t-value\r\n" in server.seen[0]
+            # Also what a model writes by itself does not get into the log.
+            await house.call("read", {"path": "s3cr3t-value"})
+            assert "s3cr3t-value" not in house.audit_log.path.read_text()
+            assert [e.record.tool for e in read_records(house.audit_log.path, limit=2)] == [
+                "read",
+                "fetch",
+            ]
 
 
-def test_without_a_configuration_nothing_is_reached_unasked(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with serving() as server:
-            with house_with(tmp_path, "") as house:
-                assert (await house.call("fetch", {"url": server.url})).status == "pending"
-                found = await house.call("web_search", {"query": "a"})
-                assert (found.status, "searxng_url" in found.content) == ("error", True)
-            assert server.seen == []
-
-    anyio.run(main)
+async def test_without_a_configuration_nothing_is_reached_unasked(tmp_path: Path) -> None:
+    async with serving() as server:
+        with house_with(tmp_path, "") as house:
+            assert (await house.call("fetch", {"url": server.url})).status == "pending"
+            found = await house.call("web_search", {"query": "a"})
+            assert (found.status, "searxng_url" in found.content) == ("error", True)
+        assert server.seen == []
 
 
 def test_a_variable_that_is_not_set_is_no_secret_and_no_key(tmp_path: Path) -> None:
@@ -107,15 +101,12 @@ def test_all_secrets_of_the_configuration_are_known_to_the_log(tmp_path: Path) -
             assert value not in house.audit_log.path.read_text()
 
 
-def test_a_search_goes_to_the_configured_service(tmp_path: Path) -> None:
-    async def main() -> None:
-        rows = [{"title": "T", "url": "https://a.test/", "content": "E"}]
-        async with serving(ok(json.dumps({"results": rows}).encode())) as server:
-            with house_with(tmp_path, table(searxng_url=server.url)) as house:
-                result = await house.call("web_search", {"query": "a"})
-                assert result.content == "1. T\n   https://a.test/\n   E"
-
-    anyio.run(main)
+async def test_a_search_goes_to_the_configured_service(tmp_path: Path) -> None:
+    rows = [{"title": "T", "url": "https://a.test/", "content": "E"}]
+    async with serving(ok(json.dumps({"results": rows}).encode())) as server:
+        with house_with(tmp_path, table(searxng_url=server.url)) as house:
+            result = await house.call("web_search", {"query": "a"})
+            assert result.content == "1. T\n   https://a.test/\n   E"
 
 
 @pytest.mark.parametrize(
@@ -180,32 +171,29 @@ def webhook(url: str) -> str:
     )
 
 
-def test_each_question_is_sent_signed_to_the_webhook_and_answered_elsewhere(
+async def test_each_question_is_sent_signed_to_the_webhook_and_answered_elsewhere(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        async with serving(ok(b"")) as server:
-            text = webhook(f"{server.url}/hook")
-            with house_with(tmp_path, text, {"HOOK": WEBHOOK_SECRET}) as house:
-                result = await house.call("write", {"path": "a.txt", "content": "x"})
-                assert result.is_error
-            head, _, body = server.seen[0].partition(b"\r\n\r\n")
-            lines = head.decode().split("\r\n")
-            headers = dict(line.lower().split(": ", 1) for line in lines[1:])
-            raw = dict(line.split(": ", 1) for line in lines[1:])
-            told = json.loads(body)
-            assert lines[0] == "POST /hook HTTP/1.1"
-            assert told["title"].startswith("write")
-            assert told["page"] == f"http://127.0.0.1:7777/approvals/{told['approval']}"
-            found = verified_id(
-                {name.lower(): value for name, value in raw.items()},
-                body,
-                secret=base64.b64decode(WEBHOOK_SECRET),
-                now_seconds=float(headers["webhook-timestamp"]),
-            )
-            assert found == told["approval"]
-
-    anyio.run(main)
+    async with serving(ok(b"")) as server:
+        text = webhook(f"{server.url}/hook")
+        with house_with(tmp_path, text, {"HOOK": WEBHOOK_SECRET}) as house:
+            result = await house.call("write", {"path": "a.txt", "content": "x"})
+            assert result.is_error
+        head, _, body = server.seen[0].partition(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+        raw = dict(line.split(": ", 1) for line in lines[1:])
+        told = json.loads(body)
+        assert lines[0] == "POST /hook HTTP/1.1"
+        assert told["title"].startswith("write")
+        assert told["page"] == f"http://127.0.0.1:7777/approvals/{told['approval']}"
+        found = verified_id(
+            {name.lower(): value for name, value in raw.items()},
+            body,
+            secret=base64.b64decode(WEBHOOK_SECRET),
+            now_seconds=float(headers["webhook-timestamp"]),
+        )
+        assert found == told["approval"]
 
 
 @pytest.mark.req("S000-80")
@@ -230,20 +218,17 @@ def test_the_question_names_tool_and_file_and_begins_both_texts(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_webhook_leads_nowhere_else_and_to_no_private_address_by_a_name(
+async def test_a_webhook_leads_nowhere_else_and_to_no_private_address_by_a_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with serving() as other, serving(redirect(other.url, 307)) as server:
-            with house_with(tmp_path, webhook(server.url), {"HOOK": WEBHOOK_SECRET}) as house:
-                await house.call("write", {"path": "a.txt", "content": "x"})
-            assert (len(server.seen), other.seen) == (1, [])
-        text = webhook("https://hooks.test/a")
-        with house_with(tmp_path, text, {"HOOK": WEBHOOK_SECRET}) as house:
-            await house.call("write", {"path": "b.txt", "content": "x"})
-        assert "hooks.test leads to 127.0.0.1, which is not public" in caplog.text
-
-    anyio.run(main)
+    async with serving() as other, serving(redirect(other.url, 307)) as server:
+        with house_with(tmp_path, webhook(server.url), {"HOOK": WEBHOOK_SECRET}) as house:
+            await house.call("write", {"path": "a.txt", "content": "x"})
+        assert (len(server.seen), other.seen) == (1, [])
+    text = webhook("https://hooks.test/a")
+    with house_with(tmp_path, text, {"HOOK": WEBHOOK_SECRET}) as house:
+        await house.call("write", {"path": "b.txt", "content": "x"})
+    assert "hooks.test leads to 127.0.0.1, which is not public" in caplog.text
 
 
 def test_a_webhook_without_its_secret_is_an_error_that_names_the_variable(tmp_path: Path) -> None:

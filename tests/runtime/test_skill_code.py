@@ -48,64 +48,58 @@ def language(request: pytest.FixtureRequest, need: Any) -> str:
 
 @pytest.mark.slow
 @pytest.mark.req("S002-1", "S002-6", "S002-53", "S002-67", "S002-115")
-def test_the_published_price_skill_runs_under_both_its_names(
+async def test_the_published_price_skill_runs_under_both_its_names(
     language: str, status: SandboxStatus, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        prices = ok(PRICES, "Content-Type: application/json")
-        async with serving(prices) as server:
-            house = coded_house(
-                tmp_path, ROOTS[language], status=status, hosts=(server.url,),
-                environment={"COINGECKO_URL": server.url},
-                env={"crypto-price": ("COINGECKO_URL",)},
-            )  # fmt: skip
-            async with letting_go(house):
-                data = {"coin": "bitcoin", "currency": "usd", "price": 65000.5}
-                for name in ("crypto-price:get_price", "crypto-price__get_price"):
-                    result = await house.call(name, {"coin": "bitcoin"})
-                    assert result.data == {"success": True, "data": data}
-                    assert (result.status, json.loads(result.content)) == ("ok", data)
-                unknown = await house.call("crypto-price:get_price", {"coin": "dogecoinn"})
-                assert (unknown.status, unknown.content) == ("error", "Coin not found: dogecoinn")
-                paths = [request.split(b" ")[1].decode() for request in server.seen]
-                price = "/api/v3/simple/price?ids={}&vs_currencies=usd"
-                assert paths == [price.format(c) for c in ("bitcoin", "bitcoin", "dogecoinn")]
-
-    anyio.run(main)
+    prices = ok(PRICES, "Content-Type: application/json")
+    async with serving(prices) as server:
+        house = coded_house(
+            tmp_path, ROOTS[language], status=status, hosts=(server.url,),
+            environment={"COINGECKO_URL": server.url},
+            env={"crypto-price": ("COINGECKO_URL",)},
+        )  # fmt: skip
+        async with letting_go(house):
+            data = {"coin": "bitcoin", "currency": "usd", "price": 65000.5}
+            for name in ("crypto-price:get_price", "crypto-price__get_price"):
+                result = await house.call(name, {"coin": "bitcoin"})
+                assert result.data == {"success": True, "data": data}
+                assert (result.status, json.loads(result.content)) == ("ok", data)
+            unknown = await house.call("crypto-price:get_price", {"coin": "dogecoinn"})
+            assert (unknown.status, unknown.content) == ("error", "Coin not found: dogecoinn")
+            paths = [request.split(b" ")[1].decode() for request in server.seen]
+            price = "/api/v3/simple/price?ids={}&vs_currencies=usd"
+            assert paths == [price.format(c) for c in ("bitcoin", "bitcoin", "dogecoinn")]
 
 
 @pytest.mark.slow
 @pytest.mark.req("S002-116", "S002-117")
-def test_the_published_balance_skill_keeps_every_digit(
+async def test_the_published_balance_skill_keeps_every_digit(
     language: str, status: SandboxStatus, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": hex(BALANCE)}).encode()
-        async with serving(ok(answer)) as server:
-            # The node is asked by POST, and a host rule without a method is about reading.
-            rule = ("allow", "fetch", f"POST {server.url}")
-            house = coded_house(
-                tmp_path, ROOTS[language], rule, status=status,
-                environment={"ALCHEMY_URL": server.url, "ALCHEMY_API_KEY": "key"},
-                env={"crypto-balance": ("ALCHEMY_URL", "ALCHEMY_API_KEY")},
-            )  # fmt: skip
-            async with letting_go(house):
-                call = {"address": ADDRESS, "chain": "polygon"}
-                result = await house.call("crypto-balance:get_balance", call)
-                assert result.data == {
-                    "success": True,
-                    "data": {**call, "balance": "123456789" * 35 + ".000000", "symbol": "MATIC"},
-                }
-                head, _, body = server.seen[0].partition(b"\r\n\r\n")
-                assert head.startswith(b"POST /polygon/v2/key ")
-                assert json.loads(body)["params"] == [ADDRESS, "latest"]
-                call = {"address": ADDRESS, "chain": "solana"}
-                wrong = await house.call("crypto-balance:get_balance", call)
-                assert wrong.status == "error"
-                assert "wrong argument `chain`" in wrong.content
-                assert len(server.seen) == 1
-
-    anyio.run(main)
+    answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": hex(BALANCE)}).encode()
+    async with serving(ok(answer)) as server:
+        # The node is asked by POST, and a host rule without a method is about reading.
+        rule = ("allow", "fetch", f"POST {server.url}")
+        house = coded_house(
+            tmp_path, ROOTS[language], rule, status=status,
+            environment={"ALCHEMY_URL": server.url, "ALCHEMY_API_KEY": "key"},
+            env={"crypto-balance": ("ALCHEMY_URL", "ALCHEMY_API_KEY")},
+        )  # fmt: skip
+        async with letting_go(house):
+            call = {"address": ADDRESS, "chain": "polygon"}
+            result = await house.call("crypto-balance:get_balance", call)
+            assert result.data == {
+                "success": True,
+                "data": {**call, "balance": "123456789" * 35 + ".000000", "symbol": "MATIC"},
+            }
+            head, _, body = server.seen[0].partition(b"\r\n\r\n")
+            assert head.startswith(b"POST /polygon/v2/key ")
+            assert json.loads(body)["params"] == [ADDRESS, "latest"]
+            call = {"address": ADDRESS, "chain": "solana"}
+            wrong = await house.call("crypto-balance:get_balance", call)
+            assert wrong.status == "error"
+            assert "wrong argument `chain`" in wrong.content
+            assert len(server.seen) == 1
 
 
 @pytest.mark.slow
@@ -243,37 +237,33 @@ WAITS = """
 
 @pytest.mark.slow
 @pytest.mark.req("S002-59")
-def test_a_call_under_way_ends_with_the_code_that_it_began_with(
+async def test_a_call_under_way_ends_with_the_code_that_it_began_with(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
     root = tmp_path / "skills"
     write_code(root / "edited", WAITS)
     results = {}
+    asked, go = anyio.Event(), anyio.Event()
 
-    async def main() -> None:
-        asked, go = anyio.Event(), anyio.Event()
+    async def late(stream: Any) -> None:
+        asked.set()
+        await go.wait()
+        await stream.send(ok(b"page"))
 
-        async def late(stream: Any) -> None:
-            asked.set()
-            await go.wait()
-            await stream.send(ok(b"page"))
+    async with serving(late) as server:
+        house = coded_house(tmp_path, root, status=status, hosts=(server.url,))
+        async with letting_go(house), anyio.create_task_group() as tasks:
 
-        async with serving(late) as server:
-            house = coded_house(tmp_path, root, status=status, hosts=(server.url,))
-            async with letting_go(house), anyio.create_task_group() as tasks:
+            async def call() -> None:
+                results["under way"] = await house.call("edited:tool", {"url": server.url})
 
-                async def call() -> None:
-                    results["under way"] = await house.call("edited:tool", {"url": server.url})
-
-                tasks.start_soon(call)
-                await asked.wait()
-                write_code(root / "edited", GIVES % "new")
-                house.refresh()
-                await house.services.skill_code.reload()
-                results["after"] = await house.call("edited:tool", {})
-                go.set()
-
-    anyio.run(main)
+            tasks.start_soon(call)
+            await asked.wait()
+            write_code(root / "edited", GIVES % "new")
+            house.refresh()
+            await house.services.skill_code.reload()
+            results["after"] = await house.call("edited:tool", {})
+            go.set()
     assert {name: result.data for name, result in results.items()} == {
         "under way": give("old"),
         "after": give("new"),

@@ -87,7 +87,7 @@ def test_a_command_reaches_an_allowed_host_by_its_name_through_the_proxy_only(
     anyio.run(main)
 
 
-def test_a_tunnel_needs_a_rule_that_says_connect(
+async def test_a_tunnel_needs_a_rule_that_says_connect(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ):
     script = (
@@ -108,19 +108,15 @@ def test_a_tunnel_needs_a_rule_that_says_connect(
     )
 
     mine, _ = contexts(tmp_path, "deep.test")
-
-    async def main() -> None:
-        rules = ("https://docs.test:PORT", "CONNECT https://deep.test:PORT")
-        async with outside(tmp_path, *rules, tls=mine, page=b"x" * 3_000_000) as out:
-            argv = ("python3", "-c", script, str(out.server.port))
-            done = await run(launcher, workspace, argv, out.proxy)
-            assert said(done) == (
-                0,
-                "HTTP/1.1 403 refused\nHTTP/1.1 200 connected\n3000000\n",
-            )
-            assert [d.allowed for d in out.said] == [False, True]
-
-    anyio.run(main)
+    rules = ("https://docs.test:PORT", "CONNECT https://deep.test:PORT")
+    async with outside(tmp_path, *rules, tls=mine, page=b"x" * 3_000_000) as out:
+        argv = ("python3", "-c", script, str(out.server.port))
+        done = await run(launcher, workspace, argv, out.proxy)
+        assert said(done) == (
+            0,
+            "HTTP/1.1 403 refused\nHTTP/1.1 200 connected\n3000000\n",
+        )
+        assert [d.allowed for d in out.said] == [False, True]
 
 
 INSIDE = """
@@ -169,24 +165,21 @@ print(json.dumps(found))
 """
 
 
-def test_the_command_itself_has_no_socket_but_to_the_bridge_and_no_hold_on_it(
+async def test_the_command_itself_has_no_socket_but_to_the_bridge_and_no_hold_on_it(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ):
-    async def main() -> None:
-        async with outside(tmp_path) as out:
-            told = json.dumps({"tcp": out.server.port})
-            argv = ("python3", "-c", INSIDE, told)
-            done = await run(launcher, workspace, argv, out.proxy)
-            found = json.loads(done.stdout)
-            assert found.pop("filters") in (["2"], [])  # Newer kernels count them.
-            assert found.pop("descriptors") == [0, 1, 2]
-            assert {name for name, came in found.items() if came == "succeeded"} == set()
-            assert (out.said, out.server.seen) == ([], [])
-
-    anyio.run(main)
+    async with outside(tmp_path) as out:
+        told = json.dumps({"tcp": out.server.port})
+        argv = ("python3", "-c", INSIDE, told)
+        done = await run(launcher, workspace, argv, out.proxy)
+        found = json.loads(done.stdout)
+        assert found.pop("filters") in (["2"], [])  # Newer kernels count them.
+        assert found.pop("descriptors") == [0, 1, 2]
+        assert {name for name, came in found.items() if came == "succeeded"} == set()
+        assert (out.said, out.server.seen) == ([], [])
 
 
-def test_a_command_ends_as_it_would_without_a_bridge(
+async def test_a_command_ends_as_it_would_without_a_bridge(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ):
     cases = {
@@ -197,31 +190,23 @@ def test_a_command_ends_as_it_would_without_a_bridge(
         "sleep 60": (None, None, b"", "time"),
         "yes | head -c 3 | tr -d '\\n'": (0, None, b"y"[:1] + b"y", ""),
     }
-
-    async def main() -> None:
-        async with outside(tmp_path) as out:
-            found = {}
-            for script in cases:
-                profile = SandboxProfile(
-                    workspace, proxy_socket=out.proxy, limits=Limits(seconds=2.0)
-                )
-                done = await launcher.run(
-                    ("sh", "-c", script), profile, cwd=workspace, stdin=b"fed"
-                )
-                found[script] = (done.exit_code, done.signal, done.stdout, done.limit)
-            assert found == cases
-            done = await run(launcher, workspace, ("env",), out.proxy)
-            lines = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
-            proxies = {name for name, value in lines.items() if value == "http://127.0.0.1:3128"}
-            assert proxies == {
-                *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
-                *("http_proxy", "https_proxy", "all_proxy"),
-            }
-
-    anyio.run(main)
+    async with outside(tmp_path) as out:
+        found = {}
+        for script in cases:
+            profile = SandboxProfile(workspace, proxy_socket=out.proxy, limits=Limits(seconds=2.0))
+            done = await launcher.run(("sh", "-c", script), profile, cwd=workspace, stdin=b"fed")
+            found[script] = (done.exit_code, done.signal, done.stdout, done.limit)
+        assert found == cases
+        done = await run(launcher, workspace, ("env",), out.proxy)
+        lines = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+        proxies = {name for name, value in lines.items() if value == "http://127.0.0.1:3128"}
+        assert proxies == {
+            *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
+            *("http_proxy", "https_proxy", "all_proxy"),
+        }
 
 
-def test_many_connections_and_one_that_never_speaks_do_not_stop_the_others(
+async def test_many_connections_and_one_that_never_speaks_do_not_stop_the_others(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ):
     script = (
@@ -236,15 +221,11 @@ def test_many_connections_and_one_that_never_speaks_do_not_stop_the_others(
         "    assert data.endswith(b'page'), data\n"
         "print('done')\n"
     )
-
-    async def main() -> None:
-        async with outside(tmp_path, "http://docs.test:PORT") as out:
-            text = script.replace("PORT", str(out.server.port))
-            done = await run(launcher, workspace, ("python3", "-c", text), out.proxy)
-            assert said(done) == (0, "done\n")
-            assert len(out.server.seen) == 40
-
-    anyio.run(main)
+    async with outside(tmp_path, "http://docs.test:PORT") as out:
+        text = script.replace("PORT", str(out.server.port))
+        done = await run(launcher, workspace, ("python3", "-c", text), out.proxy)
+        assert said(done) == (0, "done\n")
+        assert len(out.server.seen) == 40
 
 
 def test_what_is_no_proxy_or_more_than_a_proxy_is_refused(
@@ -282,15 +263,11 @@ def ignored_here() -> int:
     return int(line.split()[1], 16) & ~own
 
 
-def test_a_command_beside_the_bridge_ignores_no_further_signal(
+async def test_a_command_beside_the_bridge_ignores_no_further_signal(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ):
     """Python ignores two; a command that inherited that would not end with its reader."""
-
-    async def main() -> None:
-        async with outside(tmp_path, "http://docs.test:PORT") as out:
-            command = ("grep", "SigIgn", "/proc/self/status")
-            done = await run(launcher, workspace, command, out.proxy)
-            assert said(done) == (0, f"SigIgn:\t{ignored_here():016x}\n")
-
-    anyio.run(main)
+    async with outside(tmp_path, "http://docs.test:PORT") as out:
+        command = ("grep", "SigIgn", "/proc/self/status")
+        done = await run(launcher, workspace, command, out.proxy)
+        assert said(done) == (0, f"SigIgn:\t{ignored_here():016x}\n")

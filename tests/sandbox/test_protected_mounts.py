@@ -155,15 +155,12 @@ def test_what_the_host_puts_into_a_placeholder_stays(tmp_path: Path):
         (place / ".vscode").rmdir()
 
 
-def test_only_the_last_run_of_a_workspace_removes_placeholders(tmp_path: Path):
-    async def nested() -> None:
-        async with shield(str(tmp_path), (".claude",), stash=Stash()):
-            async with shield(str(tmp_path), (".claude",), stash=Stash()) as inner:
-                assert inner.covers == {f"{tmp_path}/.claude": MountCover.EMPTY_DIRECTORY}
-            assert (tmp_path / ".claude").exists()
-        assert not (tmp_path / ".claude").exists()
-
-    anyio.run(nested)
+async def test_only_the_last_run_of_a_workspace_removes_placeholders(tmp_path: Path):
+    async with shield(str(tmp_path), (".claude",), stash=Stash()):
+        async with shield(str(tmp_path), (".claude",), stash=Stash()) as inner:
+            assert inner.covers == {f"{tmp_path}/.claude": MountCover.EMPTY_DIRECTORY}
+        assert (tmp_path / ".claude").exists()
+    assert not (tmp_path / ".claude").exists()
 
 
 def test_a_workspace_that_another_holds_for_itself_is_an_error(

@@ -155,28 +155,25 @@ print(*sorted(set(map(str, results))))
 """
 
 
-def test_beside_a_proxy_a_socket_pair_leads_nowhere(
+async def test_beside_a_proxy_a_socket_pair_leads_nowhere(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        with socket.socket(socket.AF_UNIX) as host:
-            host.bind(str(workspace / "host.sock"))
-            host.listen()
-            async with outside(tmp_path) as out:
-                names = ("/run/skillhouse-proxy", "host.sock")
-                argv = ("python3", "-c", PAIR, *names)
-                done = await run(launcher, workspace, argv, out.proxy)
-                # EPERM, ENOENT is no answer here; EINVAL, EISCONN and EOPNOTSUPP are a pair's.
-                assert set(done.stdout.decode().split()) <= {"1", "22", "95", "106"}, done
-                assert out.said == []
-            host.setblocking(False)
-            with pytest.raises(BlockingIOError):
-                host.accept()
-
-    anyio.run(main)
+    with socket.socket(socket.AF_UNIX) as host:
+        host.bind(str(workspace / "host.sock"))
+        host.listen()
+        async with outside(tmp_path) as out:
+            names = ("/run/skillhouse-proxy", "host.sock")
+            argv = ("python3", "-c", PAIR, *names)
+            done = await run(launcher, workspace, argv, out.proxy)
+            # EPERM, ENOENT is no answer here; EINVAL, EISCONN and EOPNOTSUPP are a pair's.
+            assert set(done.stdout.decode().split()) <= {"1", "22", "95", "106"}, done
+            assert out.said == []
+        host.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            host.accept()
 
 
-def test_beside_a_proxy_no_unix_socket_is_made(
+async def test_beside_a_proxy_no_unix_socket_is_made(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ) -> None:
     code = (
@@ -185,31 +182,24 @@ def test_beside_a_proxy_no_unix_socket_is_made(
         "    try: socket.socket(socket.AF_UNIX, kind)\n"
         "    except OSError as error: print(error.errno)"
     )
-
-    async def main() -> None:
-        async with outside(tmp_path) as out:
-            done = await run(launcher, workspace, ("python3", "-c", code), out.proxy)
-            assert done.stdout.split() == [b"97"] * 3
-
-    anyio.run(main)
+    async with outside(tmp_path) as out:
+        done = await run(launcher, workspace, ("python3", "-c", code), out.proxy)
+        assert done.stdout.split() == [b"97"] * 3
 
 
-def test_a_proxy_that_is_gone_is_no_way_out(
+async def test_a_proxy_that_is_gone_is_no_way_out(
     launcher: Launcher, workspace: Path, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with outside(tmp_path, "http://docs.test:PORT") as out:
-            port = out.server.port
-        with pytest.raises(SandboxError):
-            await run(launcher, workspace, ("true",), out.proxy)
-        # A socket that nobody listens at any more.
-        with socket.socket(socket.AF_UNIX) as dead:
-            dead.bind(str(tmp_path / "dead.sock"))
-        words = ("python3", "-c", ASK, f"GET http://docs.test:{port}/")
-        done = await run(launcher, workspace, words, tmp_path / "dead.sock")
-        assert done.exit_code != 0 or json.loads(done.stdout) != [200]
-        both = SandboxProfile(workspace, network=True, proxy_socket=tmp_path / "dead.sock")
-        with pytest.raises(SandboxError):
-            await launcher.run(("true",), both, cwd=workspace)
-
-    anyio.run(main)
+    async with outside(tmp_path, "http://docs.test:PORT") as out:
+        port = out.server.port
+    with pytest.raises(SandboxError):
+        await run(launcher, workspace, ("true",), out.proxy)
+    # A socket that nobody listens at any more.
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead.sock"))
+    words = ("python3", "-c", ASK, f"GET http://docs.test:{port}/")
+    done = await run(launcher, workspace, words, tmp_path / "dead.sock")
+    assert done.exit_code != 0 or json.loads(done.stdout) != [200]
+    both = SandboxProfile(workspace, network=True, proxy_socket=tmp_path / "dead.sock")
+    with pytest.raises(SandboxError):
+        await launcher.run(("true",), both, cwd=workspace)

@@ -47,89 +47,74 @@ async def hello(signer: SignerProcess, key: KeyInfo, approval: str = "yes") -> S
     return await signer.sign(with_approval(request, request.binding, approval))
 
 
-def test_another_process_signs(tmp_path: Path) -> None:
-    async def main() -> None:
-        with process(tmp_path) as signer:
-            key = await signer.new_key("main", KeyKind.ED25519)
-            signed = await hello(signer, key)
-            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.public_key))
-            public.verify(signed.signature, b"hello")
-            assert signer.pid not in (None, os.getpid())
-            assert await signer.open() == (key,)
-
-    anyio.run(main)
+async def test_another_process_signs(tmp_path: Path) -> None:
+    with process(tmp_path) as signer:
+        key = await signer.new_key("main", KeyKind.ED25519)
+        signed = await hello(signer, key)
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.public_key))
+        public.verify(signed.signature, b"hello")
+        assert signer.pid not in (None, os.getpid())
+        assert await signer.open() == (key,)
 
 
-def test_every_request_has_its_verb(tmp_path: Path) -> None:
-    async def main() -> None:
-        terms = terms_from((f"eip155:1={2**60}/{2**61}", "message=1/1"))
-        with process(tmp_path) as signer:
-            key = await signer.new_key("main", KeyKind.ED25519)
-            session = await signer.new_session("bot", KeyKind.ED25519, terms=terms, seconds=60)
-            assert session.terms == terms
-            assert (await signer.rotate_session("bot")).terms == terms
-            assert (await signer.set_terms("main", terms)).terms == terms
-            await signer.accept()
-            assert (await signer.remove_key("main")).id == key.id
-            with pytest.raises(SignerError, match="no key `main`; there are `bot`"):
-                await hello(signer, key)
-
-    anyio.run(main)
+async def test_every_request_has_its_verb(tmp_path: Path) -> None:
+    terms = terms_from((f"eip155:1={2**60}/{2**61}", "message=1/1"))
+    with process(tmp_path) as signer:
+        key = await signer.new_key("main", KeyKind.ED25519)
+        session = await signer.new_session("bot", KeyKind.ED25519, terms=terms, seconds=60)
+        assert session.terms == terms
+        assert (await signer.rotate_session("bot")).terms == terms
+        assert (await signer.set_terms("main", terms)).terms == terms
+        await signer.accept()
+        assert (await signer.remove_key("main")).id == key.id
+        with pytest.raises(SignerError, match="no key `main`; there are `bot`"):
+            await hello(signer, key)
 
 
-def test_a_signer_that_was_killed_is_an_error_and_starts_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        with process(tmp_path) as signer:
-            key = await signer.new_key("main", KeyKind.ED25519)
-            assert signer.pid is not None
-            os.kill(signer.pid, signal.SIGKILL)
-            with pytest.raises(SignerError) as caught:
-                await hello(signer, key)
-            assert caught.value.code == "signer-gone"
-            await hello(signer, key, "second")
-
-    anyio.run(main)
+async def test_a_signer_that_was_killed_is_an_error_and_starts_again(tmp_path: Path) -> None:
+    with process(tmp_path) as signer:
+        key = await signer.new_key("main", KeyKind.ED25519)
+        assert signer.pid is not None
+        os.kill(signer.pid, signal.SIGKILL)
+        with pytest.raises(SignerError) as caught:
+            await hello(signer, key)
+        assert caught.value.code == "signer-gone"
+        await hello(signer, key, "second")
 
 
-def test_requests_at_once_get_their_own_answers(tmp_path: Path) -> None:
-    async def main() -> None:
-        found: dict[str, bool] = {}
+async def test_requests_at_once_get_their_own_answers(tmp_path: Path) -> None:
+    found: dict[str, bool] = {}
 
-        async def one(signer: SignerProcess, key: KeyInfo, number: int) -> None:
-            text = f"message {number}".encode()
-            request = new_request(key, "message", text, system_clock().wall_ms)
-            signed = await signer.sign(with_approval(request, request.binding, str(number)))
-            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.public_key))
-            public.verify(signed.signature, text)
-            found[str(number)] = True
+    async def one(signer: SignerProcess, key: KeyInfo, number: int) -> None:
+        text = f"message {number}".encode()
+        request = new_request(key, "message", text, system_clock().wall_ms)
+        signed = await signer.sign(with_approval(request, request.binding, str(number)))
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.public_key))
+        public.verify(signed.signature, text)
+        found[str(number)] = True
 
-        with process(tmp_path) as signer:
-            key = await signer.new_key("main", KeyKind.ED25519)
-            async with anyio.create_task_group() as tasks:
-                for number in range(20):
-                    tasks.start_soon(one, signer, key, number)
-        assert len(found) == 20
-
-    anyio.run(main)
+    with process(tmp_path) as signer:
+        key = await signer.new_key("main", KeyKind.ED25519)
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(one, signer, key, number)
+    assert len(found) == 20
 
 
-def test_a_cancelled_request_does_not_spoil_the_next(tmp_path: Path) -> None:
-    async def main() -> None:
-        with process(tmp_path) as signer:
-            key = await signer.new_key("main", KeyKind.ED25519)
-            with anyio.CancelScope() as scope:
-                scope.cancel()
-                await hello(signer, key, "first")
-            await hello(signer, key, "second")
-
-    anyio.run(main)
+async def test_a_cancelled_request_does_not_spoil_the_next(tmp_path: Path) -> None:
+    with process(tmp_path) as signer:
+        key = await signer.new_key("main", KeyKind.ED25519)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await hello(signer, key, "first")
+        await hello(signer, key, "second")
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [("env:SIGNER_TEST", "holds no password"), ("fd:987", "no open descriptor 987")],
 )
-def test_a_password_that_is_not_there_is_an_error(
+async def test_a_password_that_is_not_there_is_an_error(
     tmp_path: Path, source: str, message: str
 ) -> None:
     signer = SignerProcess(
@@ -138,12 +123,8 @@ def test_a_password_that_is_not_there_is_an_error(
         password=PasswordSource.parse(source),
         environment={},
     )
-
-    async def main() -> None:
-        with pytest.raises(SignerError, match=message):
-            await signer.open()
-
-    anyio.run(main)
+    with pytest.raises(SignerError, match=message):
+        await signer.open()
 
 
 @pytest.mark.parametrize("text", ["secret", "fd:", "fd:0", "fd:x", "env:", "tty", "fd:²"])

@@ -30,63 +30,49 @@ class Heard:
         self.words.append(word)
 
 
-def test_only_the_newest_is_told_and_the_last_word_always() -> None:
+async def test_only_the_newest_is_told_and_the_last_word_always() -> None:
     heard = Heard()
-
-    async def main() -> None:
-        async with relayed(heard, pause_seconds=60) as say:
-            say(0.1, "begun")
-            await anyio.wait_all_tasks_blocked()
-            for step in range(2, 1_000):
-                say(step / 1_000, f"step {step}")
-            say(1.0, "done\x1b[2J\n")
-
-    anyio.run(main)
+    async with relayed(heard, pause_seconds=60) as say:
+        say(0.1, "begun")
+        await anyio.wait_all_tasks_blocked()
+        for step in range(2, 1_000):
+            say(step / 1_000, f"step {step}")
+        say(1.0, "done\x1b[2J\n")
     assert heard.words == [progress(0.1, "begun"), progress(1.0, "done [2J ")]
 
 
-def test_what_is_no_more_than_before_is_passed_over() -> None:
+async def test_what_is_no_more_than_before_is_passed_over() -> None:
     heard = Heard()
-
-    async def main() -> None:
-        async with relayed(heard, pause_seconds=0) as say:
-            for fraction in (0.0, 0.0, 0.5, 0.4, 0.5, 0.6):
-                say(fraction, "")
-                await anyio.wait_all_tasks_blocked()
-                await anyio.lowlevel.checkpoint()
-
-    anyio.run(main)
+    async with relayed(heard, pause_seconds=0) as say:
+        for fraction in (0.0, 0.0, 0.5, 0.4, 0.5, 0.6):
+            say(fraction, "")
+            await anyio.wait_all_tasks_blocked()
+            await anyio.lowlevel.checkpoint()
     assert [word.progress for word in heard.words] == sorted({w.progress for w in heard.words})
     assert heard.words[-1] == progress(0.6, "")
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_listener_that_fails_costs_the_call_nothing(is_late: bool, caplog: Any) -> None:
+async def test_a_listener_that_fails_costs_the_call_nothing(is_late: bool, caplog: Any) -> None:
     async def fails(word: Progress) -> None:
         raise ValueError("this client has gone")
 
-    async def main() -> str:
-        async with relayed(fails) as say:
-            say(0.5, "half")
-            if not is_late:
-                await anyio.wait_all_tasks_blocked()
-            say(0.6, "more")
-        return "result"
-
-    assert anyio.run(main) == "result"
+    async with relayed(fails) as say:
+        say(0.5, "half")
+        if not is_late:
+            await anyio.wait_all_tasks_blocked()
+        say(0.6, "more")
+    assert "result" == "result"
     assert [record.message for record in caplog.records] == ["telling of progress"]
 
 
-def test_a_listener_that_never_returns_does_not_hold_up_the_result() -> None:
+async def test_a_listener_that_never_returns_does_not_hold_up_the_result() -> None:
     async def hangs(word: Progress) -> None:
         await anyio.sleep_forever()
 
-    async def main() -> str:
-        async with relayed(hangs, last_seconds=0.01) as say:
-            say(0.5, "half")
-        return "result"
-
-    assert anyio.run(main) == "result"
+    async with relayed(hangs, last_seconds=0.01) as say:
+        say(0.5, "half")
+    assert "result" == "result"
 
 
 def test_what_the_call_raises_goes_out_as_it_is() -> None:

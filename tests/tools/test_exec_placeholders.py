@@ -282,28 +282,24 @@ def test_a_command_at_the_same_time_changes_nothing_of_it(
     assert sorted(os.listdir(place)) == [".git", "started", "stop"]
 
 
-def test_what_a_person_makes_under_a_placeholder_stays(empty: Empty) -> None:
+async def test_what_a_person_makes_under_a_placeholder_stays(empty: Empty) -> None:
     """It was renamed `.withheld` at the end of the run, though the run cannot have made it."""
     (empty.root / ".git").rmdir()
     made = [".claude/settings.json", ".vscode/tasks.json", ".env.d/x", ".git/hooks/pre-commit"]
+    found: list[ToolResult] = []
+    with house_at(empty.base, ALL, person=Person([Answer.ONCE])) as house:
 
-    async def scene() -> ToolResult:
-        found: list[ToolResult] = []
-        with house_at(empty.base, ALL, person=Person([Answer.ONCE])) as house:
+        async def run() -> None:
+            arguments = {"command": "python3 -c 'import time; time.sleep(2)'"}
+            found.append(await house.call("exec", arguments))
 
-            async def run() -> None:
-                arguments = {"command": "python3 -c 'import time; time.sleep(2)'"}
-                found.append(await house.call("exec", arguments))
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(run)
-                await until(lambda: ".claude" in empty.names())
-                for name in made:
-                    path = empty.root / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text("mine\n")
-        return found[0]
-
-    assert "withheld: `.env.d`" in anyio.run(scene).content, "that name has no placeholder"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until(lambda: ".claude" in empty.names())
+            for name in made:
+                path = empty.root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("mine\n")
+    assert "withheld: `.env.d`" in found[0].content, "that name has no placeholder"
     files = sorted(str(p.relative_to(empty.root)) for p in empty.root.rglob("*") if p.is_file())
     assert files == sorted([*made[:2], ".env.d.withheld/x", made[3]])

@@ -307,26 +307,25 @@ class AtThePage:
 
 
 @pytest.mark.req("S000-86")
-def test_through_the_gate_a_person_sees_the_truth_then_the_signer_signs(tmp_path: Path) -> None:
-    async def main() -> None:
-        with process(tmp_path) as signer:
-            await signer.new_key("main", KeyKind.SECP256K1)
-            desk = desk_of(tmp_path, signer, system_clock)
-            person = AtThePage()
-            gate = gate_of(desk, tmp_path, person)
-            arguments = {"key": "main", "type": "transaction", "data": raw(payment())}
-            call = ToolCall(name="sign", arguments=arguments)
-            assert (await gate.call(call, NOBODY)).status == "ok"
-            (asked,) = person.asked
-            assert dict(asked.facts)["to"] == ALICE
-            # What was decoded here stands before what the model wrote.
-            labels = [label for label, _ in asked.facts]
-            assert labels.index("to") < labels.index("data")
-            assert (asked.always, asked.patterns, asked.out_of_band_only) == ((), (), True)
-            assert dict(asked.facts)["content"] == json.loads(asked.content)["binding"]
-            assert (await gate.call(call, NOBODY)).status == "denied"
-
-    anyio.run(main)
+async def test_through_the_gate_a_person_sees_the_truth_then_the_signer_signs(
+    tmp_path: Path,
+) -> None:
+    with process(tmp_path) as signer:
+        await signer.new_key("main", KeyKind.SECP256K1)
+        desk = desk_of(tmp_path, signer, system_clock)
+        person = AtThePage()
+        gate = gate_of(desk, tmp_path, person)
+        arguments = {"key": "main", "type": "transaction", "data": raw(payment())}
+        call = ToolCall(name="sign", arguments=arguments)
+        assert (await gate.call(call, NOBODY)).status == "ok"
+        (asked,) = person.asked
+        assert dict(asked.facts)["to"] == ALICE
+        # What was decoded here stands before what the model wrote.
+        labels = [label for label, _ in asked.facts]
+        assert labels.index("to") < labels.index("data")
+        assert (asked.always, asked.patterns, asked.out_of_band_only) == ((), (), True)
+        assert dict(asked.facts)["content"] == json.loads(asked.content)["binding"]
+        assert (await gate.call(call, NOBODY)).status == "denied"
     entries = list(read_records(tmp_path / "audit.jsonl", newest_first=False))
     assert [(e.record.kind, e.status) for e in entries] == [("intent", "ok"), ("refusal", "denied")]
     signed = entries[0].record

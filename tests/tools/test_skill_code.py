@@ -465,7 +465,7 @@ def test_a_file_is_read_through_the_gate_and_of_the_workspace_only(
 
 @pytest.mark.slow
 @pytest.mark.req("S002-21", "S002-42", "S002-51")
-def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
+async def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
     source = """
@@ -481,34 +481,30 @@ def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
         tools = {"tool": tool, "direct": direct}
     """
     write_code(tmp_path / "skills/one", source, tool(), tool("direct"))
-
-    async def main() -> None:
-        gone = ok(b"nothing here", status="404 Not Found")
-        async with serving(gone) as listed, serving() as other:
-            house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(listed.url,))
-            async with letting_go(house):
-                found = await house.call("one:tool", {"url": f"{listed.url}/a"})
-                # An answer of any status is one: what it means is for the skill to say.
-                assert found.data == {
-                    "success": True,
-                    "data": {"status": 404, "body": "nothing here"},
-                }
-                assert b"x-from: skill" in listed.seen[0].lower()
-                refused = await house.call("one:tool", {"url": other.url})
-                assert refused.status == "pending"
-                assert "not approved" in refused.content
-                direct = await house.call("one:direct", {"url": listed.url})
-                assert direct.status == "error"
-            assert (len(listed.seen), other.seen) == (1, [])
-            tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
-            assert tools.count(("fetch", "intent")) == 1
-            assert tools.count(("fetch", "refusal")) == 1
-
-    anyio.run(main)
+    gone = ok(b"nothing here", status="404 Not Found")
+    async with serving(gone) as listed, serving() as other:
+        house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(listed.url,))
+        async with letting_go(house):
+            found = await house.call("one:tool", {"url": f"{listed.url}/a"})
+            # An answer of any status is one: what it means is for the skill to say.
+            assert found.data == {
+                "success": True,
+                "data": {"status": 404, "body": "nothing here"},
+            }
+            assert b"x-from: skill" in listed.seen[0].lower()
+            refused = await house.call("one:tool", {"url": other.url})
+            assert refused.status == "pending"
+            assert "not approved" in refused.content
+            direct = await house.call("one:direct", {"url": listed.url})
+            assert direct.status == "error"
+        assert (len(listed.seen), other.seen) == (1, [])
+        tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
+        assert tools.count(("fetch", "intent")) == 1
+        assert tools.count(("fetch", "refusal")) == 1
 
 
 @pytest.mark.slow
-def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
+async def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
     source = """
@@ -518,26 +514,22 @@ def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
         tools = {"tool": tool}
     """
     skill = write_code(tmp_path / "skills/one", source)
-
-    async def main() -> None:
-        async with serving() as server:
-            house = coded_house(tmp_path, tmp_path / "skills", status=status)
-            async with letting_go(house):
-                call = {"url": server.url}
-                assert (await house.call("one:tool", call)).status == "pending"
-                (asked,) = house.approvals.pending()
-                assert [one.skill_digest for one in asked.request.asked] == [tree_digest(skill)]
-                answer(house, asked.id, Answer.ALWAYS)
-                assert [(await house.call("one:tool", call)).status for _ in range(2)] == ["ok"] * 2
-                # Neither the agent by itself nor other code has it.
-                assert (await house.call("fetch", call)).status == "pending"
-                write_code(skill, source + "        # other\n")
-                assert (await house.call("one:tool", call)).status == "pending"
-                assert len(server.seen) == 2
-            fetches = [entry.record for entry in recorded(house) if entry.record.tool == "fetch"]
-            assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
-
-    anyio.run(main)
+    async with serving() as server:
+        house = coded_house(tmp_path, tmp_path / "skills", status=status)
+        async with letting_go(house):
+            call = {"url": server.url}
+            assert (await house.call("one:tool", call)).status == "pending"
+            (asked,) = house.approvals.pending()
+            assert [one.skill_digest for one in asked.request.asked] == [tree_digest(skill)]
+            answer(house, asked.id, Answer.ALWAYS)
+            assert [(await house.call("one:tool", call)).status for _ in range(2)] == ["ok"] * 2
+            # Neither the agent by itself nor other code has it.
+            assert (await house.call("fetch", call)).status == "pending"
+            write_code(skill, source + "        # other\n")
+            assert (await house.call("one:tool", call)).status == "pending"
+            assert len(server.seen) == 2
+        fetches = [entry.record for entry in recorded(house) if entry.record.tool == "fetch"]
+        assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
 
 
 @pytest.mark.slow

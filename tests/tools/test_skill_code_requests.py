@@ -72,27 +72,23 @@ TOOLS: tuple[Mapping[str, Any], ...] = tuple(
 
 
 @pytest.mark.parametrize("language", SOURCES)
-def test_five_requests_of_one_call_reach_the_server_before_it_answers_one(
+async def test_five_requests_of_one_call_reach_the_server_before_it_answers_one(
     status: SandboxStatus, tmp_path: Path, language: str
 ) -> None:
     write_code(tmp_path / "skills/one", SOURCES[language], *TOOLS, language=language)
+    all_open = anyio.Event()
 
-    async def main() -> None:
-        all_open = anyio.Event()
+    async def answer(stream: SocketStream) -> None:
+        if len(server.seen) == 5:
+            all_open.set()
+        await all_open.wait()
+        await stream.send(ok(b"hello"))
 
-        async def answer(stream: SocketStream) -> None:
-            if len(server.seen) == 5:
-                all_open.set()
-            await all_open.wait()
-            await stream.send(ok(b"hello"))
-
-        async with serving(answer) as server:
-            house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(server.url,))
-            async with letting_go(house):
-                found = await house.call("one:tool", {"url": server.url})
-            assert found.data == {"success": True, "data": [200] * 5}
-
-    anyio.run(main)
+    async with serving(answer) as server:
+        house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(server.url,))
+        async with letting_go(house):
+            found = await house.call("one:tool", {"url": server.url})
+        assert found.data == {"success": True, "data": [200] * 5}
 
 
 class State:
@@ -119,49 +115,42 @@ class Thinking(State):
 
 
 @pytest.mark.parametrize("language", SOURCES)
-def test_a_cancelled_fetch_ends_its_connection_and_has_an_outcome(
+async def test_a_cancelled_fetch_ends_its_connection_and_has_an_outcome(
     status: SandboxStatus, tmp_path: Path, language: str
 ) -> None:
     write_code(tmp_path / "skills/one", SOURCES[language], *TOOLS, language=language)
 
     state = State(tmp_path)
 
-    async def main() -> None:
-        async def answer(stream: SocketStream) -> None:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(state.last)
-                with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-                    await stream.receive()
-                tasks.cancel_scope.cancel()
+    async def answer(stream: SocketStream) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(state.last)
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+            tasks.cancel_scope.cancel()
 
-        async with serving(answer) as server:
-            house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(server.url,))
-            state.path.write_text("new\n")
-            async with letting_go(house):
-                found = await house.call("one:cancels", {"url": server.url})
-        assert found.data == {"success": True, "data": "went on"}
-        outcomes = [
-            entry.outcome.status if entry.outcome else None
-            for entry in recorded(house)
-            if entry.record.tool == "fetch"
-        ]
-        assert outcomes == ["error"]
-
-    anyio.run(main)
+    async with serving(answer) as server:
+        house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(server.url,))
+        state.path.write_text("new\n")
+        async with letting_go(house):
+            found = await house.call("one:cancels", {"url": server.url})
+    assert found.data == {"success": True, "data": "went on"}
+    outcomes = [
+        entry.outcome.status if entry.outcome else None
+        for entry in recorded(house)
+        if entry.record.tool == "fetch"
+    ]
+    assert outcomes == ["error"]
 
 
 @pytest.mark.parametrize("language", SOURCES)
-def test_a_cancelled_request_withdraws_its_question_while_the_call_goes_on(
+async def test_a_cancelled_request_withdraws_its_question_while_the_call_goes_on(
     status: SandboxStatus, tmp_path: Path, language: str
 ) -> None:
     write_code(tmp_path / "skills/one", SOURCES[language], *TOOLS, language=language)
-
-    async def main() -> None:
-        person = Thinking(tmp_path)
-        house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
-        person.path.write_text("new\n")
-        async with letting_go(house):
-            found = await house.call("one:cancels", {"url": "https://a.test/x"})
-        assert found.data == {"success": True, "data": "went on"}
-
-    anyio.run(main)
+    person = Thinking(tmp_path)
+    house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+    person.path.write_text("new\n")
+    async with letting_go(house):
+        found = await house.call("one:cancels", {"url": "https://a.test/x"})
+    assert found.data == {"success": True, "data": "went on"}

@@ -116,28 +116,25 @@ def masked(lines: Sequence[str], base: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_spans_of_a_conversation_are_these(tmp_path: Path, heard: Listener):
-    async def main() -> None:
-        async with serving(ok(b"hello", "Content-Type: text/plain")) as server:
-            person = Person([Answer.ONCE])
-            house = house_at(tmp_path, done(), done(3), person=person, hosts=(server.url,))
-            calls: list[tuple[str, dict[str, Any]]] = [
-                ("skill", {"name": "weather"}),
-                ("write", {"path": "a.txt", "content": "x"}),
-                ("write", {"path": "b.txt", "content": "x"}),
-                ("exec", {"command": "true"}),
-                ("exec", {"command": "grep", "params": ["a", "b.txt"]}),
-                ("exec", {"command": "rm -rf build"}),
-                ("fetch", {"url": f"{server.url}/secret/path?token=abc"}),
-                ("read", {"path": "gone.txt"}),
-            ]
-            for number, (name, arguments) in enumerate(calls, 1):
-                ids: dict[str, Any] = {"call_id": f"call-{number}", "session_id": "talk-1"}
-                await house.call(name, arguments, **ids)
-            await house.services.release_loop()
-            house.close()
-
-    anyio.run(main)
+async def test_the_spans_of_a_conversation_are_these(tmp_path: Path, heard: Listener):
+    async with serving(ok(b"hello", "Content-Type: text/plain")) as server:
+        person = Person([Answer.ONCE])
+        house = house_at(tmp_path, done(), done(3), person=person, hosts=(server.url,))
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("skill", {"name": "weather"}),
+            ("write", {"path": "a.txt", "content": "x"}),
+            ("write", {"path": "b.txt", "content": "x"}),
+            ("exec", {"command": "true"}),
+            ("exec", {"command": "grep", "params": ["a", "b.txt"]}),
+            ("exec", {"command": "rm -rf build"}),
+            ("fetch", {"url": f"{server.url}/secret/path?token=abc"}),
+            ("read", {"path": "gone.txt"}),
+        ]
+        for number, (name, arguments) in enumerate(calls, 1):
+            ids: dict[str, Any] = {"call_id": f"call-{number}", "session_id": "talk-1"}
+            await house.call(name, arguments, **ids)
+        await house.services.release_loop()
+        house.close()
     assert masked(heard.tree(), tmp_path) == golden("telemetry_spans")
     assert heard.points()[words.CALLS] == [
         ({words.TOOL_NAME: "skill", words.STATUS: "ok"}, 1),
@@ -258,20 +255,17 @@ def test_a_sandbox_that_fails_says_so_by_a_code(
     assert SECRET not in heard.all_text()
 
 
-def test_a_cancelled_call_is_told_as_such(tmp_path: Path, heard: Listener):
+async def test_a_cancelled_call_is_told_as_such(tmp_path: Path, heard: Listener):
     class Waiting(FixedLauncher):
         async def run(self, *_: Any, **__: Any) -> Completed:
             await anyio.sleep_forever()
             raise AssertionError
 
-    async def main() -> None:
-        house = house_at(tmp_path)
-        house.services.sandbox = FixedCells(Waiting())
-        with anyio.move_on_after(0.05):
-            await house.call("exec", {"command": "true"})
-        house.close()
-
-    anyio.run(main)
+    house = house_at(tmp_path)
+    house.services.sandbox = FixedCells(Waiting())
+    with anyio.move_on_after(0.05):
+        await house.call("exec", {"command": "true"})
+    house.close()
     span = heard.span("execute_tool exec")
     assert dict(span.attributes or {})[words.ERROR_TYPE] == "CancelledError"
     assert heard.points()[words.CALLS] == [

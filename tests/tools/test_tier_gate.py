@@ -44,29 +44,22 @@ async def hangs(calls: RunningCalls, told: list[str], begun: anyio.Event | None 
     told.append(running.reason)
 
 
-def test_without_tiers_nothing_is_ended() -> None:
-    async def scene() -> None:
-        calls = RunningCalls(None)
-        with Running(calls) as running:
-            await anyio.lowlevel.checkpoint()
-        assert (running.stopped(), running.is_ended, calls.end("a test")) == ("", False, ("", 0))
-
-    anyio.run(scene)
+async def test_without_tiers_nothing_is_ended() -> None:
+    calls = RunningCalls(None)
+    with Running(calls) as running:
+        await anyio.lowlevel.checkpoint()
+    assert (running.stopped(), running.is_ended, calls.end("a test")) == ("", False, ("", 0))
 
 
-def test_a_stop_on_the_loop_of_the_calls_does_not_wait_for_itself(tmp_path: Path) -> None:
+async def test_a_stop_on_the_loop_of_the_calls_does_not_wait_for_itself(tmp_path: Path) -> None:
     tiers, told = tiers_at(tmp_path), list[str]()
     calls = RunningCalls(tiers)
-
-    async def scene() -> None:
-        async with anyio.create_task_group() as tasks:
-            begun = anyio.Event()
-            tasks.start_soon(hangs, calls, told, begun)
-            await begun.wait()
-            report = tiers.stop("mika", "a test")
-            assert (report.ended, report.silent) == (1, ())
-
-    anyio.run(scene)
+    async with anyio.create_task_group() as tasks:
+        begun = anyio.Event()
+        tasks.start_soon(hangs, calls, told, begun)
+        await begun.wait()
+        report = tiers.stop("mika", "a test")
+        assert (report.ended, report.silent) == (1, ())
     calls.close()
     assert told == ["a test (by mika)"]
 

@@ -128,12 +128,8 @@ def test_the_hold_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "locks").iterdir()] == ["mutex"]
 
 
-def test_a_lock_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+async def test_a_lock_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("a file")
-
-    async def hold() -> None:
+    with pytest.raises(WorkspaceLockError, match="the workspace cannot be locked"):
         async with WorkspaceLock(tmp_path / "locks", tmp_path).hold(exclusive=False, title="x"):
             pass
-
-    with pytest.raises(WorkspaceLockError, match="the workspace cannot be locked"):
-        anyio.run(hold)

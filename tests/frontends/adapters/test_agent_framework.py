@@ -109,7 +109,7 @@ def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_yes_is_one_to_the_question_that_was_asked(tmp_path: Path, changed: bool) -> None:
+async def test_a_yes_is_one_to_the_question_that_was_asked(tmp_path: Path, changed: bool) -> None:
     call = ("exec", {"command": "sh", "params": ["run.sh"]})
     # A model that hears that its call is pending repeats it.
     script = Script(*[call] * (1 + changed))
@@ -117,19 +117,15 @@ def test_a_yes_is_one_to_the_question_that_was_asked(tmp_path: Path, changed: bo
         file = tmp_path / "project/run.sh"
         file.write_text("touch poem.txt\n")
         agent = agent_of(house, script)
-
-        async def go() -> Any:
-            session = agent.create_session()
-            said = await agent.run("go", session=session)
-            asked = said.user_input_requests[0]
-            assert asked.function_call is not None
-            assert asked.function_call.additional_properties["skillhouse"]["tool"] == "exec"
-            if changed:
-                file.write_text("touch poem.txt other.txt\n")
-            answer = Message("user", [asked.to_function_approval_response(True)])
-            return await agent.run(answer, session=session)
-
-        done = anyio.run(go)
+        session = agent.create_session()
+        said = await agent.run("go", session=session)
+        asked = said.user_input_requests[0]
+        assert asked.function_call is not None
+        assert asked.function_call.additional_properties["skillhouse"]["tool"] == "exec"
+        if changed:
+            file.write_text("touch poem.txt other.txt\n")
+        answer = Message("user", [asked.to_function_approval_response(True)])
+        done = await agent.run(answer, session=session)
         assert bool(done.user_input_requests) is changed
         assert (written(tmp_path) is None) is changed
         states = ["open", "open"] if changed else ["used"]

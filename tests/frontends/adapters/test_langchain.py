@@ -124,22 +124,20 @@ def test_a_skill_is_listed_in_the_prompt_where_its_tool_is_not_offered(tmp_path:
         ("yes", "denied", None),
     ],
 )
-def test_only_a_word_on_the_question_is_a_yes(
+async def test_only_a_word_on_the_question_is_a_yes(
     tmp_path: Path, word: Any, state: str, expected: str | None
 ) -> None:
     model = model_of(WRITE)
     with open_house(tmp_path) as house:
         agent = agent_of(house, model)
-
-        async def go() -> str:
-            said = await agent.ainvoke({"messages": "go"}, THREAD)
-            asked = said["__interrupt__"][0].value["approval_id"]
-            answer = word
-            if isinstance(word, dict):
-                answer = {key: asked if text == "ID" else text for key, text in word.items()}
-            return str((await agent.ainvoke(Command(resume=answer), THREAD))["messages"][-1].text)
-
-        assert anyio.run(go) == LAST
+        said = await agent.ainvoke({"messages": "go"}, THREAD)
+        asked = said["__interrupt__"][0].value["approval_id"]
+        answer = word
+        if isinstance(word, dict):
+            answer = {key: asked if text == "ID" else text for key, text in word.items()}
+        assert (
+            str((await agent.ainvoke(Command(resume=answer), THREAD))["messages"][-1].text) == LAST
+        )
         assert written(tmp_path) == expected
         assert [found[1] for found in answers(house)] == [state]
 

@@ -121,18 +121,14 @@ def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> Non
         assert (described + (script.prompt or "")).count(FALCONS) == 1
 
 
-def test_the_yes_is_kept_by_the_house(tmp_path: Path) -> None:
+async def test_the_yes_is_kept_by_the_house(tmp_path: Path) -> None:
     script = Script(WRITE)
     with open_house(tmp_path) as house:
         agent = agent_of(house, script)
-
-        async def go() -> str:
-            run = await Runner.run(agent, "go")
-            state = run.to_state()
-            state.approve(run.interruptions[0])
-            return str((await Runner.run(agent, state)).final_output)
-
-        assert anyio.run(go) == LAST
+        run = await Runner.run(agent, "go")
+        state = run.to_state()
+        state.approve(run.interruptions[0])
+        assert str((await Runner.run(agent, state)).final_output) == LAST
         assert answers(house) == [("write", "used", "once", "openai-agents")]
 
 

@@ -146,15 +146,11 @@ def test_arguments_that_the_program_puts_in_are_asked_about_anew(tmp_path: Path)
         assert written(tmp_path) is None
 
 
-def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> None:
+async def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> None:
     script = Script(("skill", {"nam": "x"}), ("read", {"path": "gone.txt"}), WRITE)
     with open_house(tmp_path) as house:
         agent = Agent(script.model, toolsets=[skillhouse_toolset(house, ask=False)])
-
-        async def go() -> str:
-            return (await agent.run("go")).output
-
-        assert anyio.run(go) == LAST
+        assert (await agent.run("go")).output == LAST
         told = script.told()
         assert [outcome for outcome, _ in told] == ["failed"] * 3
         for words, (_, text) in zip(

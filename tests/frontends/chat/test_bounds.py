@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from genai_prices.types import PriceCalculation
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UsageLimitExceeded
@@ -181,21 +180,17 @@ def test_what_was_spent_is_told_with_a_price_where_one_is_known() -> None:
 
 
 @pytest.mark.slow
-def test_an_unloaded_skill_leaves_the_history_with_all_its_texts(tmp_path: Path) -> None:
+async def test_an_unloaded_skill_leaves_the_history_with_all_its_texts(tmp_path: Path) -> None:
     with open_house(tmp_path) as house:
         script = Script(LOAD, "ok", "started", LOAD, "ok")
         conversation, _ = talk(house, script)
-
-        async def typed() -> None:
-            await conversation.ask("go")
-            (tmp_path / "skills/kestrel/SKILL.md").write_text(
-                "---\nname: kestrel\ndescription: Finds nests.\n---\nBody. Anew.\n"
-            )
-            house.refresh()
-            await conversation.start("kestrel", "with words")
-            await house.services.release_loop()
-
-        anyio.run(typed)
+        await conversation.ask("go")
+        (tmp_path / "skills/kestrel/SKILL.md").write_text(
+            "---\nname: kestrel\ndescription: Finds nests.\n---\nBody. Anew.\n"
+        )
+        house.refresh()
+        await conversation.start("kestrel", "with words")
+        await house.services.release_loop()
         assert str(conversation.history).count("Body.") == 2
         assert len(conversation.unload("kestrel")) == 1
         assert "Body." not in str(conversation.history)

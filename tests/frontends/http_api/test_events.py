@@ -56,22 +56,18 @@ def test_the_ring_is_bounded_and_who_falls_behind_is_told_to_read_again() -> Non
     assert log.place(log.id_of(10 * RING)) is None
 
 
-def test_the_first_look_has_readers_read_again(tmp_path: Path) -> None:
+async def test_the_first_look_has_readers_read_again(tmp_path: Path) -> None:
     """What changed between a page and the first look is in no event: the page would stay old."""
-
-    async def kinds() -> list[str]:
-        log = EventLog()
-        house = make_house(tmp_path)
-        watch = EventWatch(house, StatusReader(house, lambda: 0.0), log)
-        remove = log.add_waker(asyncio.Event())
-        async with watch.running():
-            with anyio.fail_after(60):
-                while not log.after(0)[0]:  # noqa: ASYNC110 - nothing else says it.
-                    await anyio.sleep(0.01)
-        remove()
-        return [one.kind for one in log.after(0)[0]]
-
-    assert anyio.run(kinds) == ["reset"]
+    log = EventLog()
+    house = make_house(tmp_path)
+    watch = EventWatch(house, StatusReader(house, lambda: 0.0), log)
+    remove = log.add_waker(asyncio.Event())
+    async with watch.running():
+        with anyio.fail_after(60):
+            while not log.after(0)[0]:  # noqa: ASYNC110 - nothing else says it.
+                await anyio.sleep(0.01)
+    remove()
+    assert [one.kind for one in log.after(0)[0]] == ["reset"]
 
 
 def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> None:
