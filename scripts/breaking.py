@@ -96,7 +96,7 @@ class Tree:
         scripts = Path(__file__).parent
         paths = [str(self.source), str(scripts), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | variables
-        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         process = subprocess.Popen(
             [*command, f"--basetemp={self.work / 'tests'}", *options, *tests],
             cwd=self.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
