@@ -235,7 +235,6 @@ def test_an_answer_of_another_user_channel_nonce_or_time_is_not_taken(tmp_path: 
     assert caught.value.code == "expired"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "params", "passes"),
     [
@@ -323,7 +322,6 @@ def test_no_text_of_a_call_can_act_on_the_terminal_or_imitate_a_line(case: str) 
     assert sum(len(line) for line in lines) < 40_000
 
 
-@pytest.mark.slow
 def test_a_flood_of_questions_is_bounded_and_refused(tmp_path: Path) -> None:
     """Item 69: 1,000 requests."""
     naive = NaiveApprovals()
@@ -367,7 +365,6 @@ def test_a_full_queue_is_a_refusal_and_no_error(tmp_path: Path) -> None:
     assert "no more are taken" in settled.reason
 
 
-@pytest.mark.slow
 @pytest.mark.req("S001-64")
 def test_a_yes_is_used_once_however_many_calls_race_for_it(tmp_path: Path) -> None:
     naive = NaiveApprovals()

@@ -276,7 +276,6 @@ def test_a_line_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
     assert answered.status == "unreachable"
 
 
-@pytest.mark.slow
 def test_a_compressed_answer_that_nobody_asked_for_is_refused(tmp_path: Path) -> None:
     def bomb(request: Request) -> None:
         request.status(200, **{"Content-Encoding": "gzip", "Content-Type": "text/event-stream"})

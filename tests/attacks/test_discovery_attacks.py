@@ -391,7 +391,6 @@ def crowded() -> Iterator[Path]:
         yield root
 
 
-@pytest.mark.slow
 def test_a_million_files_in_a_root(crowded: Path) -> None:
     here = os.open(crowded, os.O_RDONLY)
     for batch in range(25):  # A file of ext4 has at most 65,000 names.
@@ -405,7 +404,6 @@ def test_a_million_files_in_a_root(crowded: Path) -> None:
     assert report.peak_mib < PEAK_MIB
 
 
-@pytest.mark.slow
 def test_more_directories_in_a_root_than_are_looked_at(crowded: Path) -> None:
     here = os.open(crowded, os.O_RDONLY)
     for number in range(100_000):

@@ -125,7 +125,6 @@ def test_a_file_swapped_for_a_link_while_it_is_copied_is_not_followed(
     assert SECRET not in everything_below(into)
 
 
-@pytest.mark.slow
 def test_a_huge_skill_is_refused_before_it_is_written(place: Place) -> None:
     for number in range(TREE_MAX_FILES):
         (place.source / f"{number}.md").write_text("x")

@@ -213,7 +213,6 @@ def test_17_a_gigabyte_that_takes_no_place_is_refused_by_its_size(tmp_path: Path
     assert report.peak_mib < 150
 
 
-@pytest.mark.slow
 def test_18_ten_thousand_skills_stay_within_the_limits_of_a_users_root(tmp_path: Path) -> None:
     for number in range(10_000):
         write_file(tmp_path / f"s{number:05}")
@@ -224,7 +223,6 @@ def test_18_ten_thousand_skills_stay_within_the_limits_of_a_users_root(tmp_path:
     assert (len(report.skills), report.codes) == (2_000, ["scan-limit"])
 
 
-@pytest.mark.slow
 def test_19_four_thousand_directories_in_each_other(tmp_path: Path) -> None:
     write_file(tmp_path / "root/good")
     here = os.open(tmp_path / "root", os.O_RDONLY)

@@ -396,7 +396,6 @@ async def stops_reading(server: SkillhouseServer, ready: anyio.Event) -> None:
         await anyio.sleep_forever()
 
 
-@pytest.mark.slow
 async def test_a_client_that_reads_nothing_holds_up_no_other(inside: Inside) -> None:
     """What all are told of a change, one that stopped reading never takes."""
     server = inside.server()

@@ -135,7 +135,6 @@ def test_81_the_last_minutes_of_a_day_and_the_first_of_the_next(bench: Bench) ->
     assert signs(bench, key, payment(ether(1_000))) == "limit"
 
 
-@pytest.mark.slow
 def test_82_parallel_requests_race_the_cap(tmp_path: Path, bench: Bench) -> None:
     naive = NaiveSigner(bench.clock, per_transaction=ETH, per_day=ETH)
     naive.meanwhile = threading.Barrier(4)

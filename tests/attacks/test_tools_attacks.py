@@ -270,7 +270,6 @@ def swapping(workspace: Path, outside: Path) -> Iterator[None]:
 
 
 @pytest.mark.heavy
-@pytest.mark.slow
 def test_a_racing_directory_never_gives_a_read_the_secret(
     tmp_path: Path, workspace: Path, outside: Path
 ) -> None:
@@ -299,7 +298,6 @@ def test_a_racing_directory_never_gives_a_read_the_secret(
 
 
 @pytest.mark.heavy
-@pytest.mark.slow
 def test_a_racing_directory_never_takes_a_write_outside(
     tmp_path: Path, workspace: Path, outside: Path
 ) -> None:
@@ -579,7 +577,6 @@ def test_many_odd_paths_leave_no_descriptor_open(tmp_path: Path, workspace: Path
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.slow
 def test_a_cancelled_call_has_an_outcome(tmp_path: Path, sandboxed: None) -> None:
     async def cancelled(house: Skillhouse) -> None:
         await house.services.sandbox.status()

@@ -39,6 +39,8 @@ from tests.frontends.mcp_peer import (
     up,
 )
 
+pytestmark = pytest.mark.slow
+
 WRITE: dict[str, Any] = {"path": "a.txt", "content": "once\n"}
 SAME = ("editor", "editor")
 """Names of two clients. Each gives its name itself, so a name proves nothing."""
@@ -98,7 +100,6 @@ WAYS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.parametrize(("ways", "mode", "names"), WAYS)
 async def test_an_approval_is_not_for_the_client_that_repeats_the_call_first(
@@ -113,7 +114,6 @@ async def test_an_approval_is_not_for_the_client_that_repeats_the_call_first(
         assert not await wrote(origin_digest, "b.txt")
 
 
-@pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.parametrize(("ways", "mode", "names"), WAYS)
 async def test_a_session_answer_is_for_the_connection_that_asked_alone(
@@ -128,7 +128,6 @@ async def test_a_session_answer_is_for_the_connection_that_asked_alone(
         assert not await wrote(other, "notes/c.txt")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["stdio", "http"])
 async def test_a_question_s_state_is_of_no_use_to_another_client(peer: Peer, way: str) -> None:
     """Since 2026-07-28 a client keeps the question; who takes it from there answers nothing."""
@@ -163,7 +162,6 @@ def piped(pipe: Pipe, number: int, name: str) -> str:
     return text
 
 
-@pytest.mark.slow
 def test_an_approval_of_a_killed_client_goes_to_its_next_connection_alone(peer: Peer) -> None:
     with Pipe(peer) as older, Pipe(peer) as origin_digest:
         # Another window of the same program, there before.
@@ -183,7 +181,6 @@ def test_an_approval_of_a_killed_client_goes_to_its_next_connection_alone(peer: 
             assert piped(successor, 2, "editor").startswith("not approved yet: ")
 
 
-@pytest.mark.slow
 def test_an_approval_of_a_session_that_ended_goes_to_the_next_one(peer: Peer) -> None:
     async def work(address: str, token: str) -> None:
         async with http_client(address, token, LEGACY, client_info=named("editor")) as older:
@@ -201,7 +198,6 @@ def test_an_approval_of_a_session_that_ended_goes_to_the_next_one(peer: Peer) ->
         anyio.run(work, *place)
 
 
-@pytest.mark.slow
 def test_an_approval_outlives_a_killed_server_over_http(peer: Peer) -> None:
     async def ask(address: str, token: str) -> None:
         async with http_client(address, token, LEGACY, client_info=named("editor")) as client:
@@ -222,7 +218,6 @@ def test_an_approval_outlives_a_killed_server_over_http(peer: Peer) -> None:
         anyio.run(repeat, address, token, "editor", False)
 
 
-@pytest.mark.slow
 def test_two_programs_with_the_library_are_two_clients(peer: Peer) -> None:
     config = configured(peer.places)
     with Skillhouse(config) as origin_digest, Skillhouse(config) as other:
@@ -245,7 +240,6 @@ def test_two_programs_with_the_library_are_two_clients(peer: Peer) -> None:
         assert call(origin_digest).status == "ok"
 
 
-@pytest.mark.slow
 def test_a_connection_that_names_itself_after_another_is_not_that_one(peer: Peer) -> None:
     """An id says when a connection began; that alone opens nothing while the asker lives."""
     config = configured(peer.places)
@@ -266,7 +260,6 @@ MANY = [f"make step{number} " + "x" * 40 for number in range(12)]
 """Commands of one line; where the first is shown alone, nobody sees the others (G5)."""
 
 
-@pytest.mark.slow
 def test_a_question_has_the_title_of_all_its_commands_wherever_it_is_shown(
     peer: Peer,
 ) -> None:

@@ -286,7 +286,6 @@ def sandboxed(need: Any) -> None:
     need(Path("/usr/bin/bwrap").exists(), "bubblewrap is not installed")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize(
     "script",
@@ -326,7 +325,6 @@ def test_71_a_command_changes_no_repository_inside_the_workspace(
     assert state() == before
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_71_a_command_neither_reads_a_secret_further_down_nor_writes_a_skill(
     tmp_path: Path,

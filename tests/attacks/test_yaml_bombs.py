@@ -155,7 +155,6 @@ def test_pyyaml_in_python_ends_in_an_error_that_is_not_its_own(name: str) -> Non
     assert is_over or "RecursionError" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_a_few_laughs_fill_memory_when_written_out() -> None:
     """Reading alone shares the lists and is cheap; whoever writes the value out pays for it."""
     assert len(BOMBS["laughs"]) < 1_000
@@ -164,7 +163,6 @@ def test_a_few_laughs_fill_memory_when_written_out() -> None:
     assert done.returncode in (-signal.SIGXCPU, -signal.SIGKILL) or "MemoryError" in done.stderr
 
 
-@pytest.mark.slow
 def test_nested_braces_keep_libyaml_busy() -> None:
     """Its look-ahead is quadratic in the depth of flow; the frontmatter's bound and ours help."""
     assert dies("PyYAML in C", "{a: " * 30_000 + "\n")

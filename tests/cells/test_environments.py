@@ -310,7 +310,6 @@ def test_set_up_code_runs_only_where_the_operator_allows_it(tmp_path: Path) -> N
     assert ran.exists()
 
 
-@pytest.mark.slow
 def test_without_uv_the_interpreters_pip_installs_the_same(tmp_path: Path) -> None:
     for python in (str(default_python().program), sys.executable):
         argv = [python, "-I", "-m", "pip", "--version"]
@@ -434,7 +433,6 @@ def npm_skill(tmp_path: Path, version: str, data: bytes, name: str = "skill") ->
 
 
 @needs_npm
-@pytest.mark.slow
 @pytest.mark.req("S002-63", "S002-64", "S002-65", "S002-66")
 def test_npm_installs_what_is_locked_and_runs_no_script(tmp_path: Path) -> None:
     scripts = {"postinstall": f"touch {tmp_path}/ran"}
@@ -484,7 +482,6 @@ def test_npm_installs_what_is_locked_and_runs_no_script(tmp_path: Path) -> None:
 
 
 @needs_npm
-@pytest.mark.slow
 def test_npm_refuses_bytes_that_differ_from_the_lock(tmp_path: Path) -> None:
     locked = npm_package("greet", "1.0.0", "module.exports = 1;")
     skill = npm_skill(tmp_path, "1.0.0", locked)
@@ -614,7 +611,6 @@ def test_an_installer_that_takes_too_long_is_ended_with_all_it_started(tmp_path:
     os.close(child)
 
 
-@pytest.mark.slow
 def test_a_process_that_dies_while_installing_leaves_nothing_that_counts(tmp_path: Path) -> None:
     sha = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
     skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{sha}")

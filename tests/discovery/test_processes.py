@@ -29,7 +29,6 @@ def start(root: Path, cache: Path, **options: bool) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.slow
 def test_eight_processes_of_which_one_is_killed_writing_the_index_all_find_everything(
     tmp_path: Path,
 ) -> None:
@@ -61,7 +60,6 @@ def test_eight_processes_of_which_one_is_killed_writing_the_index_all_find_every
     assert [path.name for path in cache.iterdir()] == [CACHE_FILE]
 
 
-@pytest.mark.slow
 def test_an_index_whose_only_writer_was_killed_is_written_by_the_next(tmp_path: Path) -> None:
     root, cache = tmp_path / "root", tmp_path / "cache"
     for number in range(5_000):

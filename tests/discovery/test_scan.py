@@ -231,7 +231,6 @@ def apply(root: Path, change: tuple[str, str, str]) -> None:
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.req("S001-37")
 @given(changes=st.lists(CHANGES, max_size=12), fresh=st.booleans(), nested=st.booleans())
 def test_an_index_always_says_what_the_files_say(

@@ -18,6 +18,8 @@ from tests.loopback_http import served
 from tests.registry.pki import TimestampAuthority
 from tests.registry.publisher_skill import LOCKED, REGISTRY, make_skill
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("publisher")]
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -28,8 +30,6 @@ def step(run: Run, *arguments: str) -> str:
     return err.removeprefix("skillhouse: ").strip()
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 @pytest.mark.req("S002-111", "S002-113")
 def test_another_user_verifies_installs_and_loads_what_was_signed(
     run: Run, elsewhere: Callable[[], None]
@@ -69,8 +69,6 @@ def test_another_user_verifies_installs_and_loads_what_was_signed(
     assert run("call", "skill", "--args", '{"name":"pdf"}')[0] == 1
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 @pytest.mark.req("S002-112")
 def test_what_was_changed_or_signed_by_others_is_refused(
     run: Run, elsewhere: Callable[[], None]
@@ -97,8 +95,6 @@ def test_what_was_changed_or_signed_by_others_is_refused(
     assert step(run, "verify", "./pdf").startswith("chain: ")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 @pytest.mark.req("S002-112")
 def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     run: Run, elsewhere: Callable[[], None]
@@ -136,8 +132,6 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     assert why in run("install", "./pdf", "--yes")[2]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 @pytest.mark.req("S002-114")
 def test_where_signatures_are_required_nothing_unsigned_is_installed_or_loaded(
     run: Run, place: Path
@@ -176,8 +170,6 @@ class MemoryKeyring(KeyringBackend):
 MemoryKeyring.__module__ = "keyring.backends.SecretService"
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_the_keyring_of_the_system_opens_a_key_without_a_question(run: Run) -> None:
     before = keyring.get_keyring()
     ring = MemoryKeyring()
@@ -197,8 +189,6 @@ def test_the_keyring_of_the_system_opens_a_key_without_a_question(run: Run) -> N
         keyring.set_keyring(before)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_a_name_stays_with_its_publisher(run: Run) -> None:
     assert run("sign", "pdf", *LOCKED)[0] == 0
     assert run("install", "./pdf", "--yes")[0] == 0
@@ -220,8 +210,6 @@ def test_a_name_stays_with_its_publisher(run: Run) -> None:
     assert "version    1.3.0" in run("info", "pdf")[1]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_an_intermediate_issues_in_place_of_the_root(run: Run) -> None:
     assert run("keys", "new", "ca", "--for", "intermediate", *LOCKED)[0] == 0
     assert run("keys", "request", "ca", *LOCKED)[0] == 0
@@ -238,8 +226,6 @@ def test_an_intermediate_issues_in_place_of_the_root(run: Run) -> None:
     assert (code, json.loads(out)["handle"]) == (0, "acme")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_a_certificate_from_elsewhere_is_kept_for_its_key(
     run: Run, elsewhere: Callable[[], None]
 ) -> None:
@@ -257,8 +243,6 @@ def test_a_certificate_from_elsewhere_is_kept_for_its_key(
     assert run("sign", "pdf", *LOCKED)[0] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_the_signature_of_another_is_replaced_only_on_demand(run: Run) -> None:
     assert run("keys", "new", "globex", "--for", "skills", *LOCKED)[0] == 0
     assert run("keys", "request", "globex", *LOCKED)[0] == 0
@@ -274,8 +258,6 @@ def test_the_signature_of_another_is_replaced_only_on_demand(run: Run) -> None:
     assert (code, "issues certificates" in err) == (2, True)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
 def test_a_timestamp_is_asked_for_and_trusted(run: Run, place: Path) -> None:
     authority = TimestampAuthority(place / "authority")
@@ -315,8 +297,6 @@ def test_a_timestamp_is_asked_for_and_trusted(run: Run, place: Path) -> None:
     assert Path("pdf/skill.sig").read_bytes() == before
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_keys_and_what_is_trusted_are_listed(run: Run) -> None:
     code, out, err = run("keys", "list")
     assert (code, err) == (0, "")
@@ -338,8 +318,6 @@ def test_keys_and_what_is_trusted_are_listed(run: Run) -> None:
     assert step(run, "keys", "trust", "--remove", "00000000").startswith("trust: nothing trusted")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_a_coding_agent_signs_and_trusts_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDECODE", "1")
     for words in (
@@ -356,8 +334,6 @@ def test_a_coding_agent_signs_and_trusts_nothing(run: Run, monkeypatch: pytest.M
     assert run("keys", "trust")[0] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("publisher")
 def test_what_cannot_be_is_said_in_a_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for words, code, message in (
         (("verify", "./nothing"), 2, "expected the directory of a skill"),

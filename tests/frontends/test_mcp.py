@@ -331,7 +331,6 @@ def test_a_handshake_that_the_sdk_refuses_is_answered_once(peer: Peer) -> None:
         assert pipe.receive()["id"] == 1
 
 
-@pytest.mark.slow
 def test_initialize_is_answered_within_a_second_of_the_spawn(peer: Peer) -> None:
     """The clock is the subject here; the best of five, so that other work does not count."""
     seconds = []

@@ -17,6 +17,8 @@ from skillhouse.registry.key_seal import open_key, seal_key
 from skillhouse.registry.publisher_keys import PublisherKey
 from tests.registry.pki import issued, make_root
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = b"correct horse"
 PEM = serialization.Encoding.PEM
 PKCS8 = serialization.PrivateFormat.PKCS8
@@ -31,7 +33,6 @@ def made(name: str = "acme", role: str = "developer") -> PublisherKey:
     return new_publisher_key(name, role, registry="", lock="password")
 
 
-@pytest.mark.slow
 def test_a_key_comes_back_with_its_password_only(keys: PublisherKeys, tmp_path: Path) -> None:
     assert keys.all() == ()
     private = keys.add(made(), PASSWORD)
@@ -44,7 +45,6 @@ def test_a_key_comes_back_with_its_password_only(keys: PublisherKeys, tmp_path: 
         assert private.private_numbers().private_value.to_bytes(32) not in path.read_bytes()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
 def test_openssl_opens_it_too(tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP384R1())
@@ -58,7 +58,6 @@ def test_openssl_opens_it_too(tmp_path: Path) -> None:
     assert serialization.load_pem_public_key(done.stdout) == key.public_key()
 
 
-@pytest.mark.slow
 def test_what_is_no_encrypted_key_of_ours_is_refused() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     plain = key.private_bytes(PEM, PKCS8, serialization.NoEncryption())
@@ -70,7 +69,6 @@ def test_what_is_no_encrypted_key_of_ours_is_refused() -> None:
             open_key(pem, PASSWORD)
 
 
-@pytest.mark.slow
 def test_a_name_is_taken_once_and_is_a_name_of_a_file(keys: PublisherKeys, tmp_path: Path) -> None:
     keys.add(made(), PASSWORD)
     with pytest.raises(PublisherError, match="there is a publisher key `acme` already"):
@@ -85,7 +83,6 @@ def test_a_name_is_taken_once_and_is_a_name_of_a_file(keys: PublisherKeys, tmp_p
         keys.get("globex")
 
 
-@pytest.mark.slow
 def test_a_key_that_others_can_read_or_write_is_not_used(
     keys: PublisherKeys, tmp_path: Path
 ) -> None:
@@ -100,7 +97,6 @@ def test_a_key_that_others_can_read_or_write_is_not_used(
         keys.open(key, PASSWORD)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -122,7 +118,6 @@ def test_facts_that_are_damaged_are_refused(
         keys.all()
 
 
-@pytest.mark.slow
 def test_a_certificate_finds_the_key_that_requested_it(keys: PublisherKeys) -> None:
     private = keys.add(made(), PASSWORD)
     request = new_request(private, publisher_name("local", "acme"))

@@ -306,7 +306,6 @@ def test_a_signature_is_asked_of_an_opened_keystore_only() -> None:
         assert answer(link).code == "unknown-key"
 
 
-@pytest.mark.slow
 def test_a_signer_that_dies_has_counted_all_that_it_gave_out(tmp_path: Path) -> None:
     received = 0
     codes: list[str] = []

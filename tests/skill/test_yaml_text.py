@@ -159,7 +159,6 @@ def test_random_blocks_are_read_alike_in_both_ways() -> None:
     assert fuzz(seed=1, count=6_000) > 600
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 def test_very_many_random_blocks_are_read_alike_in_both_ways(seed: int) -> None:
     assert fuzz(seed=seed, count=100_000) > 10_000
@@ -511,7 +510,6 @@ def test_a_repair_is_linear_in_the_length_of_a_line() -> None:
         repaired(block)
 
 
-@pytest.mark.slow
 def test_no_published_file_is_lost_to_a_value_that_is_not_yaml(shared_data: Path) -> None:
     codes = set()
     with gzip.open(shared_data / "skill-files" / "sample.jsonl.gz") as lines:

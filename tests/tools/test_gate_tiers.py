@@ -133,7 +133,6 @@ def test_a_companion_app_that_nobody_paired_is_a_denial(tmp_path: Path) -> None:
         assert house.call_sync(*WRITE).status == "ok"
 
 
-@pytest.mark.slow
 @pytest.mark.req("S000-102")
 def test_silence_for_the_policys_time_is_a_denial_and_told_as_a_timeout(tmp_path: Path) -> None:
     policy(tmp_path, "write: {tier: 2, requireConfirmation: true, timeout: 1}")

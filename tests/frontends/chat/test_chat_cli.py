@@ -49,7 +49,6 @@ def model(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
         process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not FAKE.exists(), reason="the fake model is not here")
 def test_one_answer_over_http_is_streamed_kept_and_resumed(
     run: Run, model: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +67,6 @@ def test_one_answer_over_http_is_streamed_kept_and_resumed(
     assert [(one["first"], one["model"]) for one in found] == [("hello", "fake")]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not FAKE.exists(), reason="the fake model is not here")
 def test_what_needs_a_yes_waits_and_says_how(
     run: Run, model: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, place: Path
@@ -83,7 +81,6 @@ def test_what_needs_a_yes_waits_and_says_how(
     assert not (place / "project/a.txt").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not FAKE.exists(), reason="the fake model is not here")
 def test_what_is_piped_in_is_no_command(
     run: Run, model: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
@@ -127,7 +124,6 @@ def test_errors_say_what_to_do(
     assert message in err
 
 
-@pytest.mark.slow  # The library tries three times.
 def test_a_chat_in_which_nothing_was_said_is_not_kept(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +138,6 @@ def test_without_a_terminal_there_is_no_chat(run: Run, monkeypatch: pytest.Monke
     assert run("chat", "--model", "x")[0] == 2
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not FAKE.exists(), reason="the fake model is not here")
 def test_at_a_real_terminal_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(
     model: Callable[..., list[str]], place: Path

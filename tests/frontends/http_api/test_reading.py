@@ -142,7 +142,6 @@ def test_a_fault_of_ours_says_nothing_of_this_machine(
     assert "secret" not in json.dumps(answer.json())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "query", ["🎉", "\0", '" OR NEAR( * ^', "طائرة \u202e", "kite " * 9_000, "数据" * 3_000]
 )
