@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from statistics import median
 
@@ -31,7 +30,7 @@ from skillhouse.runtime import Installer, Locations, Skillhouse, load_config
 # The Git server and the other installer are those of the tests.
 sys.path.insert(0, str(ROOT))
 from tests.interop import npx_skills
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 from tests.registry.sources import git, git_server, make_repository
 
 FILES = 20
@@ -181,16 +180,10 @@ def _verify(installer: Installer) -> None:
 def served_files(files: Mapping[str, bytes]) -> AbstractContextManager[str]:
     """Serve files by their paths while the block runs, and give the address."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             body = files[self.path]
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(200, body)
 
     return served(Handler)
 

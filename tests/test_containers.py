@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from skillhouse.cells import RpcClient
 from skillhouse.sandbox.status import LANDLOCK_ABI, landlock_abi
 from tests.containers import TOKEN, Composition
+from tests.loopback_http import QuietHandler
 from tests.runtime.coded import ROOTS, tool, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -39,21 +40,14 @@ class Prices(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _Answer(QuietHandler):
     def do_GET(self) -> None:
         server: Any = self.server
         server.seen.append(self.path)
         server.asked.set()
         server.go_on.wait(20)
         data = json.dumps({"bitcoin": {"usd": 65000.5}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        """Print nothing."""
+        self.answer(200, data, {"Content-Type": "application/json"})
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from skillhouse.registry import GitRepository, SourceError, git_repository, pack
 from tests.attacks.test_install_attacks import AGREED, SKILL, refused
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.terminals import Seat
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 from tests.machines import OWN_MOUNTS
 from tests.registry.sources import (
     commit_objects,
@@ -246,14 +246,9 @@ def test_a_pack_that_is_too_large(place: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def moved(target: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", target + self.path)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(302, headers={"Location": target + self.path})
 
     return Handler
 
@@ -263,13 +258,10 @@ def test_a_server_that_leads_elsewhere(run: Run, place: Path) -> None:
     """Of git, so that no abandoned name is taken over; of an archive, to this machine."""
     asked: list[str] = []
 
-    class Inner(BaseHTTPRequestHandler):
+    class Inner(QuietHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             self.send_error(404)
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
 
     with served(Inner) as inner, served(moved(inner)) as outer:
         with pytest.raises(urllib.error.HTTPError):
@@ -319,15 +311,10 @@ def test_a_server_that_says_nothing_and_one_that_stops(place: Path) -> None:
 def test_a_server_that_is_cut_off(run: Run, place: Path) -> None:
     package = pack(make_skill(place / "notes"))
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(package.archive)))
-            self.end_headers()
-            self.wfile.write(package.archive[:1_000])
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            size = str(len(package.archive))
+            self.answer(200, package.archive[:1_000], {"Content-Length": size})
 
     with served(Handler) as address:
         assert "source: " in refused(run, place, f"{address}/notes.tar.gz")

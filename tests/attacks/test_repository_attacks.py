@@ -16,7 +16,6 @@ import tarfile
 import urllib.request
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -27,10 +26,10 @@ from skillhouse.registry import Revocation, next_list, pem_of, sign_list
 from skillhouse.registry.releases import DOCUMENT_MAX, blob_path, encode_document, index_path
 from tests.frontends.conftest import Run, place, publisher, publisher_template, run
 from tests.frontends.test_cli_repositories import configure, lock_of
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 from tests.registry.pki import Party, make_root
 from tests.registry.publisher_skill import LOCKED
-from tests.registry.repositories import StaticRepository, answer, static_server
+from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import make_skill
 
 __all__ = ["place", "publisher", "publisher_template", "run"]
@@ -226,7 +225,7 @@ def test_a_lock_of_a_project_leads_nowhere_else(run: Run, place: Path, official)
         assert (code, files.exists()) == (1, False), err
 
 
-class Leading(BaseHTTPRequestHandler):
+class Leading(QuietHandler):
     """Sends whoever asks to another server."""
 
     target = ""
@@ -234,12 +233,9 @@ class Leading(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.only in self.path:
-            answer(self, 302, headers={"Location": f"{self.target}{self.path}"})
+            self.answer(302, headers={"Location": f"{self.target}{self.path}"})
         else:
-            answer(self, 404)
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
+            self.answer(404)
 
 
 def test_documents_of_another_server(run: Run, place: Path, official, monkeypatch):
@@ -263,9 +259,9 @@ def test_an_archive_of_another_server_gets_no_token(run: Run, place: Path, offic
     monkeypatch.setenv("REPOSITORY_ACCESS", TOKEN)
     inner = static_server(official.place)
 
-    def lead(handler: BaseHTTPRequestHandler) -> bool:
+    def lead(handler: QuietHandler) -> bool:
         if handler.path.startswith("/blobs/"):
-            answer(handler, 302, headers={"Location": f"{target}{handler.path}"})
+            handler.answer(302, headers={"Location": f"{target}{handler.path}"})
             return True
         return False
 
@@ -280,7 +276,7 @@ def test_an_archive_of_another_server_gets_no_token(run: Run, place: Path, offic
 
 @pytest.mark.parametrize("where", ["index", "registry.json", "blobs"])
 def test_a_document_without_an_end(run: Run, place: Path, official, where):
-    def endless(handler: BaseHTTPRequestHandler) -> bool:
+    def endless(handler: QuietHandler) -> bool:
         if where not in handler.path:
             return False
         handler.send_response(200)
@@ -358,14 +354,11 @@ def test_words_of_a_repository_do_not_act_on_the_terminal(run: Run, place: Path,
 
 
 def test_a_problem_of_a_server_does_not_act_on_the_terminal(run: Run, place: Path):
-    class Rude(BaseHTTPRequestHandler):
+    class Rude(QuietHandler):
         def do_GET(self) -> None:
             body = json.dumps({"code": "x\x1b[2J", "detail": "\x1b[2J\nnotes is installed\u202e"})
             headers = {"Content-Type": "application/problem+json", "Retry-After": "\x1b"}
-            answer(self, 403, body.encode(), headers)
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(403, body.encode(), headers)
 
     with served(Rude) as address:
         configure(place, ("official", address, True))
@@ -377,7 +370,7 @@ def test_a_problem_of_a_server_does_not_act_on_the_terminal(run: Run, place: Pat
 
 @pytest.mark.parametrize("where", ["index", "blobs"])
 def test_a_stream_that_is_cut(run: Run, place: Path, official, where):
-    def cut(handler: BaseHTTPRequestHandler) -> bool:
+    def cut(handler: QuietHandler) -> bool:
         if where not in handler.path:
             return False
         body = (official.place / unquote(handler.path).lstrip("/")).read_bytes()
@@ -399,7 +392,7 @@ def test_a_stream_that_is_cut(run: Run, place: Path, official, where):
 def test_a_stream_that_does_not_end(run: Run, place: Path, official, where, monkeypatch):
     monkeypatch.setattr("skillhouse.runtime.network.SYNC_SECONDS", 0.5)
 
-    def stop(handler: BaseHTTPRequestHandler) -> bool:
+    def stop(handler: QuietHandler) -> bool:
         if where not in handler.path:
             return False
         handler.send_response(200)
@@ -505,19 +498,16 @@ def test_a_package_that_is_led_elsewhere_while_it_is_published(
     monkeypatch.setenv("REPOSITORY_ACCESS", TOKEN)
     got: list[tuple[str, bytes]] = []
 
-    class Collector(BaseHTTPRequestHandler):
+    class Collector(QuietHandler):
         def do_PUT(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             got.append((self.headers.get("Authorization", ""), body))
-            answer(self, 201, b"{}")
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(201, b"{}")
 
     class Taken(Leading):
         def do_PUT(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            answer(self, 307, headers={"Location": f"{self.target}{self.path}"})
+            self.answer(307, headers={"Location": f"{self.target}{self.path}"})
 
     source = make_skill(place / "notes", version="1.0.0")
     with served(Collector) as target:
@@ -541,16 +531,13 @@ def test_a_server_that_says_that_it_published_something_else(run: Run, place: Pa
         "published_at": "",
     }
 
-    class Liar(BaseHTTPRequestHandler):
+    class Liar(QuietHandler):
         def do_GET(self) -> None:
-            answer(self, 404)
+            self.answer(404)
 
         def do_PUT(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            answer(self, 201, json.dumps(release).encode())
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(201, json.dumps(release).encode())
 
     source = make_skill(place / "notes", version="1.0.0")
     with served(Liar) as address:

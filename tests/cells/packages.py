@@ -11,10 +11,12 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from tests.loopback_http import QuietHandler
 
 
 def wheel(directory: Path, name: str, version: str, code: str) -> str:
@@ -95,14 +97,15 @@ def npm_registry(packages: Mapping[tuple[str, str], bytes]) -> Iterator[tuple[st
     """Serve packages on loopback; give the address and the paths that were asked for."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             base = f"http://{self.headers['Host']}"
             name = unquote(self.path).strip("/")
             if name.endswith(".tgz"):
                 package, _, version = name.removesuffix(".tgz").rpartition("@")
-                self._answer(packages.get((package, version)))
+                body = packages.get((package, version))
+                self.answer(404 if body is None else 200, body or b"")
                 return
             versions = {
                 version: {
@@ -117,16 +120,9 @@ def npm_registry(packages: Mapping[tuple[str, str], bytes]) -> Iterator[tuple[st
                 if package == name
             }
             document = {"name": name, "versions": versions, "dist-tags": {}}
-            self._answer(json.dumps(document).encode() if versions else None)
-
-        def _answer(self, body: bytes | None) -> None:
-            self.send_response(200 if body is not None else 404)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *_: object) -> None:
-            return
+            self.answer(
+                200 if versions else 404, json.dumps(document).encode() if versions else b""
+            )
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from skillhouse.registry import GitRepository, pack, parse_source
 from tests.frontends.conftest import Run
 from tests.frontends.terminals import Seat
 from tests.frontends.test_cli_repositories import configure
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 from tests.registry.repositories import StaticRepository
 from tests.registry.sources import git_server, make_repository, make_skill
 from tests.registry.test_git_repository import program
@@ -92,7 +91,7 @@ class Slow:
     def served(self) -> Iterator[str]:
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 span = self.headers.get("Range", "")
                 outer.asked.append(span)
@@ -110,9 +109,6 @@ class Slow:
                 self.wfile.flush()
                 outer.go.wait()
                 self.wfile.write(body[head:])
-
-            def log_message(self, *_: object) -> None:
-                """Write nothing."""
 
         with served(Handler) as address:
             try:
@@ -174,21 +170,18 @@ def test_json_is_alone_on_stdout(run: Run, place: Path, large: bytes) -> None:
 def test_a_cut_archive_is_continued_within_one_run(run: Run, place: Path, large: bytes) -> None:
     asked: list[str | None] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             span = self.headers.get("Range")
             asked.append(span)
             start = int((span or "bytes=0-")[6:-1])
             end = min(start + 800_000, len(large))
-            self.send_response(206 if span else 200)
-            self.send_header("ETag", '"one"')
-            self.send_header("Content-Length", str(len(large) - start))
-            self.send_header("Content-Range", f"bytes {start}-{len(large) - 1}/{len(large)}")
-            self.end_headers()
-            self.wfile.write(large[start:end])
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            headers = {
+                "ETag": '"one"',
+                "Content-Length": str(len(large) - start),
+                "Content-Range": f"bytes {start}-{len(large) - 1}/{len(large)}",
+            }
+            self.answer(206 if span else 200, large[start:end], headers)
 
     with served(Handler) as address:
         assert run("install", f"{address}/notes.tar.gz", *AGREED)[0] == 0
@@ -220,7 +213,7 @@ def test_an_archive_of_a_repository_is_continued_as_well(run: Run, place: Path) 
     repository.publish(skill)
     asked: list[tuple[str, str]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             file = place / "official" / self.path.lstrip("/")
             data = file.read_bytes() if file.is_file() else b""
@@ -229,15 +222,13 @@ def test_an_archive_of_a_repository_is_continued_as_well(run: Run, place: Path) 
             if is_blob:
                 asked.append((span, self.headers.get("If-Range", "")))
             start = int(span.removeprefix("bytes=").rstrip("-") or 0)
-            self.send_response(206 if span else 200 if data else 404)
-            self.send_header("ETag", '"one"')
-            self.send_header("Content-Length", str(len(data) - start))
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-            self.end_headers()
-            self.wfile.write(data[start : start + 600_000] if is_blob else data)
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            headers = {
+                "ETag": '"one"',
+                "Content-Length": str(len(data) - start),
+                "Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}",
+            }
+            part = data[start : start + 600_000] if is_blob else data
+            self.answer(206 if span else 200 if data else 404, part, headers)
 
     with served(Handler) as address:
         configure(place, ("official", address, True))

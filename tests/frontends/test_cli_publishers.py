@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import keyring
@@ -14,7 +13,7 @@ import pytest
 from cryptography import x509
 from keyring.backend import KeyringBackend
 
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 from tests.registry.pki import TimestampAuthority
 from tests.registry.publisher_skill import LOCKED, REGISTRY, make_skill
 
@@ -262,17 +261,11 @@ def test_the_signature_of_another_is_replaced_only_on_demand(run: Run) -> None:
 def test_a_timestamp_is_asked_for_and_trusted(run: Run, place: Path) -> None:
     authority = TimestampAuthority(place / "authority")
 
-    class Answer(BaseHTTPRequestHandler):
+    class Answer(QuietHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             answer = authority.answer(body) if self.path == "/tsr" else b"no timestamp"
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *arguments: object) -> None:
-            pass
+            self.answer(200, answer)
 
     config = place / "home" / ".config" / "skillhouse" / "config.toml"
     config.parent.mkdir(parents=True, exist_ok=True)

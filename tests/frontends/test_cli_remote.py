@@ -15,6 +15,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from tests.answers import approve
 from tests.frontends.conftest import Run
+from tests.loopback_http import QuietHandler
 from tests.remote.servers import SCHEMA, digest_of, tar_of, text_of
 
 INDEX = "/.well-known/agent-skills/index.json"
@@ -55,24 +56,17 @@ class Shop(http.server.ThreadingHTTPServer):
         self.pages[INDEX] = json.dumps({"$schema": SCHEMA, "skills": entries}).encode()
 
 
-class _Answer(http.server.BaseHTTPRequestHandler):
+class _Answer(QuietHandler):
     def do_GET(self) -> None:
         shop = self.server
         assert isinstance(shop, Shop)
         shop.asked.append(self.path)
         if self.path in shop.moved:
-            self.send_response(302)
-            self.send_header("Location", shop.moved[self.path])
-            body = b""
+            self.answer(302, headers={"Location": shop.moved[self.path]})
+        elif self.path in shop.pages:
+            self.answer(200, shop.pages[self.path])
         else:
-            body = shop.pages.get(self.path, b"nothing here")
-            self.send_response(200 if self.path in shop.pages else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+            self.answer(404, b"nothing here")
 
 
 def _serving() -> Iterator[Shop]:

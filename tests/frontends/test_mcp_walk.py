@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
@@ -17,6 +17,7 @@ from mcp.client import Client
 from skillhouse.audit import AuditEntry, read_records, verify_log
 from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
+from tests.loopback_http import QuietHandler
 from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ pattern = "curl -s http://127.0.0.2:*"
 """
 
 
-class Forecast(BaseHTTPRequestHandler):
+class Forecast(QuietHandler):
     """Answers as the weather service does, and remembers what it was asked."""
 
     asked: list[str]
@@ -49,13 +50,7 @@ class Forecast(BaseHTTPRequestHandler):
         """Answer any place with the same weather."""
         self.asked.append(self.path)
         body = WEATHER.encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the name in the base.
-        """Keep quiet."""
+        self.answer(200, body)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from scripts.terminal import UV, Terminal
@@ -20,7 +19,7 @@ from skillhouse.registry import pack
 from tests.cells.packages import npm_package, npm_registry, wheel
 from tests.frontends.chat.providers import Request, provider
 from tests.frontends.test_cli_remote import Shop
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 from tests.registry.hosting.servers import serving as serving_registry
 from tests.registry.pki import TimestampAuthority
 from tests.registry.sources import skill_text
@@ -251,17 +250,11 @@ def a_timestamp_authority(terminal: Terminal, place: Path, need: Need) -> Iterat
     authority = TimestampAuthority(place / "authority")
     asked: list[str] = []
 
-    class Answer(BaseHTTPRequestHandler):
+    class Answer(QuietHandler):
         def do_POST(self) -> None:
             asked.append(self.path)
             answer = authority.answer(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *arguments: object) -> None:
-            """Write nothing."""
+            self.answer(200, answer)
 
     shutil.copy(place / "authority/root.pem", terminal.cwd / "tsa.pem")
     configuration = terminal.home / ".config/skillhouse/config.toml"

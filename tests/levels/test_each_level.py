@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from skillhouse.sandbox.status import surroundings
 from tests.frontends.mcp_peer import Peer, Pipe
 from tests.frontends.test_published_skills import CONFIGURATION
 from tests.harness import ran
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 from tests.machines import (
     PACKAGES,
     as_user,
@@ -109,17 +108,10 @@ def machine(request: pytest.FixtureRequest, need: Need) -> Iterator[Machine]:
         yield found
 
 
-class Prices(BaseHTTPRequestHandler):
+class Prices(QuietHandler):
     def do_GET(self) -> None:
         body = b'{"bitcoin": {"usd": 65000.5, "eur": 60000}}'
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        self.answer(200, body, {"Content-Type": "application/json"})
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from skillhouse.registry import (
     split_name,
 )
 from skillhouse.registry.releases import blob_path, encode_document, index_path
+from tests.loopback_http import QuietHandler
 from tests.registry.sources import make_skill
 
 PUBLISHED_AT = "2026-11-01T12:00:00Z"
@@ -100,14 +101,14 @@ class StaticRepository:
 
 
 def static_server(
-    place: Path, instead: Callable[[BaseHTTPRequestHandler], bool] = lambda _: False
+    place: Path, instead: Callable[[QuietHandler], bool] = lambda _: False
 ) -> type[BaseHTTPRequestHandler]:
     """Return a handler that serves the files below a directory, as any file server does.
 
     `instead` may answer a request in its own way, and then returns True.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         asked: list[str] = []  # noqa: RUF012 shared by all requests
         credentials: list[str] = []  # noqa: RUF012
 
@@ -118,10 +119,7 @@ def static_server(
                 return
             target = place / unquote(self.path.partition("?")[0]).lstrip("/")
             body = target.read_bytes() if target.is_file() else None
-            answer(self, 404 if body is None else 200, body or b"")
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(404 if body is None else 200, body or b"")
 
     return Handler
 
@@ -129,7 +127,7 @@ def static_server(
 def published_routes(repository: StaticRepository) -> type[BaseHTTPRequestHandler]:
     """Return a handler of the four published routes, and of nothing else (S002-104)."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             words = unquote(self.path.partition("?")[0]).strip("/").split("/")
             if words == ["skills"]:
@@ -137,37 +135,21 @@ def published_routes(repository: StaticRepository) -> type[BaseHTTPRequestHandle
                     {"name": one.name, "description": one.description, "latest": one.latest}
                     for one in repository.skills.values()
                 ]
-                return answer(self, 200, encode_value({"skills": listed, "next_cursor": None}))
+                return self.answer(200, encode_value({"skills": listed, "next_cursor": None}))
             skill = repository.skills.get(words[1]) if words[0] == "skills" else None
             if skill is None:
-                return answer(self, 404, b"")
+                return self.answer(404, b"")
             value = dataclasses.asdict(skill)
             versions = value.pop("versions")
             if len(words) == 2:
-                return answer(self, 200, encode_value(value))
+                return self.answer(200, encode_value(value))
             if words[2] == "versions":
-                return answer(self, 200, encode_value({"name": skill.name, "versions": versions}))
+                return self.answer(200, encode_value({"name": skill.name, "versions": versions}))
             found = [one for one in skill.versions if one.version == words[2]]
-            return answer(self, 200, repository.archives[found[0].digest])
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            return self.answer(200, repository.archives[found[0].digest])
 
     return Handler
 
 
 def encode_value(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value).encode()
-
-
-def answer(
-    handler: BaseHTTPRequestHandler,
-    status: int,
-    body: bytes = b"",
-    headers: Mapping[str, str] | None = None,
-) -> None:
-    handler.send_response(status)
-    for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(body)

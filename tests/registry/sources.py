@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+from tests.loopback_http import QuietHandler
+
 GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -79,19 +81,13 @@ def commit_objects(place: Path, entries: Mapping[str, tuple[str, bytes | str]]) 
 def pages(files: Mapping[str, bytes]) -> type[BaseHTTPRequestHandler]:
     """Return a handler that serves these paths, and nothing else."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         asked: list[str] = []  # noqa: RUF012 shared by all requests
 
         def do_GET(self) -> None:
             self.asked.append(self.path)
             body = files.get(self.path)
-            self.send_response(404 if body is None else 200)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
+            self.answer(404 if body is None else 200, body or b"")
 
     return Handler
 
@@ -102,7 +98,7 @@ def git_server(top: Path, **more: str) -> type[BaseHTTPRequestHandler]:
     `more` are variables of that server's environment.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
             variables = {
@@ -129,14 +125,9 @@ def git_server(top: Path, **more: str) -> type[BaseHTTPRequestHandler]:
             )
             head, _, content = done.stdout.partition(b"\r\n\r\n")
             fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-            self.send_response(int(fields.pop("Status", "200 OK").split()[0]))
-            for name, value in fields.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(int(fields.pop("Status", "200 OK").split()[0]), content, fields)
 
-        do_POST = do_GET  # noqa: N815 the name that the server calls
+        do_POST = do_GET
 
         def _body(self) -> bytes:
             if self.headers.get("Transfer-Encoding") != "chunked":
@@ -146,8 +137,5 @@ def git_server(top: Path, **more: str) -> type[BaseHTTPRequestHandler]:
                 chunks.append(self.rfile.read(size))
                 self.rfile.readline()
             return b"".join(chunks)
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
 
     return Handler

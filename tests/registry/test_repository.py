@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from skillhouse.registry.repository_access import check_answer
 from skillhouse.runtime import load_config, repository_at
 from skillhouse.runtime.network import Network
 from skillhouse.skill import ArchiveError
-from tests.loopback_http import served
-from tests.registry.repositories import StaticRepository, answer, published_routes, static_server
+from tests.loopback_http import QuietHandler, served
+from tests.registry.repositories import StaticRepository, published_routes, static_server
 from tests.runtime.places import make_places
 
 TOKEN = "0123456789abcdef"
@@ -112,13 +111,13 @@ def test_a_download_goes_on_where_it_was_cut_off(network, repository):
     archive = repository.archives[release.digest]
     ranges: list[str | None] = []
 
-    def cut_once(handler: BaseHTTPRequestHandler) -> bool:
+    def cut_once(handler: QuietHandler) -> bool:
         if "blobs" not in handler.path:
             return False
         ranges.append(handler.headers["Range"])
         if len(ranges) > 1:
             headers = {"Content-Range": f"bytes 2000-{len(archive) - 1}/{len(archive)}"}
-            answer(handler, 206, archive[2_000:], headers)
+            handler.answer(206, archive[2_000:], headers)
             return True
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(archive)))

@@ -20,6 +20,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import NetSettings, Network, SecretSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
 from tests.frontends.mcp_peer import has_sandbox
+from tests.loopback_http import QuietHandler
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
@@ -42,7 +43,7 @@ class Pages(http.server.ThreadingHTTPServer):
         super().__init__(*arguments)
 
 
-class Page(http.server.BaseHTTPRequestHandler):
+class Page(QuietHandler):
     """Says what it was asked for."""
 
     def do_GET(self) -> None:
@@ -50,19 +51,9 @@ class Page(http.server.BaseHTTPRequestHandler):
         assert isinstance(server, Pages)
         server.asked.append(self.path)
         if self.path.startswith("/to="):
-            self.send_response(302)
-            self.send_header("Location", self.path.removeprefix("/to="))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        body = f"you asked for {self.path}".encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+            self.answer(302, headers={"Location": self.path.removeprefix("/to=")})
+        else:
+            self.answer(200, f"you asked for {self.path}".encode())
 
 
 def newest_detail(house: Skillhouse) -> dict[str, Any]:

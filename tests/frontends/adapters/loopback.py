@@ -9,10 +9,9 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 
 Json = dict[str, Any]
 Call = tuple[str, Mapping[str, Any]]
@@ -56,12 +55,9 @@ def listening(model: Loopback) -> Iterator[Loopback]:
         yield model
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     held: Loopback
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name.
-        """Keep the test's output clean."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)))
@@ -85,12 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._write("application/json", "")
 
     def _write(self, kind: str, text: str) -> None:
-        data = text.encode()
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.answer(200, text.encode(), {"Content-Type": kind})
 
 
 Named = Sequence[tuple[str, str, Mapping[str, Any]]]

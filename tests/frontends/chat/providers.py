@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from tests.loopback_http import QuietHandler
 
 
 @dataclass
@@ -22,20 +24,12 @@ class Provider:
         return f"http://127.0.0.1:{self.port}/v1"
 
 
-class Request(BaseHTTPRequestHandler):
+class Request(QuietHandler):
     """One request; an answer writes to it."""
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
 
     def status(self, code: int, **headers: str) -> None:
         """Answer without a stream."""
-        body = headers.pop("body", "").encode()
-        self.send_response(code)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(code, headers.pop("body", "").encode(), headers)
 
     def stream(self) -> None:
         """Begin a stream."""

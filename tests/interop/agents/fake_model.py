@@ -11,11 +11,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.interop.agents.protocols import Call, Json, Say, Speech, Turn, is_streamed, speech_of
-from tests.loopback_http import served
+from tests.loopback_http import QuietHandler, served
 
 HELD_SECONDS = 60.0
 """How long a step waits for its `after`."""
@@ -85,12 +84,9 @@ def serving(model: FakeModel) -> Iterator[FakeModel]:
         yield model
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     held: FakeModel
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name.
-        """Say nothing: the requests are kept."""
 
     def do_HEAD(self) -> None:
         """Be there."""
