@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Need = Callable[[object, str], None]
+"""The fixture `need`: skips a test where the first is missing, and says the second."""
 
 
 def ran(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 
 import skillhouse
 from skillhouse.sandbox.status import PROGRAM, surroundings
-from tests.harness import ran
+from tests.harness import Need, ran
 
 SYSTEM_PYTHON = Path(f"/usr/bin/python3.{sys.version_info.minor}")
 """For another user: ours may be in a home that the user cannot enter."""
@@ -63,7 +63,7 @@ def python_of(user: int) -> str:
     return str(SYSTEM_PYTHON) if user else sys.executable
 
 
-def check_machine(need: Callable[[object, str], None], *prefixes: Sequence[str]) -> None:
+def check_machine(need: Need, *prefixes: Sequence[str]) -> None:
     """Skip the test where commands cannot be run in that way."""
     for prefix in prefixes:
         if prefix:
@@ -71,7 +71,7 @@ def check_machine(need: Callable[[object, str], None], *prefixes: Sequence[str])
             need(done.returncode == 0, f"{prefix[0]} cannot do it: {done.stderr.strip()}")
 
 
-def check_user(need: Callable[[object, str], None], user: int) -> None:
+def check_user(need: Need, user: int) -> None:
     """Skip the test where commands cannot be run as that user; 0 is ours."""
     if not user:
         return

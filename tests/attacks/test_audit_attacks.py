@@ -23,6 +23,7 @@ from skillhouse.audit import (
     redacted,
     verify_log,
 )
+from tests.harness import Need
 
 pytestmark = pytest.mark.slow
 
@@ -95,9 +96,7 @@ class PoliteLog(NaiveLog):
             super().append(tool, arguments)
 
 
-def test_85_an_effect_without_a_record_on_a_full_disk(
-    tmp_path: Path, need: Callable[[object, str], None]
-) -> None:
+def test_85_an_effect_without_a_record_on_a_full_disk(tmp_path: Path, need: Need) -> None:
     # Every write there is answered with ENOSPC.
     need(Path("/dev/full").exists(), "no /dev/full")
     effects = []

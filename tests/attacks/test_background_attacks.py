@@ -22,11 +22,11 @@ from skillhouse.tools.background_runs import BACKGROUND_MAX
 from tests.attacks.test_stop_attacks import RULES, STUBBORN, stop, survivors
 from tests.cells.lab import until
 from tests.frontends.mcp_peer import Peer, Pipe
+from tests.harness import Need
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 ALL = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
 
 

@@ -12,11 +12,11 @@ import pytest
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import SandboxLevel
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.coded import best_sandbox, coded_house, played, recorded, tool, write_code
 
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 RAN = "tools = {'tool': lambda params, context: 'ran'}\n"
 OTHER = "tools = {'tool': lambda params, context: 'other'}\n"
 NAME = "one:tool"

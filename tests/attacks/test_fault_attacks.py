@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -32,7 +32,7 @@ from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured
 from skillhouse.runtime.remotes import McpServers
-from tests.harness import ran
+from tests.harness import Need, ran
 from tests.machines import OWN_MOUNTS
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
@@ -192,7 +192,7 @@ def test_an_entry_that_cannot_be_stored_costs_no_other_entry_and_no_other_mcp_se
 
 
 def mounted(
-    base: Path, need: Callable[[object, str], None], script: str, place: Path, options: str
+    base: Path, need: Need, script: str, place: Path, options: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a script, which is given a path where a file system of its own is mounted."""
     need(shutil.which("unshare"), "no unshare")
@@ -245,7 +245,7 @@ anyio.run(work)
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_what_was_there_and_costs_no_other_server(
-    tmp_path: Path, need: Callable[[object, str], None]
+    tmp_path: Path, need: Need
 ) -> None:
     place = tmp_path / "cache"
     done = mounted(tmp_path, need, FULL, place, "size=256k")
@@ -272,7 +272,7 @@ with Skillhouse(configured(make_places(Path(sys.argv[1]).parents[1]))) as house:
 
 @pytest.mark.slow
 def test_a_folder_that_cannot_be_written_costs_no_other_clients_export(
-    tmp_path: Path, need: Callable[[object, str], None]
+    tmp_path: Path, need: Need
 ) -> None:
     places = make_places(tmp_path)
     write_skill(places.home / ".config/skillhouse/skills/notes", "Takes notes.")

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import ran
+from tests.harness import Need, ran
 from tests.machines import OWN_MOUNTS
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = {"install": {"", "2"}, "update": {"1", "2"}, "uninstall": {"", "1"}}
 """What may be in force afterwards."""
-
-
-Need = Callable[[object, str], None]
 
 
 def tries(what: str, place: Path, need: Need) -> list[dict[str, Any]]:

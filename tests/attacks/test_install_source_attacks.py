@@ -14,7 +14,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -25,6 +25,7 @@ from skillhouse.registry import GitRepository, SourceError, git_repository, pack
 from tests.attacks.test_install_attacks import AGREED, SKILL, refused
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.terminals import Seat
+from tests.harness import Need
 from tests.loopback_http import QuietHandler, served
 from tests.machines import OWN_MOUNTS
 from tests.registry.sources import (
@@ -126,9 +127,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["git", "archive"])
-def test_a_full_disk_while_it_is_fetched(
-    place: Path, need: Callable[[object, str], None], what: str
-) -> None:
+def test_a_full_disk_while_it_is_fetched(place: Path, need: Need, what: str) -> None:
     """The place of temporary files, the cache and the skills are on a disk of 1 MiB."""
     skill = make_skill(place / "origin/notes")
     (skill / "noise.bin").write_bytes(os.urandom(3 * 1024 * 1024))

@@ -7,7 +7,6 @@ looked for would be a way out of every sandbox.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from skillhouse.sandbox import (
     unusable_pythons,
 )
 from tests.cells.lab import Lab, lab, make
+from tests.harness import Need
 from tests.sandbox.places import copied_python
 
 pytestmark = pytest.mark.slow
@@ -116,7 +116,7 @@ def test_what_others_can_change_is_not_started(place: str, tmp_path: Path) -> No
 
 
 def test_an_interpreter_in_a_home_shows_and_changes_nothing_else_of_it(
-    lab: Lab, tmp_path: Path, need: Callable[[object, str], None]
+    lab: Lab, tmp_path: Path, need: Need
 ) -> None:
     prefix = tmp_path / "home/.local"
     python = copied_python(prefix, need)

@@ -16,6 +16,7 @@ from skillhouse.cells import needed_test
 from skillhouse.floor import Moment, decode, encode, system_clock
 from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, kept_tests
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
+from tests.harness import Need
 
 PARTS = {"commands": (ProbeResult(name="tcp_refused", passed=True),)}
 HERE = SandboxLevel.RLIMITS
@@ -129,9 +130,7 @@ def test_a_file_that_is_not_as_it_was_left_is_not_believed(state: Path, change: 
 
 
 @pytest.mark.parametrize("which", ["file", "directory"])
-def test_what_belongs_to_another_user_is_not_believed(
-    state: Path, need: Callable[[object, str], None], which: str
-) -> None:
+def test_what_belongs_to_another_user_is_not_believed(state: Path, need: Need, which: str) -> None:
     need(os.geteuid() == 0, "not root")
     _, file = keep(state)
     os.chown(file if which == "file" else state, 65534, 65534)

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -16,6 +16,7 @@ import pytest
 from skillhouse.floor.crash_cleanup import MARKER_NAME
 from skillhouse.sandbox import SandboxLevel, detect
 from tests.attacks.kills import ACTS, ENDLESS, Scene, children, delay, owner_start
+from tests.harness import Need
 from tests.machines import check_machine, check_user, without_bubblewrap
 
 pytestmark = [
@@ -49,9 +50,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("act", ACTS)
-def test_a_random_kill_leaves_nothing(
-    base: Path, need: Callable[[object, str], None], act: str, way: str
-) -> None:
+def test_a_random_kill_leaves_nothing(base: Path, need: Need, act: str, way: str) -> None:
     need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox here")
     user, has_bubblewrap = WAYS[way]
     check_user(need, user)
@@ -66,7 +65,7 @@ def test_a_random_kill_leaves_nothing(
 
 
 def test_what_a_killed_process_and_its_watch_left_goes_with_the_next_verb(
-    base: Path, need: Callable[[object, str], None]
+    base: Path, need: Need
 ) -> None:
     need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox here")
     scene = Scene(base / "s")

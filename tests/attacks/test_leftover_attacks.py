@@ -26,6 +26,7 @@ from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import SandboxProfile
 from skillhouse.tools import ToolResult
 from tests.cells.lab import Core, Lab, lab, make
+from tests.harness import Need
 from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import ALL_LEVELS, launcher_at
 from tests.tools.houses import Person
@@ -33,7 +34,6 @@ from tests.tools.houses import Person
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 __all__ = ["lab"]
 GOOD, EVIL = 'WORD = "good"\n', 'WORD = "evil"\n'
 TAG = sys.implementation.cache_tag

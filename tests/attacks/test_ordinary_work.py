@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,12 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
 FILES = {
     "package.json": '{"name": "p", "version": "1.0.0"}\n',

@@ -21,13 +21,13 @@ from skillhouse.approval import Answer
 from skillhouse.floor import ConfigError, SkillhouseError, StateError
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 RULES = '[[rules]]\neffect = "allow"\naction = "write"\npattern = "*"\n'
 ALL = RULES.replace('"write"', '"*"')
 POLICY = "version: 1\ndefaults:\n  tier: none\n"

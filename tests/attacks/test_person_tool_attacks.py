@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,10 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import ToolFinder, Toolset, ToolSettings
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
-Need = Callable[[object, str], None]
 PLANTED = "#!/bin/sh\necho planted\n"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -12,11 +11,11 @@ import pytest
 
 from skillhouse.sandbox import SandboxStatus
 from tests.attacks.racing import WAYS, Race, other_process
+from tests.harness import Need
 from tests.runtime.coded import letting_go
 
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 
 TIMES = 30
 """Races of one test; with the heavy part 60 of a way, with the nightly one 300."""

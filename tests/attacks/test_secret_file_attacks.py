@@ -21,8 +21,8 @@ from skillhouse.registry.trust import PublisherError
 from skillhouse.runtime.config.secret_places import read_secret
 from skillhouse.signer import read_vault
 from skillhouse.signer.signer_errors import SignerError
+from tests.harness import Need
 
-Need = Callable[[object, str], None]
 OTHER = 12345
 """A user who is not the one that runs the tests."""
 

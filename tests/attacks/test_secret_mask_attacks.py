@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 
@@ -60,9 +61,7 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def project(
-    tmp_path_factory: pytest.TempPathFactory, need: Callable[[object, str], None]
-) -> Iterator[Project]:
+def project(tmp_path_factory: pytest.TempPathFactory, need: Need) -> Iterator[Project]:
     base = tmp_path_factory.mktemp("masks")
     root = make_places(base).start
     git(root, "init", "-q", "-b", "main")

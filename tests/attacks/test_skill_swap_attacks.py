@@ -18,11 +18,11 @@ from skillhouse.approval import Answer, ApprovalSettings
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.coded import coded_house, letting_go, tool, write_code
 
 pytestmark = pytest.mark.slow
 
-Need = Callable[[object, str], None]
 MAIN = {
     "python": """
         import early

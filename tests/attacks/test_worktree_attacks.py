@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.runtime.worktrees import same_repository
+from tests.harness import Need
 from tests.runtime.places import write_skill
 from tests.runtime.worktrees import (
     SKILLS,
@@ -181,9 +182,7 @@ def test_a_pointer_back_that_others_can_write_proves_nothing(
     assert store_in(tmp_path).is_trusted(archive) is True
 
 
-def test_a_file_of_another_owner_proves_nothing(
-    tmp_path: Path, trusted: Path, need: Callable[[object, str], None]
-) -> None:
+def test_a_file_of_another_owner_proves_nothing(tmp_path: Path, trusted: Path, need: Need) -> None:
     need(os.geteuid() == 0, "only the superuser gives files away")
     honest, own = tmp_path / "honest", trusted / ".git/worktrees/honest"
     for place in (honest, honest / ".git", own, own / "gitdir", own / "commondir", own.parents[1]):
@@ -196,7 +195,7 @@ def test_a_file_of_another_owner_proves_nothing(
 def test_a_directory_that_is_partly_of_the_superuser_proves_nothing(
     tmp_path: Path,
     trusted: Path,
-    need: Callable[[object, str], None],
+    need: Need,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who may write there is right, and still another made one half of the proof."""

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from skillhouse.audit.log_end import LogHead, head_bytes, head_path, torn_facts
 from skillhouse.audit.log_files import read_keys
 from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
-from tests.harness import ran
+from tests.harness import Need, ran
 from tests.machines import OWN_MOUNTS
 
 pytestmark = pytest.mark.slow
@@ -117,7 +116,7 @@ print(json.dumps({
 
 @pytest.mark.req("S000-113", "S000-114", "S000-116", "S000-117")
 def test_a_full_disk_refuses_effects_lets_reads_go_on_and_loses_nothing(
-    tmp_path: Path, need: Callable[[object, str], None]
+    tmp_path: Path, need: Need
 ) -> None:
     mount = (
         f"mount -t tmpfs -o size=512k none {tmp_path} && head -c 192k /dev/zero > {tmp_path}/filler"

@@ -16,6 +16,7 @@ import pytest
 from skillhouse.cells import CellResult, CellSpec, Executor, RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
+from tests.harness import Need
 from tests.sandbox.places import LEVELS
 
 T = TypeVar("T")
@@ -68,7 +69,7 @@ def make(place: Path, source: str, *, language: str = "python", **options: Any) 
     )
 
 
-def status_of(level: SandboxLevel, need: Callable[[object, str], None]) -> SandboxStatus:
+def status_of(level: SandboxLevel, need: Need) -> SandboxStatus:
     """Return the status of exactly this level, or skip the test (see `places.launcher_at`)."""
 
     async def find() -> SandboxStatus:

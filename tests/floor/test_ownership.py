@@ -26,6 +26,7 @@ from skillhouse.floor import (
     opened_problem,
     trail,
 )
+from tests.harness import Need
 
 USERS = [user for user in pwd.getpwall() if user.pw_uid]
 """All but root."""
@@ -198,7 +199,7 @@ def test_links_and_names(tmp_path: Path) -> None:
     assert (file_problem(path), path.stat().st_nlink) == ("", 1)
 
 
-def test_other_owners(tmp_path: Path, need: Callable[[object, str], None]) -> None:
+def test_other_owners(tmp_path: Path, need: Need) -> None:
     need(os.geteuid() == 0, "only root gives a file away")
     make_private(tmp_path / "deep")
     path = tmp_path / "deep/file"
@@ -212,7 +213,7 @@ def test_other_owners(tmp_path: Path, need: Callable[[object, str], None]) -> No
 
 
 def test_a_group_of_ones_own_is_no_one_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[object, str], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Need
 ) -> None:
     found = [
         user
@@ -238,9 +239,7 @@ def test_a_group_of_ones_own_is_no_one_else(
 
 
 @pytest.mark.slow
-def test_directories_of_a_root_that_a_namespace_does_not_know(
-    tmp_path: Path, need: Callable[[object, str], None]
-) -> None:
+def test_directories_of_a_root_that_a_namespace_does_not_know(tmp_path: Path, need: Need) -> None:
     unshare = ["unshare", "--user", "--map-user=1234"]
     tried = shutil.which("unshare") and subprocess.run([*unshare, "true"], check=False)
     need(tried and tried.returncode == 0, "no user namespaces")

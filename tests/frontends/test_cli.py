@@ -7,15 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) -> None:

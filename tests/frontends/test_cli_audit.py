@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import pytest
 
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, Confirmation
 from tests.audit.logs import START, intent, log_at, outcome, refusal
+from tests.frontends.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 FORMULA = '=HYPERLINK("http://evil.test","x")'
 
 

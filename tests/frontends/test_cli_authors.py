@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.frontends.conftest import Run
 from tests.frontends.test_cli_code import enabled as enabled  # noqa: PLC0414 - a fixture.
 from tests.runtime.coded import best_sandbox, tool, write_code
 
-Run = Callable[..., tuple[int, str, str]]
 FAILS = """
 def inner(value):
     raise ValueError("no such coin")

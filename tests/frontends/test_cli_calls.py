@@ -8,14 +8,13 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.sandbox import default_python
+from tests.frontends.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}')
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.skill import load_profile, profile_names
+from tests.frontends.conftest import Run
 from tests.profiles.probes import START, build
 from tests.runtime.places import write_skill
 
-Run = Callable[..., tuple[int, str, str]]
 CLIENTS = [name for name in profile_names() if load_profile(name).client]
 
 

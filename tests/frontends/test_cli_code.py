@@ -9,16 +9,15 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import environment_of
 from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
 
-Run = Callable[..., tuple[int, str, str]]
 GIVES = "tools = {'tool': lambda params, context: 1}\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,11 @@ from skillhouse.frontends.cli.candidates import CANDIDATES_MAX, safe
 from skillhouse.frontends.cli.completion_scripts import SCRIPTS
 from skillhouse.frontends.cli.completions import nodes
 from skillhouse.frontends.cli.verbs import VERBS
+from tests.frontends.conftest import Run
 from tests.frontends.shells import REAL, SHELLS, Shell, put_program, started
 from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from skillhouse.discovery import watch_limits
 from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
+from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
 
-Run = Callable[..., tuple[int, str, str]]
 Typing = Run
 
 FENCED = re.compile(r"```text\n(.*?)```\n", re.DOTALL)

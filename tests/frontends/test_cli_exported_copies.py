@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

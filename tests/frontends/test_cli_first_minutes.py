@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,9 @@ import pytest
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli import browse
 from skillhouse.frontends.cli.verbs import VERBS, parser_of
+from tests.frontends.conftest import Run
 
 CLONE = Path(__file__).resolve().parents[2]
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize("words", [("list",), ("policy", "explain"), ("new",)])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
 
-Run = Callable[..., tuple[int, str, str]]
 Typing = Run
 FAULTY = "---\nname: one\ndescription: Use when: asked\n---\nBody.\n"
 MENDED = "---\nname: one\ndescription: 'Use when: asked'\n---\nBody.\n"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Run = Callable[..., tuple[int, str, str]]
+from tests.frontends.conftest import Run
 
 
 def write(place: Path, name: str, fields: str, body: str) -> Path:

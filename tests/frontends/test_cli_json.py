@@ -6,7 +6,7 @@ import argparse
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from scripts.contract_probes import parser_of
 import skillhouse
 from skillhouse.frontends.cli.verbs import VERBS
 from skillhouse.frontends.presentation.error_values import class_code, error_value, split_advice
+from tests.frontends.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/json.md"
 
 LISTS = {

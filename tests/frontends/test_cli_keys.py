@@ -6,16 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import make_private
 from skillhouse.frontends.cli.signing_keys import seconds_from
+from tests.frontends.conftest import Run
 from tests.signer.places import PASSWORD, TOKEN, filled
 
-Run = Callable[..., tuple[int, str, str]]
 SECRET = "11" * 32
 ADDRESS = "0x19e7e376e7c213b7e7e7e46cc70a5dd086daff2a"
 """The address of `SECRET`."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.runtime import Skillhouse, configured
+from tests.frontends.conftest import Run
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def test_what_was_learned_is_listed_shown_with_hits_and_forgotten(run: Run, place: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.presentation.operations import answer
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import FOLDER_CLIENTS, load_profile, profile_names
+from tests.frontends.conftest import Run
 from tests.runtime.places import make_places, write_skill
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

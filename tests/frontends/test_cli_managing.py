@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def test_new_makes_a_skill_that_is_listed_and_valid(run: Run, place: Path) -> None:

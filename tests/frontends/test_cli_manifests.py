@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.frontends.conftest import Run
+from tests.harness import Need
 from tests.runtime.coded import ROOTS, best_sandbox
 from tests.runtime.places import write_skill
 from tests.skill.test_manifest import PUBLISHED, TOOL, package, skill_at
@@ -119,7 +119,7 @@ def test_a_manifest_that_cannot_be_used_costs_its_own_tools_and_says_why(
 @pytest.mark.slow
 @pytest.mark.req("S002-118")
 def test_the_dex_swap_example_runs_with_its_own_module(
-    run: Run, enabled: Path, need: Callable[[object, str], None], node: None
+    run: Run, enabled: Path, need: Need, node: None
 ) -> None:
     best_sandbox(need)
     root = ROOTS["javascript"]

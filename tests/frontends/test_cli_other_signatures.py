@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from skillhouse.floor import read_tree
 from skillhouse.registry import write_bundle
+from tests.frontends.conftest import Run
 from tests.registry.pki import NOW, Party, Traits, forged, make_root, signed, with_payload
 from tests.registry.publisher_skill import make_skill
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def stock_payload(directory: Path) -> bytes:

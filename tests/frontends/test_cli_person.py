@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from tests.frontends.mcp_peer import environment_of
 from tests.harness import ran
 from tests.runtime.places import make_places, write_skill
 
-Typing = Callable[..., tuple[int, str, str]]
+Typing = Run
 
 WRITE = ("call", "write", "--args", '{"path": "a.txt", "content": "text"}', "--json")
 STATE = "home/.local/state/skillhouse"

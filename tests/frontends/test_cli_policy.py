@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.runtime import policy_text, starting_rules
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.frontends.conftest import Run
 
 RULES = """
 [[rules]]

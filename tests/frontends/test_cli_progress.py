@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.frontends.cli.progress import ReadingProgress
 from skillhouse.frontends.cli.terminal import Terminal
+from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
 
 TEXT = "reading skills for the search index"
@@ -48,7 +48,7 @@ def test_a_log_has_a_line_now_and_then() -> None:
 
 @pytest.mark.parametrize("verb", ["search", "rehearse"])
 def test_a_library_that_was_read_once_is_not_read_again(
-    run: Callable[..., tuple[int, str, str]],
+    run: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     verb: str,
@@ -68,9 +68,7 @@ def test_a_library_that_was_read_once_is_not_read_again(
 @pytest.mark.parametrize(
     "query", ["", "🎉", "\0", '" OR NEAR( * ^', "طائرة \u202e", "kite " * 20_000, "数据" * 16_000]
 )
-def test_no_query_fails_in_a_terminal(
-    run: Callable[..., tuple[int, str, str]], tmp_path: Path, query: str
-) -> None:
+def test_no_query_fails_in_a_terminal(run: Run, tmp_path: Path, query: str) -> None:
     write_skill(tmp_path / "root/kite")
     code, _, error = run("search", query, "--root", str(tmp_path / "root"))
     # 1 is that nothing was found.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.signer import KEYSTORE_FILE
+from tests.frontends.conftest import Run
 from tests.registry.publisher_skill import LOCKED, REGISTRY
 
-Run = Callable[..., tuple[int, str, str]]
-Typing = Callable[..., tuple[int, str, str]]
+Typing = Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("publisher")]
 

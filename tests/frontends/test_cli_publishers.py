@@ -13,13 +13,12 @@ import pytest
 from cryptography import x509
 from keyring.backend import KeyringBackend
 
+from tests.frontends.conftest import Run
 from tests.loopback_http import QuietHandler, served
 from tests.registry.pki import TimestampAuthority
 from tests.registry.publisher_skill import LOCKED, REGISTRY, make_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("publisher")]
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def step(run: Run, *arguments: str) -> str:

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from skillhouse import SkillContent, discover, load
 from skillhouse.runtime import Locations, Skillhouse, configured
 from tests.frontends.conftest import Run
+from tests.harness import Need
 from tests.runtime.places import make_places, write_skill
 from tests.runtime.worktrees import repository_at, worktree_of
 
@@ -81,7 +81,7 @@ def test_under_claude_desktop_user_walk_and_plugins_are_listed(
 @pytest.mark.slow
 @pytest.mark.req("S004-18")
 def test_the_walk_of_claude_desktop_looks_at_the_root_of_the_file_system(
-    place: Path, need: Callable[[object, str], None]
+    place: Path, need: Need
 ) -> None:
     need(shutil.which("bwrap"), "bubblewrap is not installed")
     write_skill(place / "claude/skills/at-the-root")

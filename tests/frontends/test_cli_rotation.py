@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.frontends.conftest import Run
 from tests.registry.publisher_skill import LOCKED, REGISTRY
 
-Run = Callable[..., tuple[int, str, str]]
 LOAD = ("call", "skill", "--args", '{"name":"pdf"}')
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("publisher")]

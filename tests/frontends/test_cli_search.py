@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from skillhouse.retrieval import QUERY_TERMS_MAX
+from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
-
-Run = Callable[..., tuple[int, str, str]]
 
 SKILLS = {
     "pdf-merge": "Joins documents into one.",

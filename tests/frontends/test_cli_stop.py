@@ -12,8 +12,7 @@ import pytest
 
 from skillhouse.floor import make_private
 from skillhouse.tiers.emergency_stop import OwnLine
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.frontends.conftest import Run
 
 
 @pytest.mark.req("S000-108")

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.waiting import WITHDRAWN, WaitingChannel
 from tests.approval.questions import Clock, broker_at, question
 from tests.cells.lab import until
+from tests.frontends.conftest import Run
 from tests.frontends.test_cli_progress import Screen
 from tests.runtime.coded import best_sandbox, tool, write_code
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys
 
-Run = Callable[..., tuple[int, str, str]]
 WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}')
 SIGNS = """
     async def tool(params, context):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.frontends.cli.serve import address, host_name
+from tests.frontends.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 SECRET = "a-token-that-is-never-shown"
 
 

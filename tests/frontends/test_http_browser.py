@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.test_http_serve import started
+from tests.harness import Need
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,7 @@ PAGES = ("/", "/?q=pdf", "/skills/user:long", "/skills/nothing", "/?q=zzzz")
 
 
 @pytest.fixture(scope="module")
-def browser(need: Callable[[object, str], None]) -> Iterator[object]:
+def browser(need: Need) -> Iterator[object]:
     need(shutil.which(CHROMIUM), f"a browser at {CHROMIUM}")
     try:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415 - may be missing.

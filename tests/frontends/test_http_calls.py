@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.frontends.test_http_app import BEARER, Page, client_of
+from tests.harness import Need
 from tests.runtime.coded import best_sandbox, called, coded_house, tool, write_code
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ tools = {"tool": tool, "pay": tool}
 
 
 def test_the_page_shows_skills_with_code_and_what_their_calls_left(
-    tmp_path: Path, need: Callable[[object, str], None]
+    tmp_path: Path, need: Need
 ) -> None:
     status = best_sandbox(need)
     root = tmp_path / "skills"

@@ -37,6 +37,7 @@ from tests.frontends.mcp_peer import (
     running,
     text_of,
 )
+from tests.harness import Need
 from tests.runtime.places import write_skill
 from tests.sandbox.places import own
 
@@ -404,7 +405,7 @@ def test_a_client_that_does_not_read_cannot_hold_up_the_end(peer: Peer) -> None:
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "stdin", "cancelled"])
 def test_ending_during_an_exec_leaves_no_process_and_no_open_intent(
-    peer: Peer, end: str, need: Callable[[object, str], None]
+    peer: Peer, end: str, need: Need
 ) -> None:
     need(has_sandbox(), "bubblewrap that can make namespaces")
     peer.configure('[[rules]]\neffect = "allow"\naction = "exec"\npattern = "sleep *"\n')

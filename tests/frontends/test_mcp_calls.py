@@ -23,6 +23,7 @@ from tests.frontends.mcp_peer import (
     running,
     text_of,
 )
+from tests.harness import Need
 from tests.runtime.coded import best_sandbox, tool, write_code
 from tests.sandbox.places import own
 
@@ -49,7 +50,7 @@ async def until(holds: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("mode", ERAS)
 def test_a_cancelled_call_leaves_no_process_and_has_an_outcome(
-    peer: Peer, transport: str, mode: str, need: Callable[[object, str], None]
+    peer: Peer, transport: str, mode: str, need: Need
 ) -> None:
     """By `notifications/cancelled`, and since 2026-07-28 over HTTP by closing the stream."""
     need(has_sandbox(), "bubblewrap that can make namespaces")

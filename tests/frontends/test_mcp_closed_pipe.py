@@ -7,13 +7,14 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
 from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, Pipe, has_sandbox, running
+from tests.harness import Need
 from tests.runtime.places import write_skill
 from tests.sandbox.places import own
 
@@ -119,7 +120,7 @@ def test_a_question_that_waits_does_not_hold_up_the_end(peer: Peer, which: str) 
 
 @pytest.mark.parametrize("which", ["stdout", "both"])
 def test_a_command_ends_with_the_server_and_its_outcome_is_recorded(
-    peer: Peer, which: str, need: Callable[[object, str], None]
+    peer: Peer, which: str, need: Need
 ) -> None:
     need(has_sandbox(), "bubblewrap that can make namespaces")
     peer.configure('[[rules]]\neffect = "allow"\naction = "exec"\npattern = "sleep *"\n')

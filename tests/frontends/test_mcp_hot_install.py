@@ -24,6 +24,7 @@ from tests.frontends.mcp_peer import (
     place_of,
     text_of,
 )
+from tests.harness import Need
 from tests.registry.sources import make_skill
 from tests.runtime.coded import best_sandbox
 
@@ -161,7 +162,7 @@ pattern = "notes:slow"
 
 
 def test_a_call_that_runs_ends_on_the_version_that_it_began_with(
-    peer: Peer, tmp_path: Path, need: Callable[[object, str], None]
+    peer: Peer, tmp_path: Path, need: Need
 ) -> None:
     best_sandbox(need)
     source = make_skill(tmp_path / "notes")

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from mcp.client import Client
 from skillhouse.audit import AuditEntry, read_records, verify_log
 from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
+from tests.harness import Need
 from tests.loopback_http import QuietHandler
 from tests.runtime.places import write_skill
 
@@ -85,7 +86,7 @@ async def scripted_model(client: Client, request: str) -> str:
 def test_a_scripted_model_walks_from_the_catalog_to_the_answer(
     peer: Peer,
     forecast: tuple[str, list[str]],
-    need: Callable[[object, str], None],
+    need: Need,
     mode: str,
 ) -> None:
     need(shutil.which("curl"), "curl")
@@ -140,7 +141,7 @@ private = ["127.0.0.2"]
 
 @pytest.mark.req("S000-49")
 def test_under_design_000_the_walk_needs_one_yes_for_command_and_network(
-    peer: Peer, forecast: tuple[str, list[str]], need: Callable[[object, str], None]
+    peer: Peer, forecast: tuple[str, list[str]], need: Need
 ) -> None:
     """As published: the prompt has both skills, `read` gives the one, `curl` needs one yes."""
     need(shutil.which("curl"), "curl")

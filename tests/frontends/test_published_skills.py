@@ -21,6 +21,7 @@ from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.cells.lab import status_of
+from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import Peer, has_sandbox
 from tests.net.servers import Server, ok, serving
 from tests.runtime.coded import ROOTS, tool, write_code
@@ -28,7 +29,6 @@ from tests.sandbox.places import ALL_LEVELS
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
 Force = Callable[[SandboxLevel], None]
 BITCOIN = '{"coin":"bitcoin"}'
 PRICE = '{"coin": "bitcoin", "currency": "usd", "price": 65000.5}'

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import ConfigError, MissingExtraError
 from skillhouse.runtime import Skillhouse, configured
+from tests.frontends.conftest import Run
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
 CONFIG = '[search]\ndatabase = "env:SEARCH_PLACE"\n'
 
 

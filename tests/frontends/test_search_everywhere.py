@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,12 @@ from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
 from skillhouse.runtime import Skillhouse, configured
+from tests.frontends.conftest import Run
 from tests.frontends.test_http_app import BEARER, PORT, SESSION, TOKEN, Page
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
 CLONES = "Balances the ledgers of a sailing club at the end of each month and mails them."
 REQUEST = "balance the ledgers of the club"
 WEAK = "unicorns knitting mails pancakes quantum"

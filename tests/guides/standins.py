@@ -19,6 +19,7 @@ from skillhouse.registry import pack
 from tests.cells.packages import npm_package, npm_registry, wheel
 from tests.frontends.chat.providers import Request, provider
 from tests.frontends.test_cli_remote import Shop
+from tests.harness import Need
 from tests.loopback_http import QuietHandler, served
 from tests.registry.hosting.servers import serving as serving_registry
 from tests.registry.pki import TimestampAuthority
@@ -26,7 +27,6 @@ from tests.registry.sources import skill_text
 from tests.remote.mcp_liar import Liar, serving, skill_file
 from tests.remote.servers import text_of
 
-Need = Callable[[object, str], None]
 Standin = Callable[[Terminal, Path, Need], AbstractContextManager[dict[str, str]]]
 """Starts what a page needs; gives the texts of the page that are others here."""
 

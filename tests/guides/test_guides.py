@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tests.guides.pages import (
     steps,
 )
 from tests.guides.standins import STANDINS
+from tests.harness import Need
 
 pytestmark = pytest.mark.slow
 
@@ -150,7 +151,7 @@ def test_each_command_of_the_page_works_as_printed(
     terminal: Terminal,
     tmp_path: Path,
     newcomer: None,
-    need: Callable[[object, str], None],
+    need: Need,
 ) -> None:
     with ExitStack() as stack:
         standin = STANDINS.get(page)

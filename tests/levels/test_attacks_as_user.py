@@ -11,12 +11,12 @@ import re
 import site
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.harness import ran
+from tests.harness import Need, ran
 from tests.machines import as_user, check_user, python_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -51,7 +51,7 @@ ALLOWED_SKIPS = (
 
 
 @pytest.fixture
-def python(need: Callable[[object, str], None]) -> Iterator[tuple[int, Path, Path]]:
+def python(need: Need) -> Iterator[tuple[int, Path, Path]]:
     """Yield another user, an interpreter with our packages for that user, and a directory."""
     # No other test runs processes of this user, which rlimits count.
     user = 300_000 + os.getpid()

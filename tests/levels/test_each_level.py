@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from skillhouse.sandbox.guard import find_place
 from skillhouse.sandbox.status import surroundings
 from tests.frontends.mcp_peer import Peer, Pipe
 from tests.frontends.test_published_skills import CONFIGURATION
-from tests.harness import ran
+from tests.harness import Need, ran
 from tests.loopback_http import QuietHandler, served
 from tests.machines import (
     PACKAGES,
@@ -34,7 +34,6 @@ from tests.runtime.coded import ROOTS, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
-Need = Callable[[object, str], None]
 PRICE = '{"coin": "bitcoin", "currency": "usd", "price": 65000.5}\n'
 TOP = "nothing can be made, renamed or removed directly in `.`"
 

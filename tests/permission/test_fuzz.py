@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from skillhouse.permission import Effect, Pipeline, SimpleCommand, judge_command
 from skillhouse.sandbox.inner_scripts import RUNNER
-from tests.harness import ran
+from tests.harness import Need, ran
 from tests.permission import fuzz_lines, twin_runs
 
 pytestmark = [
@@ -130,7 +130,7 @@ def _is_covered(changed: str, case: Case) -> bool:
 
 
 @pytest.fixture
-def place(tmp_path: Path, need: Callable[[object, str], None]) -> Path:
+def place(tmp_path: Path, need: Need) -> Path:
     """Return the workspace that lines are judged for; what runs has one of its own."""
     need(shutil.which("bwrap") and shutil.which("bash"), "no bubblewrap or no bash")
     base = tmp_path / "twins"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -14,6 +13,7 @@ from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import Skill
 from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate
+from tests.harness import Need
 from tests.runtime.coded import best_sandbox, coded_house, letting_go, tool, write_code
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
@@ -120,7 +120,7 @@ LOOK = """
 @pytest.mark.slow
 @pytest.mark.req("S000-64")
 def test_one_house_goes_through_roots_names_errors_reads_the_context_and_the_write_gate(
-    tmp_path: Path, need: Callable[[object, str], None]
+    tmp_path: Path, need: Need
 ) -> None:
     status, person = best_sandbox(need), Person([Answer.ONCE])
     for directory in (tmp_path / "skills/one", tmp_path / "home/.agents/skills/two"):

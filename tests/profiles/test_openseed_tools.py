@@ -14,6 +14,7 @@ import pytest
 from skillhouse.permission import Layer
 from skillhouse.runtime import Skillhouse, SkillsManager, configured, register_tools
 from skillhouse.skill import load_profile
+from tests.harness import Need
 from tests.profiles.houses import house_under, rule
 from tests.runtime.places import make_places, write_skill
 from tests.tools.test_skills import tool
@@ -172,7 +173,7 @@ def test_trap_24_a_chinese_request_finds_by_description_and_not_by_body(
 @pytest.mark.slow
 @pytest.mark.req("S003-46", "S003-47")
 def test_the_search_tool_finds_no_words_of_bodies_and_reads_none(
-    tmp_path: Path, need: Callable[[object, str], None]
+    tmp_path: Path, need: Need
 ) -> None:
     need(PROCESS_IO.exists(), "no count of the bytes that a process reads")
     number, size = 16, 900_000

@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from skillhouse.floor import StateError
 from skillhouse.registry import OtherEntry, compare_hash, directory_members, read_other_lock
 from skillhouse.registry.other_hashes import folder_hash, git_tree_hash
+from tests.harness import Need
 from tests.registry.sources import git, make_repository, make_skill
 
 HASH = "0" * 64
@@ -184,7 +184,7 @@ def test_a_hash_that_cannot_be_compared_is_unknown(tmp_path: Path) -> None:
     assert compare_hash(top, members) == "unknown"
 
 
-def test_files_are_in_the_order_of_javascript(need: Callable[[object, str], None]) -> None:
+def test_files_are_in_the_order_of_javascript(need: Need) -> None:
     need(shutil.which("node"), "no node here")
     chance = random.Random(19)
     signs = "".join(map(chr, range(32, 127)))

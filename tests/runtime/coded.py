@@ -18,6 +18,7 @@ from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
 from skillhouse.runtime.config import NetSettings
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.places import make_places
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ ROOTS = {
 """The published examples, once in each language."""
 
 
-def best_sandbox(need: Callable[[object, str], None]) -> SandboxStatus:
+def best_sandbox(need: Need) -> SandboxStatus:
     """Return what runs code here, or skip the test."""
     status = anyio.run(detect)
     need(status.level is not SandboxLevel.NONE, f"no sandbox: {'; '.join(status.reasons)}")

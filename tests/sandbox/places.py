@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,13 @@ from skillhouse.sandbox import (
     launcher_for,
 )
 from skillhouse.sandbox.interpreters import examine
+from tests.harness import Need
 
 LEVELS = (SandboxLevel.CGROUP, SandboxLevel.RLIMITS)
 ALL_LEVELS = (*LEVELS, SandboxLevel.LANDLOCK)
 
 
-def launcher_at(level: SandboxLevel, need: Callable[[object, str], None], state: Path) -> Launcher:
+def launcher_at(level: SandboxLevel, need: Need, state: Path) -> Launcher:
     """Return a launcher of exactly this level, or skip the test.
 
     The superuser is not offered rlimits; all but the number of processes holds for him too.
@@ -156,7 +156,7 @@ def workspace(tmp_path: Path) -> Path:
     return place
 
 
-def copied_python(prefix: Path, need: Callable[[object, str], None]) -> Python:
+def copied_python(prefix: Path, need: Need) -> Python:
     """Return a copy of an interpreter at `prefix`, as uv or pyenv would install one.
 
     The system's if there is one: it finds its library by its own path, wherever it is.

@@ -11,6 +11,7 @@ import pytest
 
 from skillhouse.sandbox import GitPlaces, find_git, with_submodules
 from tests import repositories
+from tests.harness import Need
 from tests.repositories import git
 
 pytestmark = pytest.mark.usefixtures("git")
@@ -167,9 +168,7 @@ def test_a_git_file_of_an_archive_is_asked_about_or_refused(
         assert found.directories == ()
 
 
-def test_a_repository_of_another_user_is_not_used(
-    tmp_path: Path, need: Callable[[object, str], None]
-) -> None:
+def test_a_repository_of_another_user_is_not_used(tmp_path: Path, need: Need) -> None:
     need(os.geteuid() == 0, "only the superuser gives files away")
     place = repositories.linked(tmp_path)
     for part in ("repo/.git", "repo/.git/worktrees/linked", "linked/.git"):

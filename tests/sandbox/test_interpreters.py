@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,11 @@ from skillhouse.sandbox import (
     unusable_pythons,
 )
 from skillhouse.sandbox.interpreters import examine
+from tests.harness import Need
 from tests.sandbox.places import copied_python
 
 # Each interpreter that is found is started once.
 pytestmark = pytest.mark.slow
-
-Need = Callable[[object, str], None]
 
 
 def places(tmp_path: Path, **variables: str) -> PythonPlaces:

@@ -24,6 +24,7 @@ from skillhouse.sandbox import (
     status,
 )
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
+from tests.harness import Need
 
 PASSED = (ProbeResult(name="tcp_refused", passed=True),)
 CELL = (ProbeResult(name="python_cell_starts", passed=True),)
@@ -171,7 +172,7 @@ def test_a_bounded_number_of_files_is_kept(
 @pytest.mark.parametrize("has_bubblewrap", [True, False])
 def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
     directory: Path,
-    need: Callable[[object, str], None],
+    need: Need,
     monkeypatch: pytest.MonkeyPatch,
     *,
     has_bubblewrap: bool,

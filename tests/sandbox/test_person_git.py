@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.sandbox.person_git import PersonGit
 from skillhouse.sandbox.toolset import GitSettings, with_git_settings
+from tests.harness import Need
 
-Need = Callable[[object, str], None]
 HOSTILE = """
 [user]
 	name = A \\"B\\" \\\\ C

@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from skillhouse.permission import judge_command
 from skillhouse.sandbox import plan_argv
 from skillhouse.sandbox.inner_scripts import RUNNER
+from tests.harness import Need
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,9 +117,7 @@ def test_a_fifo_without_another_end_ends_the_command_at_once(tmp_path: Path, kin
 
 
 @pytest.mark.parametrize("kind", ["read", "write", "append"])
-def test_a_device_of_the_workspace_is_not_opened(
-    tmp_path: Path, kind: str, need: Callable[[object, str], None]
-) -> None:
+def test_a_device_of_the_workspace_is_not_opened(tmp_path: Path, kind: str, need: Need) -> None:
     try:
         os.mknod(tmp_path / "device", 0o600 | stat.S_IFCHR, os.makedev(5, 2))
     except PermissionError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 
 from skillhouse.sandbox import SandboxLevel, detect
+from tests.harness import Need
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ LONG = {
 
 
 @pytest.fixture
-def sandboxed(need: Callable[[object, str], None]) -> None:
+def sandboxed(need: Need) -> None:
     status = anyio.run(detect)
     need(status.level is not SandboxLevel.NONE, f"no sandbox: {'; '.join(status.reasons)}")
 

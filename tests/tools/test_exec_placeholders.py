@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -17,6 +16,7 @@ from skillhouse.permission import Effect, Rule
 from skillhouse.sandbox import Launcher, Opened, SandboxProfile
 from skillhouse.tools import ToolResult
 from tests.cells.lab import until
+from tests.harness import Need
 from tests.runtime.places import make_places
 from tests.sandbox.places import launcher
 from tests.tools.houses import Person, house_at
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 __all__ = ["launcher"]
 
-Need = Callable[[object, str], None]
 ALL = Rule(effect=Effect.ALLOW, action="*", pattern="*")
 GIT = "git -c user.name=me -c user.email=me@example.org"
 NOTE = "skillhouse protects th"

@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import WriteGate
-from tests.harness import ran
+from tests.harness import Need, ran
 from tests.machines import OWN_MOUNTS
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
@@ -282,7 +281,7 @@ print(json.dumps({
 @pytest.mark.slow
 @pytest.mark.req("S000-113", "S000-114", "S000-116", "S000-117")
 def test_a_full_disk_under_the_house_refuses_effects_and_loses_nothing(
-    tmp_path: Path, need: Callable[[object, str], None]
+    tmp_path: Path, need: Need
 ) -> None:
     """The log lies on a disk of 512 KiB; the workspace has room."""
     state = tmp_path / "state"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from skillhouse.sandbox import (
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside
 from tests.golden.places import golden
+from tests.harness import Need
 from tests.listening import Listener
 from tests.net.servers import ok, serving
 from tests.remote.mcp_liar import Liar, skill_file
@@ -361,7 +362,7 @@ export const tools = {
 @pytest.mark.slow
 @pytest.mark.parametrize("language", SOURCES)
 def test_what_a_skills_code_asks_for_lies_within_its_own_call(
-    tmp_path: Path, heard: Listener, need: Callable[[object, str], None], language: str
+    tmp_path: Path, heard: Listener, need: Need, language: str
 ):
     status = best_sandbox(need)
     need(language == "python" or shutil.which("node"), "no node here")

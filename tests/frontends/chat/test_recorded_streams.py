@@ -35,7 +35,7 @@ CUT_AT = {"openai-chat": 4, "openai-responses": 7, "anthropic": 6, "gemini": 3}
 """Events of `text` that bring PART."""
 END = {"openai-chat": 2, "openai-responses": 1, "anthropic": 1, "gemini": 0}
 """Events after the finish reason, which a whole answer does not need."""
-Ask = Callable[..., tuple[int, str, str]]
+Ask = Run
 
 
 @pytest.fixture

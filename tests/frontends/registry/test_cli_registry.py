@@ -8,21 +8,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.registry import pem_of
 from skillhouse.registry.hosting import open_repository
-from tests.frontends.conftest import place, run
+from tests.frontends.conftest import Run, place, run
 from tests.registry.hosting.servers import package, serving
 from tests.registry.pki import make_root, make_world
 from tests.registry.publisher_skill import REGISTRY
 
 __all__ = ["place", "run"]
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def tokens(run: Run) -> list[dict[str, object]]:
