@@ -88,8 +88,13 @@ def test_a_busy_machine_does_not_change_whether_a_workspace_is_signed(
 ) -> None:
     workspace = tree(tmp_path)
     scandir = os.scandir
+
+    def slowly(path: str) -> object:
+        time.sleep(0.1)
+        return scandir(path)
+
     monkeypatch.setattr(command_inputs, "SECONDS_MAX", 0.1)
-    monkeypatch.setattr(os, "scandir", lambda path: (time.sleep(0.1), scandir(path))[1])
+    monkeypatch.setattr(os, "scandir", slowly)
     assert sign_workspace(str(workspace)).digest
     monkeypatch.setattr(command_inputs, "WAIT_SECONDS_MAX", -1.0)
     assert "it takes more than" in sign_workspace(str(workspace)).unsigned
