@@ -3,6 +3,7 @@ becomes another thing than the person saw."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -261,3 +262,18 @@ def test_only_what_reads_package_json_passes_as_reading_it(package: Desk) -> Non
     ):
         assert package.asks(line), line
     assert "evil" not in (package.root / "package.json").read_text()
+
+
+def test_a_line_that_changes_what_its_code_loads_runs_as_it_would_and_approves_nothing(
+    desk: Desk,
+) -> None:
+    for text in (f"cp evil.py helper.py && {CODE}", CODE.replace("import helper", _REWRITE)):
+        (desk.root / "helper.py").write_text(GOOD)
+        desk.person.answers.append(Answer.ONCE)
+        assert desk.run(text).content.startswith(("evil", "good")), text
+        assert (desk.root / "helper.py").read_text() == EVIL
+    kept = {one.digest for one in desk.house.approvals.scripts.all()}
+    assert hashlib.sha256(EVIL.encode()).hexdigest() not in kept
+
+
+_REWRITE = 'import helper, shutil; shutil.copy("evil.py", "helper.py")'

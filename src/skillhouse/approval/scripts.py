@@ -1,7 +1,4 @@
-"""Scripts of workspaces that a person approved, each by the digest of its bytes.
-
-One path may have several: `git switch` brings bytes back that were approved before.
-"""
+"""Scripts of workspaces that a person approved, by the digests of their bytes."""
 
 from __future__ import annotations
 

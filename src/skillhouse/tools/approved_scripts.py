@@ -80,7 +80,9 @@ class ScriptRuns:
     """Where programs of the workspace that are links lead, by their path below it."""
     kept_as: Mapping[str, str] = field(default_factory=dict)
     """The names under which those that an install reads are kept: their approval lets no task of
-    them run. The install may write them: they are compared before it runs, alone."""
+    them run."""
+    unsealed: frozenset[str] = frozenset()
+    """Those that the command may write: they are compared before it runs, alone."""
     runs_alone: bool = False
     """Whether no other call may change the workspace meanwhile: it could rename a directory above
     a script, or make one that is not there. What runs any code of the workspace is left out."""
@@ -120,7 +122,7 @@ def script_runs(
         if ruling.cover is Breadth.ALL:
             continue
         if judged.effect is not Effect.ALLOW:
-            for one in _answered_with(judged.argv, base, places):
+            for one in _answered_with(judged.argv, plan, base, places):
                 runs.take(one, is_asked=True)
             continue
         for one in _bound_by(judged, base, places, is_granted=ruling.is_granted):
@@ -146,6 +148,7 @@ class _Collected:
         self.unbound: list[str] = []
         self.linked: dict[str, str] = {}
         self.kept_as: dict[str, str] = {}
+        self.unsealed: set[str] = set()
         self.alone = False
 
     def take(self, one: _Bound, *, is_asked: bool = False) -> None:
@@ -160,8 +163,12 @@ class _Collected:
         for need, path, digest in one.files(self._places, self._known):
             if digest:
                 self.digests[path] = digest
-            if one.is_written and path == found.path:
+            is_written = one.is_written and path == found.path
+            if is_written:
                 self.kept_as[path] = one.key
+            # What is asked about is bound to its files as a call; a program runs as a copy.
+            if is_written or (is_asked and one.path):
+                self.unsealed.add(path)
             is_known = digest in self._known.get(self.kept_as.get(path, path), ())
             if not is_known and path not in (*self.new, *self.unbound):
                 (self.new if digest else self.unbound).append(path)
@@ -176,6 +183,7 @@ class _Collected:
             odd=tuple(self.unbound),
             linked=self.linked,
             kept_as=self.kept_as,
+            unsealed=frozenset(self.unsealed),
             runs_alone=self.alone,
             facts=(*facts, ("not bound", NOT_BOUND)) if facts else (),
         )
@@ -208,7 +216,7 @@ def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str
         data = _bytes(os.path.join(root, path), PROGRAM_BYTES_MAX)
         if data is None or hashlib.sha256(data).hexdigest() != digest:
             raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
-        if path not in before.kept_as:
+        if path not in before.unsealed:
             copies[os.path.join(root, path)] = data
     return copies
 
@@ -321,14 +329,18 @@ def _bound_by(
         yield from _standing(judged.argv, base, places)
 
 
-def _answered_with(argv: tuple[str, ...], base: str, places: ScriptPlaces) -> tuple[_Bound, ...]:
+def _answered_with(
+    argv: tuple[str, ...], plan: CommandPlan, base: str, places: ScriptPlaces
+) -> tuple[_Bound, ...]:
     """Return what the answer to a question about a command covers besides: the program that it
-    names by a path, and what a standing approval would be bound to; nothing where one is odd."""
+    names by a path, and what a standing approval would be bound to; nothing where one is odd, or
+    the line may change it."""
     bound = list(_standing(argv, base, places)) if standing_rule(argv) else []
+    is_odd = any(one.found.odd or _changed_by_line(one, plan, argv, base) for one in bound)
     if "/" in argv[0]:
         found = _found((argv[0],), base, places, is_program=True)
         bound.append(_Bound(name=argv[0], found=found))
-    return () if any(one.found.odd for one in bound) else tuple(bound)
+    return () if is_odd or any(one.found.odd for one in bound) else tuple(bound)
 
 
 def _standing(argv: tuple[str, ...], base: str, places: ScriptPlaces) -> Iterator[_Bound]:
