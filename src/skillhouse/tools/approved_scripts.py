@@ -325,8 +325,7 @@ def _bound_by(
     for candidates in _scripts_of(judged, base, places):
         found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
         yield _loading(candidates[0], found, judged.argv, places)
-    if is_granted:
-        yield from _standing(judged.argv, base, places)
+    yield from _standing(judged.argv, base, places) if is_granted else ()
 
 
 def _answered_with(
@@ -392,7 +391,8 @@ def _program_of(judged: JudgedCommand) -> tuple[str, ...]:
 def _found(
     candidates: Sequence[str], base: str, places: ScriptPlaces, *, is_program: bool = False
 ) -> _Found:
-    paths = tuple(os.path.normpath(os.path.join(base, one)) for one in _all(candidates, base))
+    plain = (os.path.join(base, one) for one in candidates if "\0" not in one)
+    paths = tuple(map(os.path.normpath, plain))
     if any(_GLOB & {*one} for one in candidates):
         return _Found(paths=paths, odd="its name is a pattern")
     path = next(filter(os.path.lexists, _above(paths, candidates, base, places.root)), "")
@@ -461,10 +461,6 @@ def _follows_link(path: str, root: str) -> bool:
     return is_inside and os.path.lexists(path) and os.path.realpath(path) != plain
 
 
-def _all(candidates: Sequence[str], base: str) -> Iterator[str]:
-    yield from (os.path.join(base, one) for one in candidates if "\0" not in one)
-
-
 def _above(paths: Sequence[str], candidates: Sequence[str], base: str, root: str) -> Iterator[str]:
     """Yield the paths, and where a plain name is not there those of it further up: npm, just and
     others look for their file there."""
@@ -490,10 +486,9 @@ def _bytes(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with open(os.open(path, flags), "rb") as file:
-            info = os.fstat(file.fileno())
-            if not stat.S_ISREG(info.st_mode) or info.st_size > most:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
-            data = file.read(info.st_size + 1)
+            data = file.read(most + 1)
     except OSError:
         return None
     return data if len(data) <= most else None
@@ -559,9 +554,8 @@ def _written(command: SimpleCommand) -> list[str] | None:
 
 def _only_shows(argv: tuple[str, ...]) -> bool:
     meaning = read_command(argv)
-    if meaning.program == "git":
-        return only_reads(argv) and meaning.path[:1] in _GIT_SHOWS
-    return meaning.program in _SHOWING and only_reads(argv)
+    named = meaning.path[:1] in _GIT_SHOWS if meaning.program == "git" else argv[0] in _SHOWING
+    return named and only_reads(argv)
 
 
 def _once_for(path: str, root: str, *, is_known: bool) -> PermissionRequest:
