@@ -34,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FAILED = ROOT / ".x" / "failed-tests.txt"
 """Node ids that failed in the last run, a line each, for `./x test failed`."""
 COSTS = ROOT / ".x" / "test-costs.tsv"
-"""Seconds of CPU, on the clock, and node id of each test of the last run, the dearest first."""
+"""Seconds of CPU, on the clock, and node id of each test of the last run that was no second look,
+the dearest first."""
 DEAREST, DEAR_SECONDS = 20, 10
 """Tests that a run names at its end: at most so many, each of so much CPU."""
 PARTS = ("fast", "default", "all", "changed", "failed", "nightly")
@@ -47,7 +48,7 @@ MARKS = {
 }
 EXAMPLES = {"fast": "fast", "default": "fast", "changed": "fast", "nightly": "nightly"}
 """Profiles of tests/conftest.py for property tests; the others have its own."""
-PROCESSES = min(8, 1 + 2 * (os.cpu_count() or 1))
+PROCESSES = min(8, 2 * (os.cpu_count() or 1))
 """At once: half of the time a test waits, for a sandbox, a browser or a server."""
 PORTIONS_EACH = 4
 """Portions for each process: more balance better, and each costs a start of a second and a half."""
@@ -192,7 +193,8 @@ def finish(portions: Sequence[Portion], seconds: float) -> int:
     FAILED.write_text("".join(f"{node}\n" for node in failed), encoding="utf-8")
     costs = {node: cost for portion in portions for node, cost in portion.costs.items()}
     rows = sorted(costs.items(), key=lambda row: -row[1][0])
-    COSTS.write_text("".join(f"{c}\t{w}\t{n}\n" for n, (c, w) in rows), encoding="utf-8")
+    if os.environ["SUITE_PART"] != "failed":
+        COSTS.write_text("".join(f"{c}\t{w}\t{n}\n" for n, (c, w) in rows), encoding="utf-8")
     for node, (cpu, wall) in rows[:DEAREST]:
         if cpu >= DEAR_SECONDS:
             print(f"suite: {cpu:.0f} s CPU, {wall:.0f} s wall: {node[:110]}")

@@ -52,7 +52,8 @@ def test_every_published_case_has_its_tests(case: dict[str, Any]) -> None:
     for directory, name in named:
         file, function = name.split("::")
         tree = ast.parse((directory / f"test_{file}.py").read_text(encoding="utf-8"))
-        names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        names = {node.name for node in tree.body if isinstance(node, functions)}
         assert f"test_{function}" in names
 
 
