@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,25 @@ def test_the_lock_of_a_person_who_commits_meanwhile_stays(
     go.write_bytes(b"\n")
     assert person[0].wait() == 0
     assert git(main, "log", "-1", "--format=%s") == "mine\n"
+
+
+@pytest.mark.parametrize(("where", "is_left"), [("elsewhere", False), ("repo", True)])
+def test_only_a_git_that_works_on_the_repository_shields_what_is_new_there(
+    launcher: Launcher, tmp_path: Path, where: str, is_left: bool
+) -> None:
+    """Any program of git on the machine did, as in a run beside others."""
+    workspace = repositories.linked(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    command = ("git", "hash-object", "--stdin")
+    with subprocess.Popen(command, cwd=tmp_path / where, stdin=subprocess.PIPE) as waiting:
+        while Path(f"/proc/{waiting.pid}/comm").read_text("utf-8") != "git\n":
+            time.sleep(0.01)
+        script = 'printf x > "$G/MERGE_HEAD"'
+        done = run_in(launcher, workspace, script, environment={"G": str(tmp_path / "repo/.git")})
+        waiting.kill()
+    assert done.exit_code == 0
+    assert "MERGE_HEAD" in " ".join(done.notes)
+    assert (tmp_path / "repo/.git/MERGE_HEAD").exists() is is_left
 
 
 def existing(paths: list[str]) -> list[str]:

@@ -14,11 +14,17 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import field
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import PathError, dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.disarm import remove
 from skillhouse.sandbox.git_config import OpenConfig, checked, opened_config
-from skillhouse.sandbox.git_places import GitDirectory, GitPlaces, GitRole, is_inside
+from skillhouse.sandbox.git_places import (
+    GitDirectory,
+    GitPlaces,
+    GitRole,
+    is_inside,
+    read_pointer_file,
+)
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.sandbox.protected_mounts import (
@@ -251,10 +257,10 @@ def _is_of_another(one: _HeldDirectory, name: str) -> bool:
     while name.endswith(".lock") and time.monotonic() < deadline:
         if not os.path.lexists(f"{path}/{name}"):
             return True
-        if not any(_programs_of_git()):
+        if not any(_programs_of_git(path)):
             return False
         time.sleep(0.01)
-    return _state_of_main(path) != one.main or any(_programs_of_git())
+    return _state_of_main(path) != one.main or any(_programs_of_git(path))
 
 
 def _state_of_main(path: str) -> tuple[object, ...]:
@@ -269,13 +275,28 @@ def _state_of_main(path: str) -> tuple[object, ...]:
     return tuple(state)
 
 
-def _programs_of_git(proc: str = "/proc") -> Iterator[bool]:
-    """Yield True for each running program of git that is the user's own."""
-    user = os.geteuid()
+def _programs_of_git(directory: str, proc: str = "/proc") -> Iterator[bool]:
+    """Yield True for each program of git that the user runs in a work tree of a directory.
+
+    Git goes to the top of the work tree before it does anything (git(1), -C; setup.c).
+    """
+    user, trees = os.geteuid(), tuple(_trees_of(directory))
     for name in filter(str.isdigit, os.listdir(proc)):
         with contextlib.suppress(OSError), open(f"{proc}/{name}/comm", "rb") as file:
             if file.read(3) == b"git" and os.stat(f"{proc}/{name}").st_uid == user:
-                yield True
+                at = os.readlink(f"{proc}/{name}/cwd")
+                yield any(is_inside(at, tree) for tree in trees)
+
+
+def _trees_of(directory: str) -> Iterator[str]:
+    """Yield the main work tree of a common directory, and the linked ones; no run names these."""
+    yield os.path.dirname(directory)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"{directory}/worktrees"):
+            own = f"{directory}/worktrees/{name}"
+            with contextlib.suppress(OSError, ValueError, PathError):
+                if back := read_pointer_file(own, "gitdir"):
+                    yield os.path.realpath(os.path.join(own, os.path.dirname(back)))
 
 
 def _shown(names: Iterable[str]) -> str:
