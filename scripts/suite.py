@@ -174,7 +174,7 @@ def _say(portions: Iterable[Portion], running: Sequence[Portion]) -> None:
     print(f"{line}, {counts['failed']} failed", file=sys.stderr, flush=True)
 
 
-def finish(portions: Sequence[Portion], seconds: float) -> int:
+def finish(portions: Sequence[Portion], seconds: float, part: str) -> int:
     """Print what failed and the counts; return the exit code."""
     code, failed = 0, list[str]()
     for portion in portions:
@@ -193,7 +193,7 @@ def finish(portions: Sequence[Portion], seconds: float) -> int:
     FAILED.write_text("".join(f"{node}\n" for node in failed), encoding="utf-8")
     costs = {node: cost for portion in portions for node, cost in portion.costs.items()}
     rows = sorted(costs.items(), key=lambda row: -row[1][0])
-    if os.environ["SUITE_PART"] != "failed":
+    if part != "failed":
         COSTS.write_text("".join(f"{c}\t{w}\t{n}\n" for n, (c, w) in rows), encoding="utf-8")
     for node, (cpu, wall) in rows[:DEAREST]:
         if cpu >= DEAR_SECONDS:
@@ -280,7 +280,7 @@ def main(arguments: Sequence[str]) -> int:
             for n, one in enumerate(cut)
         ]
         run(portions, list(options_of(part, others)), processes=processes)
-        return finish(portions, time.monotonic() - begun)
+        return finish(portions, time.monotonic() - begun, part)
 
 
 if __name__ == "__main__":

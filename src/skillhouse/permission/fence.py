@@ -17,12 +17,13 @@ from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.environment import may_start
 from skillhouse.permission.grammar import is_wrapper
-from skillhouse.permission.hard_denies import HardDenies
+from skillhouse.permission.hard_denies import FIND_RUNS, HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import JudgedCommand
 from skillhouse.permission.raw_line import RawCommand, Word
 from skillhouse.permission.unknown_program import (
     PROGRAMMED,
+    VARYING,
     code_words,
     hidden_code,
     table_of,
@@ -36,8 +37,6 @@ _ORDERED = frozenset(
     "pdftex latex pdflatex xelatex lualatex duckdb mongosh erl socat".split()
 )
 """Programs that take orders from their input, and start what these say (their manuals)."""
-_HIDING = regex(r"[$`\\'\"*?\[{<]")
-"""In a text, what may make other words of it than are read here."""
 _NAMING = regex(
     r".*(RSH|SSH|INIT|EDITOR|OPT(ION)?S|FLAGS|WRAPPER|SHELL|HOOKS?|CMD|LINKER|RUNNER|COMPILER)|"
     r"CC|CXX|CPP|LD|AR|AS",
@@ -53,7 +52,7 @@ _ORDERS = {
 }
 """In the input of programs whose language is mostly harmless, what starts a program or writes."""
 _FINDING = {
-    "find": frozenset(("-exec", "-execdir", "-ok", "-okdir")),
+    "find": FIND_RUNS,
     "fd": frozenset(("-x", "-X", "--exec", "--exec-batch")),
 }
 _REPLACING = frozenset(("-I", "-i", "-J", "--replace"))
@@ -131,7 +130,7 @@ class Fence:
             )
         if concern and not may_start(name, value):
             concern = self._started(("", value)) if value else ""
-            if not concern and _NAMING.fullmatch(name) and _HIDING.search(value):
+            if not concern and _NAMING.fullmatch(name) and VARYING.search(value):
                 concern = f"the variable `{name[:60]}` may decide what is started"
         return _asked(argv, concern) if concern else None
 
@@ -260,7 +259,7 @@ def _orders(reading: Sequence[tuple[str, ...]], texts: Sequence[str]) -> Iterato
     for argv in reading:
         meaning = _innermost(argv)
         program = hazards.base_name(meaning.argv[0])
-        sign = _ORDERS.get(program) or (_HIDING if _takes_orders(program, meaning) else None)
+        sign = _ORDERS.get(program) or (VARYING if _takes_orders(program, meaning) else None)
         if sign is not None and any(map(sign.search, texts)):
             yield f"what `{program}` does with it is not seen, and some rules deny or ask"
 

@@ -34,7 +34,8 @@ _SCRIPTED = (
     | hazards.SHELLS
     | hazards.PRIVILEGED
 )
-_FINDING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+"""Options of find behind which a command is (find(1))."""
 
 
 class HardDenies:
@@ -73,7 +74,7 @@ class HardDenies:
         if depth > DEPTH_MAX:
             return f"more than {DEPTH_MAX} commands inside one another"
         program = hazards.base_name(argv[0])
-        is_starting = program in _STARTING | hazards.SHELLS or not _FINDING.isdisjoint(argv)
+        is_starting = program in _STARTING | hazards.SHELLS or not FIND_RUNS.isdisjoint(argv)
         if is_starting and len(argv) > WORDS_MAX:
             return f"`{program}` with more than {WORDS_MAX} words"
         if program in _STARTING and self._is_too_deep(argv):
@@ -109,14 +110,14 @@ class HardDenies:
                     yield argv[at:]
         elif program == "find":
             for at, word in enumerate(argv[:-1]):
-                if word in _FINDING:
+                if word in FIND_RUNS:
                     yield argv[at + 1 :]
 
     def _scripts(self, argv: tuple[str, ...], program: str) -> Iterator[str]:
         """Yield the words that are read as shell text."""
         if program == "eval":
             yield " ".join(argv[1:])
-        elif program in _SCRIPTED or any(word in _FINDING for word in argv[1:]):
+        elif program in _SCRIPTED or any(word in FIND_RUNS for word in argv[1:]):
             for word in argv[1:]:
                 if " " in word or ";" in word or "\n" in word:
                     yield word

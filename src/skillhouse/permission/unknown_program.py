@@ -230,8 +230,8 @@ def code_words(meaning: CommandMeaning, *, kinds: frozenset[str] = frozenset()) 
 
 
 _CODE = regex(r"[\s;()|&`$<>{}'\"]")
-_VARYING = regex(r"[$`\\'\"*?\[{<]")
-"""In a shell's text, what makes another word of it than is read there."""
+VARYING = regex(r"[$`\\'\"*?\[{<]")
+"""In a text, what may make other words of it than are read there."""
 
 
 _CODING = frozenset(("runs", "config"))
@@ -304,7 +304,7 @@ def _written_code(meaning: CommandMeaning) -> Iterator[str]:
 def hidden_code(meaning: CommandMeaning) -> str:
     """Return why code in the words of a command, or in its input, may do what is not seen."""
     shell = hazards.base_name(meaning.argv[0]) in hazards.SHELLS
-    sign = _VARYING if shell else _CODE
+    sign = VARYING if shell else _CODE
     is_guess = bool(meaning.unknown) and not shell
     words = _possible_code(meaning) if is_guess else code_words(meaning, kinds=_CODING)
     hidden = next(filter(sign.search, words), "")

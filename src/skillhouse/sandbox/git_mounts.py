@@ -253,14 +253,15 @@ def _is_of_another(one: _HeldDirectory, name: str) -> bool:
     program that held it is gone, and with the run all of its programs are.
     """
     path = one.directory.path
+    trees = tuple(_trees_of(path))
     deadline = time.monotonic() + SETTLE_SECONDS
     while name.endswith(".lock") and time.monotonic() < deadline:
         if not os.path.lexists(f"{path}/{name}"):
             return True
-        if not any(_programs_of_git(path)):
+        if not _is_git_at_work(trees):
             return False
         time.sleep(0.01)
-    return _state_of_main(path) != one.main or any(_programs_of_git(path))
+    return _state_of_main(path) != one.main or _is_git_at_work(trees)
 
 
 def _state_of_main(path: str) -> tuple[object, ...]:
@@ -275,17 +276,19 @@ def _state_of_main(path: str) -> tuple[object, ...]:
     return tuple(state)
 
 
-def _programs_of_git(directory: str, proc: str = "/proc") -> Iterator[bool]:
-    """Yield True for each program of git that the user runs in a work tree of a directory.
+def _is_git_at_work(trees: Iterable[str]) -> bool:
+    """Whether the user runs a program of git in one of some work trees.
 
     Git goes to the top of the work tree before it does anything (git(1), -C; setup.c).
     """
-    user, trees = os.geteuid(), tuple(_trees_of(directory))
-    for name in filter(str.isdigit, os.listdir(proc)):
-        with contextlib.suppress(OSError), open(f"{proc}/{name}/comm", "rb") as file:
-            if file.read(3) == b"git" and os.stat(f"{proc}/{name}").st_uid == user:
-                at = os.readlink(f"{proc}/{name}/cwd")
-                yield any(is_inside(at, tree) for tree in trees)
+    user = os.geteuid()
+    for process in (f"/proc/{name}" for name in os.listdir("/proc") if name.isdigit()):
+        with contextlib.suppress(OSError), open(f"{process}/comm", "rb") as file:
+            if file.read(3) == b"git" and os.stat(process).st_uid == user:
+                at = os.readlink(f"{process}/cwd")
+                if any(is_inside(at, tree) for tree in trees):
+                    return True
+    return False
 
 
 def _trees_of(directory: str) -> Iterator[str]:

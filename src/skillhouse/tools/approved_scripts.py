@@ -422,36 +422,36 @@ def _linked(path: str, real: str, paths: tuple[str, ...], places: ScriptPlaces) 
     node_modules/.bin, or to an interpreter of the system or of the person's tools."""
     if not path.startswith(f"{places.root}/"):
         return None
-    digest = _linked_digest(places.root, real)
-    if digest is None or not (real.startswith(f"{places.root}/") or places.is_tool(real)):
+    state = _linked_state(places.root, real)
+    if state is None or not (real.startswith(f"{places.root}/") or places.is_tool(real)):
         return None
     relative = path[len(places.root) + 1 :]
-    return _Found(paths=(*paths, real), path=relative, digest=digest, leads_to=real)
+    return _Found(paths=(*paths, real), path=relative, digest=state[0], leads_to=real)
 
 
-def _linked_digest(root: str, real: str) -> str | None:
-    """Return a digest of where a link leads and of what is there."""
-    if real.startswith(f"{root}/"):
-        data = _bytes(real, PROGRAM_BYTES_MAX)
-        if data is None:
-            return None
-        said = hashlib.sha256(data).hexdigest()
-    else:
-        try:
-            info = os.stat(real)
-        except OSError:
-            return None
-        said = f"{info.st_size}:{info.st_mtime_ns}"
-    return hashlib.sha256(f"{real}\0{said}".encode("utf-8", "surrogateescape")).hexdigest()
+def _linked_state(root: str, real: str) -> tuple[str, bytes | None] | None:
+    """Return a digest of where a link leads and of what is there, and the bytes of a file of the
+    workspace; None where it cannot be bound."""
+    is_own = real.startswith(f"{root}/")
+    try:
+        data, info = _bytes(real, PROGRAM_BYTES_MAX) if is_own else None, os.stat(real)
+    except OSError:
+        return None
+    if is_own and data is None:
+        return None
+    said = (
+        f"{info.st_size}:{info.st_mtime_ns}" if data is None else hashlib.sha256(data).hexdigest()
+    )
+    return hashlib.sha256(f"{real}\0{said}".encode("utf-8", "surrogateescape")).hexdigest(), data
 
 
 def _linked_copy(root: str, path: str, real: str, digest: str) -> Mapping[str, bytes]:
     """Return the approved bytes that a link of the workspace leads to, by their real path."""
+    state = _linked_state(root, real)
     is_same = os.path.realpath(os.path.join(root, path)) == real
-    if not is_same or _linked_digest(root, real) != digest:
+    if not is_same or state is None or state[0] != digest:
         raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
-    data = _bytes(real, PROGRAM_BYTES_MAX) if real.startswith(f"{root}/") else None
-    return {} if data is None else {real: data}
+    return {} if state[1] is None else {real: state[1]}
 
 
 def _follows_link(path: str, root: str) -> bool:
@@ -486,9 +486,10 @@ def _bytes(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with open(os.open(path, flags), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_size > most:
                 return None
-            data = file.read(most + 1)
+            data = file.read(info.st_size + 1)
     except OSError:
         return None
     return data if len(data) <= most else None
