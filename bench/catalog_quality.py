@@ -29,6 +29,7 @@ from typing import Any
 from _measure import markdown_table
 from _relevance import FOLDER, groups, rows
 from skillhouse.discovery import Catalog
+from skillhouse.discovery.names_first import BY_NAME
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.skill import Skill, tokens_of
 
@@ -135,9 +136,13 @@ class ScriptedModel:
 
 def names_skill(text: str, name: str) -> bool:
     """Whether a list or an answer of the search has an entry of that name."""
-    if "<available_skills>" in text:
-        return name in (unescape(tag) for tag in re.findall(r"<name>(.*?)</name>", text))
-    return any(line == name or line.startswith(f"{name}: ") for line in text.split("\n"))
+    if name in (unescape(tag) for tag in re.findall(r"<name>(.*?)</name>", text)):
+        return True
+    lines = text.split("\n")
+    bare = [line.removeprefix(BY_NAME).split(", ") for line in lines if line.startswith(BY_NAME)]
+    return any(line == name or line.startswith(f"{name}: ") for line in lines) or any(
+        name in named for named in bare
+    )
 
 
 @dataclass(slots=True)

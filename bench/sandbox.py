@@ -97,7 +97,10 @@ async def compare(place: Path, house: Skillhouse, linked: Skillhouse, rounds: in
     # In a workspace of its own, whose placeholders stay: bubblewrap's own part of our runs.
     same = SandboxProfile(held)
     async with shield(str(held), same.protected, stash=Stash()) as found:
-        full = options(same, found.covers, around={}, cwd=held, files={}, masks=RunMasks())
+        nothing = place / "nothing"
+        nothing.touch()
+        masks = RunMasks(empty=lambda: str(nothing))
+        full = options(same, found.covers, around={}, cwd=held, files={}, masks=masks)
         cases["bubblewrap with our options"] = partial(spawn, ("bwrap", *full))
         launcher = launcher_for(await house.services.sandbox.status(), state=place / "state")
         by_gate = exec_cases(house, launcher, place / "house")

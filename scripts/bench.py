@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
-RESEARCH = ("research/conformance", "research/fit")
+RESEARCH = ("research/conformance", "research/confidence_fit", "research/fit")
 
 
 def main() -> int:

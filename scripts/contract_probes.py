@@ -56,7 +56,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def verbs() -> list[str]:
     """Return the verbs: the words that begin an indented line of the help and are one."""
-    words = re.findall(r"^  ([a-z][a-z-]*)\b", run("--help")[1], re.MULTILINE)
+    words = re.findall(r"^  ([a-z][a-z-]*)\b", run("--help", "--all")[1], re.MULTILINE)
     return [word for word in dict.fromkeys(words) if run(word, "--help")[0] != UNKNOWN_VERB]
 
 

@@ -1,21 +1,27 @@
-"""Pytest plugin: writes which requirements each test claims, by which entry points it came, and how it ended.
+"""Pytest plugin: writes which requirements each test claims, how it came to them, and how it ended.
 
 Load it with `-p req_plugin` and give a path in the environment variable `REQ_REPORT`; `REQ_ONLY` may name ids, with
 commas between them, and then only the tests that claim one of them run. At the end of the session that
-file holds JSON: `{node id: {"ids": ["S003-25"], "entries": ["library"], "outcome": "passed" | "skipped" | "failed"}}`.
+file holds JSON: `{node id: {"ids": ["S003-25"], "entries": ["library"], "profiles": ["openseed"], "outcome": "passed"}}`,
+the outcome being passed, skipped or failed.
 
 An entry point is what a user has: a function of the package's face or a method of its classes ("library"), or the
 start of a frontend. Every call during a test that claims a line is watched, also in its threads; a process that is
 started counts by its command line. What the package itself calls of its face is no entry.
+
+A profile is noted when something comes to work by it: a house, a scan, a manager, a file that is read by its rules; see
+`req_child/sitecustomize.py`, which looks for it in processes that a test starts, too.
 """
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
@@ -26,10 +32,21 @@ from typing import Any
 import pytest
 
 import skillhouse
+from skillhouse.skill import ParsePolicy, load_profile
+
+CHILD = Path(__file__).resolve().parent / "req_child"
+# Python may have imported another module of that name, which it takes at its own start.
+_found = importlib.util.spec_from_file_location("req_child", CHILD / "sitecustomize.py")
+if _found is None or _found.loader is None:
+    raise ImportError(CHILD)
+_child = importlib.util.module_from_spec(_found)
+_found.loader.exec_module(_child)
 
 PACKAGE = f"{Path(skillhouse.__file__).parent}{os.sep}"
 PROPERTY = "req"
 ENTRY = "entry"
+PROFILE = "profile"
+DESIGNS = ("owliabot", "opencode", "owliabot-js", "openseed", "claude-desktop")
 FACES = ("skillhouse", "skillhouse.runtime")
 FRONTENDS = {
     "command line": ("skillhouse.frontends.cli", "main"),
@@ -52,6 +69,7 @@ class ReqReport:
         self.ids: dict[str, list[str]] = {}
         self.outcomes: dict[str, str] = {}
         self.entries: dict[str, list[str]] = {}
+        self.profiles: dict[str, list[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # An expected failure proves nothing, whether it came or not.
@@ -64,10 +82,16 @@ class ReqReport:
         if ids or report.nodeid not in self.ids:
             self.ids[report.nodeid] = ids
         self.entries[report.nodeid] = [str(value) for name, value in report.user_properties if name == ENTRY]
+        self.profiles[report.nodeid] = [str(value) for name, value in report.user_properties if name == PROFILE]
 
     def pytest_sessionfinish(self) -> None:
         found = {
-            node: {"ids": self.ids[node], "entries": self.entries[node], "outcome": outcome}
+            node: {
+                "ids": self.ids[node],
+                "entries": self.entries[node],
+                "profiles": self.profiles[node],
+                "outcome": outcome,
+            }
             for node, outcome in sorted(self.outcomes.items())
         }
         self.path.write_text(json.dumps(found, indent=1), encoding="utf-8")
@@ -125,21 +149,29 @@ def _functions(value: Any) -> Iterator[Any]:
 
 
 class EntryWatch:
-    """Notes which entry points are called while it is on, and which programs of ours are started."""
+    """Notes which entry points and profiles are used while it is on, and which programs of ours are started."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
+        self.profiles: set[str] = set()
+        self._of_profiles = _child.ProfileWatch(self.profiles.add)
         self._codes = entry_codes()
         self._popen = subprocess.Popen.__init__
 
     def __enter__(self) -> "EntryWatch":
         watch, popen = self, self._popen
 
+        handle, self._report = tempfile.mkstemp(prefix="req-")
+        os.close(handle)
+
         def started(process: Any, args: Any, *rest: Any, **more: Any) -> None:
             words = [str(word) for word in args] if isinstance(args, list | tuple) else str(args).split()
             for at, word in enumerate(words):
                 if word == "skillhouse" or word.endswith("/skillhouse"):
                     watch.found.add(next((VERBS[w] for w in words[at + 1 :] if w in VERBS), "command line"))
+                    given = os.environ if more.get("env") is None else more["env"]
+                    path = os.pathsep.join(filter(None, (os.fspath(CHILD), given.get("PYTHONPATH", ""))))
+                    more["env"] = {**given, "REQ_CHILD": self._report, "PYTHONPATH": path}
             popen(process, args, *rest, **more)
 
         subprocess.Popen.__init__ = started  # type: ignore[assignment, method-assign]
@@ -151,13 +183,26 @@ class EntryWatch:
         sys.setprofile(None)
         threading.setprofile(None)
         subprocess.Popen.__init__ = self._popen  # type: ignore[method-assign]
+        self.profiles.update(Path(self._report).read_text(encoding="utf-8").split())
+        os.unlink(self._report)
 
     def _called(self, frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or not (label := self._codes.get(frame.f_code)):
+        if event != "call":
+            return
+        self._of_profiles.called(frame, event, None)
+        if not (label := self._codes.get(frame.f_code)):
             return
         caller = frame.f_back
         if label != "library" or caller is None or not caller.f_code.co_filename.startswith(PACKAGE):
             self.found.add(label)
+            for value in frame.f_locals.values():
+                if isinstance(value, ParsePolicy):
+                    self.profiles.update(name for name, policy in parse_policies().items() if policy == value)
+
+
+@functools.cache
+def parse_policies() -> Mapping[str, ParsePolicy]:
+    return {name: load_profile(name).parse_policy for name in DESIGNS}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -169,3 +214,4 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             return (yield)
         finally:
             item.user_properties.extend((ENTRY, label) for label in sorted(watch.found))
+            item.user_properties.extend((PROFILE, name) for name in sorted(watch.profiles))

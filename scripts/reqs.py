@@ -24,17 +24,37 @@ SOURCE = ROOT / "docs" / "requirements.toml"
 PAGE = ROOT / "docs" / "requirements.md"
 KINDS = ("documentation", "tests", "container")
 """Values of the table `[entry]`: what shows a requirement that is about no code of ours."""
-STATES = ("tested", "failing", "open", "overruled")
-"""failing: at least one of its tests failed, was skipped or is an expected failure; open: no test claims it, or none
-of those that do comes by an entry point."""
+STATES = ("tested", "elsewhere", "failing", "open", "overruled")
+"""elsewhere: its tests pass, but none of them under the design's own profile, where the design has its skills and by
+the door that the line names; failing: at least one of its tests failed, was skipped or is an expected failure; open: no
+test claims it, or none of those that do comes by an entry point."""
+PROFILES = {
+    "S000": "owliabot",
+    "S001": "opencode",
+    "S002": "owliabot-js",
+    "S003": "openseed",
+    "S004": "claude-desktop",
+}
+REDRAWN = {
+    "hand": "by hand",
+    "test": "test broken",
+    "weak": "weak test",
+    "bent": "not as worded",
+}
+"""What came of the lines that a reviewer drew at random, by the keys of `[redrawn]`."""
 
 INTRODUCTION = """\
 # Requirements
 
 What the five published designs require, in our own words, and how far this project shows it. `tested`: each test that
-claims the line passes and one of them came by an entry point; they are named from tests/. `overruled`: the named
-decision sets the line aside for all profiles. `open`: neither. The entry points are those that the tests were seen to
-use: what a user cannot reach is not done. Three kinds of lines are about no code of ours that a user could call, and
+claims the line passes, and one of them came by an entry point, ran under the design's own profile, with skills where the
+design has them, and by each entry point that the line names (`[door]` of docs/requirements.toml). `elsewhere`: they pass, but
+under another profile, in roots that were named by hand, or by another entry point. `overruled`: the named
+decision sets the line aside for all profiles. `open`: none of these. Entry points, profiles and places are those that the
+tests were seen to use while they ran (scripts/req_plugin.py): what a user cannot reach is not done. `redrawn`: a reviewer who
+had written none of it drew 80 lines at random and looked at each; `by hand`: they saw it hold themselves; `test
+broken`: they broke the code and saw its test fail; `weak test` and `not as worded` are what they found then, and the
+state is that of today. Three kinds of lines are about no code of ours that a user could call, and
 the table `[entry]` of docs/requirements.toml names them: `documentation` (a page), `tests` (the tests themselves) and
 `container` (the files below deploy/).
 
@@ -53,6 +73,8 @@ class Requirement:
     tests: dict[str, str]
     entries: tuple[str, ...] = ()
     """By what its tests came in, or its kind (one of `KINDS`)."""
+    profiles: tuple[str, ...] = ()
+    """Under which profiles its tests ran, as `req_plugin.py` has them; with `@given` in other roots than its own."""
 
 
 def run_tests(arguments: list[str], only: list[str]) -> dict[str, Any]:
@@ -93,10 +115,15 @@ def selected(text: str, known: dict[str, str]) -> list[str]:
 
 
 def problems(
-    known: dict[str, str], claimed: dict[str, Any], overruled: dict[str, Any], kinds: dict[str, str]
+    known: dict[str, str],
+    claimed: dict[str, Any],
+    overruled: dict[str, Any],
+    kinds: dict[str, str],
+    tables: dict[str, dict[str, Any]],
 ) -> list[str]:
     """Return one message for each unknown id, each unknown kind and each test without ids."""
     users = [(number, "[overruled]") for number in overruled] + [(number, "[entry]") for number in kinds]
+    users += [(number, name) for name, table in tables.items() for number in table]
     users += [(number, node) for node, test in claimed.items() for number in test["ids"]]
     found = []
     for number, user in users:
@@ -115,26 +142,46 @@ def problems(
     return found
 
 
+def is_at_home(test: dict[str, Any], profile: str) -> bool:
+    """Whether a test ran under a profile, and not only with skills in roots that were named by hand."""
+    found = {*test["profiles"]}
+    is_given = f"{profile}@given" in found and f"{profile}@own" not in found
+    return not is_given and any(word.partition("@")[0] == profile for word in found)
+
+
 def judged(
-    known: dict[str, str], claimed: dict[str, Any], overruled: dict[str, Any], kinds: dict[str, str]
+    known: dict[str, str],
+    claimed: dict[str, Any],
+    overruled: dict[str, Any],
+    kinds: dict[str, str],
+    doors: dict[str, list[str]],
 ) -> dict[str, Requirement]:
-    """Return every requirement by id: tested only if each of its tests passed and one came by an entry point."""
+    """Return every requirement by id: tested only if each of its tests passed and one was at home."""
     answer = {}
     for number, text in known.items():
         tests = {node: str(test["outcome"]) for node, test in claimed.items() if number in test["ids"]}
         passed = all(outcome == "passed" for outcome in tests.values())
         entries = sorted({entry for node in tests for entry in claimed[node]["entries"]} | {*filter(None, [kinds.get(number)])})
-        state = "open" if not tests or not entries else "tested" if passed else "failing"
+        profiles = sorted({profile for node in tests for profile in claimed[node]["profiles"]})
+        at_home = [claimed[node] for node in tests if is_at_home(claimed[node], PROFILES[number.partition("-")[0]])]
+        used = {entry for test in at_home for entry in test["entries"]}
+        is_shown = number in kinds or (bool(used) and used.issuperset(doors.get(number, ())))
+        state = "open" if not tests or not entries else "failing" if not passed else "tested" if is_shown else "elsewhere"
         decision = str(overruled[number]["decision"]) if number in overruled else None
         answer[number] = Requirement(
-            text=text, state="overruled" if decision else state, decision=decision, tests=tests, entries=tuple(entries)
+            text=text,
+            state="overruled" if decision else state,
+            decision=decision,
+            tests=tests,
+            entries=tuple(entries),
+            profiles=tuple(profiles),
         )
     return answer
 
 
-def page(requirements: dict[str, Requirement]) -> str:
+def page(requirements: dict[str, Requirement], redrawn: dict[str, str]) -> str:
     """Return docs/requirements.md; a failing line counts as open. Each test is named once a line."""
-    shown = {"tested": "tested", "overruled": "overruled", "open": "open", "failing": "open"}
+    shown = {state: "open" if state == "failing" else state for state in STATES}
     rows: dict[str, list[str]] = {}
     counts: dict[str, Counter[str]] = {}
     for number, requirement in requirements.items():
@@ -145,12 +192,21 @@ def page(requirements: dict[str, Requirement]) -> str:
         named = sorted({node.partition("[")[0].removeprefix("tests/") for node in requirement.tests})
         tests = "<br>".join(f"`{name}`" for name in named)
         entries = ", ".join(requirement.entries)
-        rows.setdefault(seed, []).append(f"| {number} | {text} | {mark} | {entries} | {tests} |")
+        if state == "elsewhere":
+            entries += f" ({', '.join(requirement.profiles) or 'no profile'})"
+        cells = (number, text, mark, redrawn.get(number, ""), entries, tests)
+        counts[seed]["redrawn"] += number in redrawn
+        rows.setdefault(seed, []).append(f"| {' | '.join(cells)} |")
     counts["all"] = sum(counts.values(), Counter())
-    lines = [INTRODUCTION, "| design | tested | overruled | open | all |", "|---|---|---|---|---|"]
-    lines += [f"| {s} | {c['tested']} | {c['overruled']} | {c['open']} | {c.total()} |" for s, c in counts.items()]
+    columns = ("tested", "elsewhere", "overruled", "open")
+    lines = [INTRODUCTION, f"| design | profile | {' | '.join(columns)} | all | redrawn |", "|---" * 8 + "|"]
+    for seed, count in counts.items():
+        numbers = [str(count[column]) for column in columns]
+        every = str(sum(count[column] for column in columns))
+        lines.append(f"| {' | '.join((seed, PROFILES.get(seed, ''), *numbers, every, str(count['redrawn'])))} |")
     for seed, table in rows.items():
-        lines += ["", f"## {seed}", "", "| id | requirement | state | entry point | tests |", "|---|---|---|---|---|", *table]
+        heads = "| id | requirement | state | redrawn | entry point | tests |"
+        lines += ["", f"## {seed}", "", heads, "|---" * 6 + "|", *table]
     return "\n".join(lines) + "\n"
 
 
@@ -166,23 +222,25 @@ def main() -> int:
     if options.only and options.check:
         parser.error("--check needs all requirements, so it does not go with --only")
     tables: dict[str, dict[str, Any]] = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
-    overruled, kinds = tables.pop("overruled", {}), tables.pop("entry", {})
+    overruled, kinds, doors = (tables.pop(name, {}) for name in ("overruled", "entry", "door"))
+    drawn = tables.pop("redrawn", {})
+    redrawn = {number: REDRAWN[verdict] for verdict, numbers in drawn.items() for number in numbers}
     known = {f"{seed}-{number}": str(text) for seed, table in tables.items() for number, text in table.items()}
     try:
         only = selected(options.only, known)
     except ValueError as error:
         parser.error(str(error))
     claimed = run_tests(options.pytest_args, only)
-    if messages := problems(known, claimed, overruled, kinds):
+    if messages := problems(known, claimed, overruled, kinds, {"[door]": doors, "[redrawn]": redrawn}):
         print(*messages, sep="\n", file=sys.stderr)
         return 1
-    requirements = judged(known, claimed, overruled, kinds)
+    requirements = judged(known, claimed, overruled, kinds, doors)
     if only:
         requirements = {number: requirements[number] for number in requirements if number in only}
     grouped = {state: [n for n, r in requirements.items() if r.state == state] for state in STATES}
     if options.json:
         listed = {
-            n: {"text": r.text, "state": r.state, "decision": r.decision, "entries": r.entries, "tests": r.tests}
+            n: {"text": r.text, "state": r.state, "decision": r.decision, "entries": r.entries, "profiles": r.profiles, "tests": r.tests}
             for n, r in requirements.items()
         }
         print(json.dumps({"counts": {s: len(ids) for s, ids in grouped.items()}, "requirements": listed}, indent=1))
@@ -193,7 +251,7 @@ def main() -> int:
         print(f"tested by no entry point {len(unreached)}:", *unreached)
     if only:
         return 0 if all(r.state in ("tested", "overruled") for r in requirements.values()) else 1
-    text = page(requirements)
+    text = page(requirements, redrawn)
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
         return 0
     if options.check:

@@ -1,8 +1,9 @@
 """Records tests/suite.json: what each file of tests costs, enters, and whether it can wait for CI.
 
-`./x py -m scripts.suite_tracer` runs everything, an hour of CPU; `--again` only chooses anew from
-the last recording. It needs Python 3.12 (`sys.monitoring`), and a machine with all that CI has:
-what is skipped reaches nothing. A process that was killed leaves no lines.
+`./x py -m scripts.suite_tracer` runs everything, an hour of CPU; `--new` only the files that have
+no record, and leaves the rest as it is; `--again` only chooses anew from the last recording. It
+needs Python 3.12 (`sys.monitoring`), and a machine with all that CI has: what is skipped reaches
+nothing. A process that was killed leaves no lines.
 
 The choice: `./x test` has all that is not marked slow; of the slow tests those that reach most new
 lines for their cost, until `--lines` of what everything reaches are reached; and then the cheapest,
@@ -22,13 +23,13 @@ import site
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from scripts import suite_reach
-from scripts.suite_record import PLACE, ROOT, SOURCE, packed
+from scripts.suite_record import PLACE, ROOT, SOURCE, Record, packed
 
 RAW = ROOT / ".x" / "reach"
 PACKAGE = f"{ROOT / SOURCE}/"
@@ -207,7 +208,7 @@ def folded(names: Iterable[str], found: Mapping[str, Unit]) -> list[str]:
     by_file: dict[str, list[str]] = defaultdict(list)
     for name, unit in found.items():
         if unit.mark != "heavy":
-            by_file[name.partition("::")[0]].append(name)
+            by_file[_file(name)].append(name)
     result: list[str] = []
     for file, own in by_file.items():
         result += [file] if chosen.issuperset(own) else [name for name in own if name in chosen]
@@ -226,17 +227,25 @@ def unrecorded_heavy(found: Mapping[str, Unit]) -> dict[str, float]:
         "heavy and not nightly",
     ]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    known = {name.partition("::")[0] for name, unit in found.items() if unit.mark == "heavy"}
+    known = {_file(name) for name, unit in found.items() if unit.mark == "heavy"}
     nodes = (line.partition("::")[0] for line in listed.splitlines() if "::" in line)
     counts = Counter(file for file in nodes if file not in known)
     # Hundreds of heavy tests of one file are the rows of a table.
     return {file: min(number, ROWS_MAX) * HEAVY_SECONDS for file, number in counts.items()}
 
 
-def write(*, seconds: float, share: float, fast_seconds: float) -> None:
-    """Write the record from what the last recording left."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What the parts may cost, in seconds of CPU, and the share of all lines that they reach."""
+
+    seconds: float
+    fast_seconds: float
+    share: float
+
+
+def write(bounds: Bounds, *, keep: Record) -> None:
+    """Write the record from what the last recording left, beside what is kept of the one before."""
     found, collecting = units()
-    imported = collecting.lines
     entered: dict[str, set[str]] = defaultdict(set)
     costs: dict[str, dict[str, float]] = defaultdict(
         lambda: dict.fromkeys(("fast", "slow", "heavy"), 0.0)
@@ -244,29 +253,44 @@ def write(*, seconds: float, share: float, fast_seconds: float) -> None:
     for file, cost in unrecorded_heavy(found).items():
         costs[file]["heavy"] = cost
     for name, unit in found.items():
-        file = name.partition("::")[0]
+        file = _file(name)
         costs[file][unit.mark] += unit.seconds
         entered[file].update(unit.lines)
+    for file, one in keep.by_file.items():
+        costs[file] = {"fast": one.fast, "slow": one.slow, "heavy": one.heavy}
+        entered[file] = set(one.sources)
     names = sorted(set().union(*entered.values()))
-    found = {name: one for name, one in found.items() if (ROOT / name.partition("::")[0]).exists()}
+    found = {n: one for n, one in found.items() if _is_there(n) and _file(n) not in keep.by_file}
     rows = [
         f"  {json.dumps(file)}: "
         + json.dumps(
             [*(round(cost, 2) for cost in costs[file].values()), packed(entered[file], names)]
         )
         for file in sorted(costs)
-        if (ROOT / file).exists()
+        if _is_there(file)
     ]
-    waiting = folded(later(found, imported, seconds=seconds, share=share), found)
+    # Beside what is kept the new files may cost their share of the bounds.
+    part = len({_file(name) for name in found}) / max(1, len(rows))
+    chosen = later(found, collecting.lines, seconds=bounds.seconds * part, share=bounds.share)
+    waiting = sorted({*folded(chosen, found), *filter(_is_there, keep.later)})
+    dear = not_fast(found, seconds=bounds.fast_seconds * part)
+    dear = sorted({*dear, *filter(_is_there, keep.not_fast)})
     text = '{\n "sources": ' + json.dumps(names) + ',\n "later": ' + json.dumps(waiting, indent=2)
-    dear = not_fast(found, seconds=fast_seconds)
     text += ',\n "not_fast": ' + json.dumps(dear, indent=2)
     text += ',\n "files": {\n' + ",\n".join(rows) + "\n }\n}\n"
     PLACE.write_text(text, encoding="utf-8")
 
 
-def record() -> None:
-    """Run everything, recorded."""
+def _file(name: str) -> str:
+    return name.partition("::")[0]
+
+
+def _is_there(name: str) -> bool:
+    return (ROOT / _file(name)).exists()
+
+
+def record(run: Sequence[str]) -> None:
+    """Run tests by a command's arguments to Python, recorded."""
     shutil.rmtree(RAW, ignore_errors=True)
     RAW.mkdir(parents=True)
     place = Path(site.getsitepackages()[0])
@@ -275,9 +299,8 @@ def record() -> None:
         shutil.copy(Path(suite_reach.__file__), copied)
         call = f"suite_reach.in_child({str(RAW)!r}, {PACKAGE!r})"
         hook.write_text(f"import suite_reach; {call}\n", encoding="utf-8")
-        plugin = ("-p", "scripts.suite_tracer")
         subprocess.run(
-            [sys.executable, "-m", "scripts.suite", "all", *plugin], cwd=ROOT, check=False
+            [sys.executable, "-m", *run, "-p", "scripts.suite_tracer"], cwd=ROOT, check=False
         )
     finally:
         hook.unlink(missing_ok=True)
@@ -286,16 +309,25 @@ def record() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Record what the tests cost and enter.")
-    parser.add_argument("--again", action="store_true", help="choose from the last recording")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--again", action="store_true", help="choose from the last recording")
+    only.add_argument("--new", action="store_true", help="record only files that have no record")
     parser.add_argument("--seconds", type=float, default=430, help="of CPU, for ./x test")
     parser.add_argument("--fast-seconds", type=float, default=40, help="of CPU, for the fast part")
     parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
     options = parser.parse_args()
-    if not options.again:
-        if not hasattr(sys, "monitoring"):
-            raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
-        record()
-    write(seconds=options.seconds, share=options.lines, fast_seconds=options.fast_seconds)
+    if not options.again and not hasattr(sys, "monitoring"):
+        raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
+    keep = Record.read() if options.new else Record(by_file={}, later=frozenset())
+    if options.new:
+        files = [file for file in keep.files() if file not in keep.by_file]
+        if not files:
+            raise SystemExit("each file has a record")
+        record(["pytest", "-q", "-m", "not nightly", *files])
+    elif not options.again:
+        record(["scripts.suite", "all"])
+    bounds = Bounds(seconds=options.seconds, fast_seconds=options.fast_seconds, share=options.lines)
+    write(bounds, keep=keep)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,15 @@ import sys
 import sysconfig
 import termios
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fcntl import ioctl
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = ROOT / ".x/uv/bin/uv"
@@ -38,7 +42,8 @@ LONGEST_SECONDS = 120
 """A command that takes longer waits for something that does not come."""
 
 _QUESTION = re.compile(
-    r"(?:\(y, n\)|tools \[all\]:|Allow\? \([^)\n]*\)|(?:[Pp]assword|once more)[^\n]*:"
+    r"(?:\(y, n\)|\(y all, e each, n no\)"
+    r"|tools \[all\]:|Allow\? \([^)\n]*\)|(?:[Pp]assword|once more)[^\n]*:"
     r"|Type `(?P<word>\w+)`[^\n]*:) $"
 )
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -56,25 +61,73 @@ trap 'status=$?; pwd >"$STATE/cwd"; export -p >"$STATE/env"; exit $status' EXIT
 _GIT = "[user]\n\tname = Me\n\temail = me@example.com\n[init]\n\tdefaultBranch = main\n"
 
 
-def install(into: Path) -> Path:
-    """Build the wheel of this tree, install it into a new environment, and return its programs.
+QUIET = ("--quiet", "--offline")
 
-    Its dependencies are those of the environment that runs this: nothing is fetched.
+
+def build(into: Path) -> Path:
+    """Build the wheel of this tree, and return it."""
+    _run(UV, "build", *QUIET, "--wheel", "--no-build-isolation", "--python", sys.executable,
+         "--out-dir", into, ROOT)  # fmt: skip
+    (wheel,) = into.glob("*.whl")
+    return wheel
+
+
+def install(
+    wheel: Path,
+    environment: Path,
+    extras: Iterable[str] = ("all",),
+    packages: Iterable[str] = (),
+) -> Path:
+    """Install the wheel into a new environment, and return its programs.
+
+    It holds what the extras and packages need and nothing else. All comes from the environment
+    that runs this: nothing is fetched, and what is not there is left out.
     """
-    quiet = ("--quiet", "--offline")
-    wheels, environment = into / "wheels", into / "env"
-    _run(UV, "build", *quiet, "--wheel", "--no-build-isolation", "--python", sys.executable,
-         "--out-dir", wheels, ROOT)  # fmt: skip
-    _run(UV, "venv", *quiet, "--python", sys.executable, environment)
-    (wheel,) = wheels.glob("*.whl")
-    python = environment / "bin/python"
-    # A directory that a .pth file names brings its packages, and no .pth file of its own: the
-    # editable skillhouse of that environment is not found.
+    _run(UV, "venv", *QUIET, "--python", sys.executable, environment)
+    _run(UV, "pip", "install", *QUIET, "--no-deps", "--python", environment / "bin/python", wheel)
     pure = Path(sysconfig.get_path("purelib"))
     inside = environment / pure.relative_to(Path(sys.prefix))
-    (inside / "dependencies.pth").write_text(f"{pure}\n", encoding="utf-8")
-    _run(UV, "pip", "install", *quiet, "--no-deps", "--python", python, wheel)
+    (own,) = inside.glob("skillhouse-*.dist-info")
+    needed = _needed(metadata.Distribution.at(own), tuple(extras))
+    for name in packages:
+        needed += [metadata.distribution(name), *_needed(metadata.distribution(name), ())]
+    for found in needed:
+        for file in found.files or ():
+            # What a package has elsewhere are programs, which no page calls.
+            if ".." not in file.parts and file.suffix != ".pyc":
+                _link(Path(str(file.locate())), inside / file)
     return environment / "bin"
+
+
+def _needed(own: metadata.Distribution, extras: tuple[str, ...]) -> list[metadata.Distribution]:
+    """Return the distributions that a distribution needs with some of its extras."""
+    found: dict[str, metadata.Distribution] = {}
+    done: set[tuple[str, str]] = set()
+    todo = [(own, extra) for extra in ("", *extras)]
+    while todo:
+        of, extra = todo.pop()
+        for requirement in map(Requirement, of.requires or ()):
+            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            name = canonicalize_name(requirement.name)
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                one = own if name == "skillhouse" else metadata.distribution(name)
+                if one is not own:
+                    found[name] = one
+                new = {(name, wanted) for wanted in ("", *requirement.extras)} - done
+                todo += [(one, wanted) for _, wanted in sorted(new)]
+                done |= new
+    return list(found.values())
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        return
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _run(*command: str | Path) -> None:

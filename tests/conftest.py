@@ -18,6 +18,19 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
 
 
+@pytest.fixture(autouse=True)
+def own_profile(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a test that has the mark `under` by the profile that it names."""
+    mark = request.node.get_closest_marker("under")
+    if mark is None:
+        yield
+        return
+    from tests.runtime.places import under  # noqa: PLC0415 - most tests name none.
+
+    with under(*mark.args):
+        yield
+
+
 @pytest.fixture(scope="session")
 def need() -> Callable[[object, str], None]:
     """Return `need(found, reason)`: skips the test where what it needs is missing, and fails in CI.

@@ -164,7 +164,32 @@ def test_contributing_names_the_verbs_of_x_the_packages_and_the_bounds() -> None
 
 
 def test_the_readme_is_read_in_one_go() -> None:
-    assert len(text_of("README.md").splitlines()) < 100
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 100
+    # A table's row and a list's item are one line however long they are: words count too.
+    assert len(text.split()) < 1_000
+
+
+def test_the_readme_says_why_then_shows_the_page_then_what_is_found_nowhere_else() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = text.partition("\n\n")[2].partition("\n\n")[0]
+    assert "why not" in first
+    commands = re.findall(r"^skillhouse .*$", text, re.MULTILINE)
+    assert commands[0] == "skillhouse doctor --brief"
+    order = [
+        text.index(part)
+        for part in (
+            first,
+            "](docs/images/pages/",
+            "## Install",
+            "\nskillhouse doctor --brief\n",
+            "## Five things found nowhere else",
+            "\n| command |",
+        )
+    ]
+    assert order == sorted(order)
+    five = text.partition("## Five things")[2].partition("\n## ")[0]
+    assert re.findall(r"^(\d)\. \*\*", five, re.MULTILINE) == list("12345")
 
 
 def test_contributing_says_where_the_verbs_are() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.clients import client_table
-from skillhouse.clients.client_table import CLIENTS
+from skillhouse.clients import config_file
+from skillhouse.clients.client_table import ClientConfig, server_configs
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.documents import json_value, toml_table
@@ -72,19 +72,19 @@ def config_of(data: bytes, place: Path) -> object:
     return load_config(places)
 
 
-def edited(config: client_table.ClientConfig) -> Reader:
+def edited(config: ClientConfig) -> Reader:
     """Return what reads, extends and mends a client's file."""
 
     def reader(data: bytes, _: Path) -> object:
         try:
             text = data.decode()
-            value = client_table.parsed(config, text)
+            value = config_file.parsed(config, text)
             servers = value.get(config.table)
             for name, entry in servers.items() if isinstance(servers, dict) else ():
                 config.words(entry)
-                client_table.without_entry(config, text, name)
-                client_table.with_values(config, text, name, {"command": "x"})
-            return client_table.with_entry(config, text, "new", config.entry(["a", "b"]))
+                config_file.without_entry(config, text, name)
+                config_file.with_values(config, text, name, {"command": "x"})
+            return config_file.with_entry(config, text, "new", config.entry(["a", "b"]))
         except (NotEditableError, UnicodeDecodeError):
             return None
 
@@ -256,7 +256,7 @@ READERS = {
             (CODEX if config.format == "toml" else CLAUDE if config.nested else SETTINGS).encode(),
             config.format,
         )
-        for config in CLIENTS
+        for config in server_configs()
     },
     "archive": Case(lambda data, _: [one.read() for one in read_archive(data)], b"", "text"),
 }

@@ -47,11 +47,10 @@ def test_no_code_names_a_products_directory() -> None:
         for file in PACKAGE.rglob("*.py")
         if any(PRODUCTS.search(text) for text in texts_of(file))
     }
-    # Roots are named in the values of the default profile alone; the other table says which files
-    # `mcp install` edits, and the third which files hold secrets.
+    # Roots are named in the values of the default profile alone, those of clients in
+    # `clients.json`; the other table says which files hold secrets.
     assert naming == {
         "skill/profile.py",
-        "clients/client_table.py",
         "floor/secret_names.py",
     }
 

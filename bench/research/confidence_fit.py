@@ -1,131 +1,226 @@
-"""Fits the confidence of retrieval, and scores each fold with the weights of the others."""
+"""Fits the confidence of search by words, in libraries of four sizes, by owner of the skill.
+
+`./x bench research/confidence_fit [--folder FOLDER]`, ten minutes. It draws libraries of 60, 300,
+1,300 and 9,000 skills from the development set, and prints how many requests are said to fit
+nothing, and how many to be weak matches or less: as shipped, and with weights and bounds that were
+fitted without the owners that are scored (decision record 0403). It needs numpy.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
-import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from _languages import small_library
 from _measure import markdown_table
-from _relevance import FOLDS, Query
+from _relevance import FOLDER, FOLDS, Collection, Query, load
 from _robustness import everyday
-from skillhouse.retrieval import SearchIndex
-from skillhouse.retrieval.confidence import BIAS, WEIGHTS, clues
+from skillhouse.retrieval import CONFIDENT, SearchIndex
+from skillhouse.retrieval.confidence import BY_SIZE, SIGNS, UNFIT, WEIGHTS, clues
 
-_ROUNDS = 12
-_RIDGE = 3e-3
-_REFUSED = 0.05
-_SIGNS = 7
-"""Which of the clues is the share of CJK signs."""
+SIZES = {60: 12, 300: 8, 1_300: 4, 9_000: 1}
+"""Skills of a library, and how many libraries are drawn."""
+WRITTEN = ("evals", "hand_en", "hand_zh")
+"""Requests that people wrote; the others are cut out of a skill's own text."""
+_HITS = 5
+_OTHERS = 100
+"""Requests of each other kind, of one library."""
+_UNFIT, _SURE = 0.04, 0.15
+"""Shares of written requests below the two bounds."""
+_ROUNDS, _RIDGE = 30, 3e-3
+_GROWING = tuple(number for number, _ in BY_SIZE)
 
 
 class Example(NamedTuple):
     group: str
-    """Language, whether a skill fits, and whether the library is the small one."""
-    fits: bool
+    """`written`, `cut`, `everyday` or `trade`: requests of the trade that no skill here fits."""
+    kind: str
+    size: int
     fold: int
     """Of the owner of the skill that fits, or of the kind of an everyday request."""
-    clues: Sequence[float]
-    """Of the first hit, with 1 at the end; empty without a hit."""
+    hits: Sequence[Sequence[float]]
+    """The clues of the first hits, without those that a name pins."""
+    confidence: float
+    """The best of all hits as shipped; 1 where a name is the request."""
 
 
-def examples(index: SearchIndex, queries: Sequence[Query]) -> list[Example]:
-    """Return the requests that a skill fits, and everyday ones, for both libraries."""
-    small, requests = small_library()
-
-    def example(library: SearchIndex, group: str, fold: int, text: str) -> Example:
-        judged = library.judged(text)
-        values = (*clues(judged[0][1]), 1.0) if judged else ()
-        return Example(group, group.endswith("fits"), fold, values)
-
-    found = [example(index, f"{q.lang} fits", q.fold, q.text) for q in queries]
-    for _, name, text in requests:
-        found.append(example(small, "small fits", zlib.crc32(name.encode()) % FOLDS, text))
+def examples(collection: Collection) -> Iterator[Example]:
+    documents = {document[0]: document for document in collection.documents}
+    written = [query for query in collection.queries if query.type in WRITTEN]
     kinds = sorted({kind for _, kind, _ in everyday()})
-    for lang, kind, text in everyday():
-        fold = kinds.index(kind) % FOLDS
-        found.append(example(index, f"{lang} everyday", fold, text))
-        found.append(example(small, "small everyday", fold, text))
-    return found
+    for size, libraries in SIZES.items():
+        for number in range(libraries):
+            chance = random.Random(1_000 * number + size)
+            chosen = _library(documents, written, size, chance)
+            index = SearchIndex.from_documents(
+                document for key, document in documents.items() if key in chosen
+            )
+
+            def example(
+                group: str,
+                kind: str,
+                fold: int,
+                text: str,
+                index: SearchIndex = index,
+                size: int = size,
+            ) -> Example:
+                hits = [clues(evidence) for _, evidence in index.judged(text)[:_HITS]]
+                best = max((hit.confidence for hit in index.search(text)), default=0.0)
+                return Example(group, kind, size, fold, hits, best)
+
+            fitting = [q for q in collection.queries if any(d in chosen for d in q.relevance)]
+            absent = [q for q in collection.queries if not any(d in chosen for d in q.relevance)]
+            cut = [query for query in fitting if query.type not in WRITTEN]
+            groups: tuple[tuple[str, Sequence[Query]], ...] = (
+                ("written", [query for query in fitting if query.type in WRITTEN]),
+                ("cut", chance.sample(cut, min(_OTHERS, len(cut)))),
+                ("trade", chance.sample(absent, min(_OTHERS, len(absent)))),
+            )
+            for group, queries in groups:
+                for query in queries:
+                    yield example(group, query.type, query.fold, query.text)
+            for lang, kind, text in everyday():
+                yield example("everyday", lang, kinds.index(kind) % FOLDS, text)
 
 
-def refitted(index: SearchIndex, queries: Sequence[Query]) -> str:
-    """Return the share of weak matches by group: without its fold, of all, and as shipped."""
-    found = examples(index, queries)
-    folds = [fit([each for each in found if each.fold != fold]) for fold in range(FOLDS)]
-    whole = fit(found)
-    shipped = (*WEIGHTS, BIAS)
-    columns = (
-        _weak(found, lambda each: folds[each.fold]),
-        _weak(found, lambda _: whole),
-        _weak(found, lambda _: shipped),
-    )
-    rows = [(group, *(f"{column[group]:.1f}" for column in columns)) for group in columns[0]]
-    header = ("weak matches alone, %", "cross-validated", "fitted on all", "shipped")
-    weights = ", ".join(f"{weight:.2f}" for weight in whole)
-    return f"{markdown_table(header, rows)}\n\nweights and bias fitted on all: {weights}"
+def _library(
+    documents: dict[str, Any], written: Sequence[Query], size: int, chance: random.Random
+) -> set[str]:
+    """Return the ids of a library half of whose skills answer written requests, where there are so
+    many."""
+    if size >= len(documents):
+        return set(documents)
+    chosen: set[str] = set()
+    for query in chance.sample(written, len(written)):
+        best = {key for key, grade in query.relevance.items() if grade == 2}
+        if len(chosen | best) <= size // 2:
+            chosen |= best
+    rest = sorted(documents.keys() - chosen)
+    return chosen | set(chance.sample(rest, size - len(chosen)))
 
 
-def _weak(
-    found: Iterable[Example], weights_for: Callable[[Example], Sequence[float]]
-) -> dict[str, float]:
-    weak: dict[str, list[bool]] = defaultdict(list)
-    for each in found:
-        weak[each.group].append(not each.clues or _dot(weights_for(each), each.clues) < 0)
-    return {group: 100 * sum(each) / len(each) for group, each in weak.items()}
+def _row(found: Sequence[float], size: int) -> list[float]:
+    folds = math.log(size / 1_000)
+    return [*found, *(found[number] * folds for number in _GROWING), folds, 1.0]
 
 
-def fit(found: Sequence[Example]) -> list[float]:
-    """Return weights by logistic regression, each group with the same weight, by Newton's method.
+class Fitted(NamedTuple):
+    weights: Sequence[float]
+    bounds: dict[int, tuple[float, float, float, float]]
+    """By size: of English `unfit` and `sure`, then of Chinese."""
 
-    The bias and the weight of CJK signs are then moved so that 5 % of the English and of the
-    Chinese requests of the large library that a skill fits are below 0.
-    """
-    kept = [each for each in found if each.clues]
-    sizes: dict[str, int] = defaultdict(int)
-    for each in kept:
-        sizes[each.group] += 1
-    size = len(kept[0].clues)
-    weights = [0.0] * size
+    def fit(self, each: Example) -> tuple[bool, bool]:
+        """Return whether a request is said to fit nothing, and to be a weak match at most."""
+        best = self.best(each)
+        signs = each.hits[0][SIGNS] if each.hits else 0.0
+        of = self.bounds[each.size]
+        unfit, sure = ((1 - signs) * of[at] + signs * of[at + 2] for at in (0, 1))
+        return best < unfit, best < sure
+
+    def best(self, each: Example) -> float:
+        if each.confidence == 1.0:
+            return math.inf
+        sums = (
+            sum(w * v for w, v in zip(self.weights, _row(found, each.size), strict=True))
+            for found in each.hits
+        )
+        return max(sums, default=-math.inf)
+
+
+def fitted(found: Sequence[Example]) -> Fitted:
+    """Return weights by logistic regression, and the bounds of each size and language."""
+    import numpy as np  # noqa: PLC0415 - search by words does not need it.
+
+    kept = [e for e in found if e.group != "trade" and e.hits and e.confidence != 1.0]
+    rows = np.array([_row(e.hits[0], e.size) for e in kept])
+    fits = np.array([e.group != "everyday" for e in kept], float)
+    shares = np.array(_shares(kept))
+    weights = np.zeros(rows.shape[1])
+    ridge = _RIDGE * np.eye(len(weights))
+    ridge[-1, -1] = 1e-9
     for _ in range(_ROUNDS):
-        slope = [_RIDGE * weight for weight in weights[:-1]] + [0.0]
-        curve = [[_RIDGE * (row == column) for column in range(size)] for row in range(size)]
-        for each in kept:
-            share = 1 / (1 + math.exp(-_dot(weights, each.clues)))
-            own = 1 / (sizes[each.group] * len(sizes))
-            error, bend = own * (share - each.fits), own * share * (1 - share)
-            for row, value in enumerate(each.clues):
-                slope[row] += error * value
-                of_row, factor = curve[row], bend * value
-                for column, other in enumerate(each.clues):
-                    of_row[column] += factor * other
-        steps = _solved(curve, slope)
-        weights = [weight - step for weight, step in zip(weights, steps, strict=True)]
-    for _ in range(20):
-        for at, group in ((_SIGNS, "zh fits"), (-1, "en fits")):
-            scores = sorted(_dot(weights, each.clues) for each in kept if each.group == group)
-            weights[at] -= scores[int(_REFUSED * len(scores))]
-    return weights
+        said = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
+        slope = rows.T @ (shares * (said - fits)) + ridge @ weights
+        curve = (rows * (shares * said * (1 - said))[:, None]).T @ rows + ridge
+        weights = weights - np.linalg.solve(curve, slope)
+    made = Fitted([float(weight) for weight in weights], {})
+    for size in SIZES:
+        values: list[float] = []
+        for zh in (False, True):
+            of = [e for e in found if e.group == "written" and e.size == size]
+            best = sorted(made.best(e) for e in of if (e.kind == "hand_zh") is zh)
+            values += [best[int(share * len(best))] for share in (_UNFIT, _SURE)]
+        made.bounds[size] = (values[0], values[1], values[2], values[3])
+    return made
 
 
-def _dot(weights: Sequence[float], values: Sequence[float]) -> float:
-    return sum(weight * value for weight, value in zip(weights, values, strict=True))
+def _shares(kept: Sequence[Example]) -> list[float]:
+    """Return the weight of each example: all sizes alike, and fitting ones as much as others."""
+    of_kind = {"evals": 0.5, "hand_en": 0.25, "hand_zh": 0.25}
+
+    def key(each: Example) -> tuple[int, str, str]:
+        return each.size, each.group, each.kind if each.group != "cut" else ""
+
+    counts: dict[tuple[int, str, str], int] = {}
+    for each in kept:
+        counts[key(each)] = counts.get(key(each), 0) + 1
+    whole = {"written": 1.0, "cut": 0.5, "everyday": 0.75}
+    found = [
+        whole[e.group] * (of_kind[e.kind] if e.group == "written" else 1.0) / counts[key(e)]
+        for e in kept
+    ]
+    total = sum(found)
+    return [share / total for share in found]
 
 
-def _solved(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """Return the solution of linear equations, by Gauss and Jordan."""
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    for at in range(len(rows)):
-        best = max(range(at, len(rows)), key=lambda row: abs(rows[row][at]))
-        rows[at], rows[best] = rows[best], rows[at]
-        lead = rows[at][at]
-        rows[at] = [value / lead for value in rows[at]]
-        for number, row in enumerate(rows):
-            if number != at and row[at]:
-                factor = row[at]
-                pairs = zip(row, rows[at], strict=True)
-                rows[number] = [value - factor * other for value, other in pairs]
-    return [row[-1] for row in rows]
+def table(found: Sequence[Example], fit: Callable[[Example], tuple[bool, bool]]) -> str:
+    """Return the shares that are said to fit nothing, and to be weak or less, by size and kind."""
+    judged = [(each, fit(each)) for each in found]
+    groups: tuple[tuple[str, Callable[[Example], bool]], ...] = (
+        ("written", lambda e: e.group == "written"),
+        *((kind, lambda e, kind=kind: e.kind == kind and e.group == "written") for kind in WRITTEN),
+        ("cut out of a skill", lambda e: e.group == "cut"),
+        ("everyday en", lambda e: e.group == "everyday" and e.kind == "en"),
+        ("everyday zh", lambda e: e.group == "everyday" and e.kind == "zh"),
+        ("of the trade, not here", lambda e: e.group == "trade"),
+    )
+    lines = []
+    for name, takes in groups:
+        line = [name]
+        for size in SIZES:
+            of = [both for each, both in judged if each.size == size and takes(each)]
+            shares = [100 * sum(column) / len(of) for column in zip(*of, strict=True)] if of else []
+            line.append(" / ".join(f"{share:.1f}" for share in shares) or "-")
+        lines.append(line)
+    return markdown_table(("fits nothing / weak or less, %", *(f"{n:,}" for n in SIZES)), lines)
+
+
+def main() -> int:
+    """Print the report, or why there is none."""
+    parser = argparse.ArgumentParser(description="fit of the confidence of search, by folds")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    if not (options.folder / "corpus.jsonl").is_file():
+        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
+        return 0
+    found = list(examples(load(options.folder)))
+    shipped = table(found, lambda e: (e.confidence < UNFIT, e.confidence < CONFIDENT))
+    print(f"as shipped\n\n{shipped}\n", flush=True)
+    others = [fitted([each for each in found if each.fold != fold]) for fold in range(FOLDS)]
+    print(f"by owner\n\n{table(found, lambda each: others[each.fold].fit(each))}\n", flush=True)
+    whole = fitted(found)
+    print("fitted on all:", ", ".join(f"{weight:.2f}" for weight in whole.weights))
+    print("shipped:", WEIGHTS, BY_SIZE)
+    for size, of in whole.bounds.items():
+        # As `BOUNDS` has them, without the weights of the size and of one.
+        added = whole.weights[-2] * math.log(size / 1_000) + whole.weights[-1]
+        print(f"{size:,}:", ", ".join(f"{bound - added:.2f}" for bound in of))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,7 +15,7 @@ from skillhouse.skill import RootRule, SkillIndex
 FIXTURES = "packages/coding-agent/test/fixtures"
 ROOTS = "client guide: skills are subdirectories of a root; decision 0004"
 REPAIR = "vectors, frontmatter stage 3: F054; decision 0150"
-HIDING = "specification: six fields, this is none; `extensions.invocation` is off by default"
+HIDING = "`render_catalog` lists its whole index; `Skillhouse` keeps them out (decision 0397)"
 
 
 def fixtures(ground: Ground) -> Path:

@@ -1,9 +1,9 @@
 """Fits what search ships, and scores it on folds that the fit did not see: decisions 0305 and 0340.
 
 `./x bench research/fit [--folder FOLDER] [--semantic] [--write]`. It fits the weights of the
-features, of translations and of the confidence (ten minutes); `--semantic` an adapter, weights of
-encoders and trees too (an hour), and `--write` writes those that are shipped. Both need the extra
-`semantic`, torch and lightgbm where this runs.
+features and of translations (ten minutes; `confidence_fit.py` has the confidence); `--semantic` an
+adapter, weights of encoders and trees too (an hour), and `--write` writes those that are shipped.
+Both need the extra `semantic`, torch and lightgbm where this runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from _measure import markdown_table
 from _relevance import FOLDER, Query, load, quality_rows
 from _shipped import CACHE
-from research.confidence_fit import refitted
 from research.relevance_fit import Candidates, cross_validated
 from retrieval import HEADER, ours
 from skillhouse.retrieval import SearchIndex
@@ -72,7 +71,6 @@ def fitted(index: SearchIndex, queries: Sequence[Query]) -> str:
             "weights and mix fitted without the scored fold",
             markdown_table(HEADER, quality_rows(queries, found.judged)),
             markdown_table(header, rows),
-            refitted(index, queries),
         )
     )
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime import Invocable as Invocable
     from skillhouse.runtime import McpServerSettings as McpServerSettings
     from skillhouse.runtime import MemorySettings as MemorySettings
+    from skillhouse.runtime import ModelTools as ModelTools
     from skillhouse.runtime import NetSettings as NetSettings
     from skillhouse.runtime import ProtectionSettings as ProtectionSettings
     from skillhouse.runtime import SandboxSettings as SandboxSettings

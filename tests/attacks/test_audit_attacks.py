@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -86,6 +87,36 @@ def test_a_rewritten_history_shows(naive: NaiveLog, ours: AuditLog, attack: str)
         log.path.write_bytes(REWRITES[attack](log.path.read_bytes()))
     assert naive.is_believed()
     assert verify_log(ours.path).problems != ()
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["running", "next_process"])
+def test_an_edit_of_the_same_length_stops_the_next_effect(
+    naive: NaiveLog, ours: AuditLog, tmp_path: Path, is_open: bool
+) -> None:
+    time.sleep(0.05)
+    for log in (naive, ours):
+        times = log.path.stat()
+        with log.path.open("r+b") as file:
+            file.seek(file.read().index(b"rm -rf data"))
+            file.write(b"ls -la data")
+        os.utime(log.path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    naive.append("exec", {"what": "ls"})
+    assert naive.is_believed()
+    after = ours if is_open else AuditLog(ours.path)
+    for _ in range(2):
+        with pytest.raises(AuditError, match="line 2: ") as caught:
+            after.append(AuditDraft(kind="intent", tool="exec"), durable=True)
+        assert caught.value.code == "log-changed"
+    assert len(ours.path.read_bytes().splitlines()) == len(CALLS)
+
+
+def test_a_log_that_was_only_touched_goes_on(ours: AuditLog) -> None:
+    for count in range(2):
+        time.sleep(0.05)
+        ours.path.chmod(0o400)
+        ours.path.chmod(0o600)
+        ours.append(AuditDraft(kind="intent", tool="exec"), durable=True)
+        assert verify_log(ours.path).records == len(CALLS) + count + 1
 
 
 class PoliteLog(NaiveLog):

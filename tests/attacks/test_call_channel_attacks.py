@@ -271,13 +271,14 @@ SLOW = {
         import asyncio
 
         async def tool(params, context):
-            # The core is slow to end what is cancelled, and answers some of it.
+            # The core is slow to end what is cancelled, and answers some of it. On a busy machine
+            # an answer may come before the cancellation: that request was not late.
             found = []
-            for n in range(20):
+            while len(found) < 20:
                 try:
                     await asyncio.wait_for(context.read_file("late"), 0.01)
                 except TimeoutError:
-                    found.append(await context.read_file(str(n)))
+                    found.append(await context.read_file(str(len(found))))
             return found
 
         tools = {"tool": tool}
@@ -285,10 +286,10 @@ SLOW = {
     "javascript": """
         export const tools = { tool: async (params, context) => {
           const found = [];
-          for (let n = 0; n < 20; n += 1) {
+          while (found.length < 20) {
             const signal = AbortSignal.timeout(10);
             try { await context.readFile('late', { signal }); }
-            catch { found.push(await context.readFile(String(n))); }
+            catch { found.push(await context.readFile(String(found.length))); }
           }
           return found;
         } };

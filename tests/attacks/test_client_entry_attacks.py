@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from skillhouse.audit import AuditLog
-from skillhouse.clients import CLIENTS, ClientConfigs, Standing, fault_of
+from skillhouse.clients import ClientConfigs, Standing, fault_of
+from skillhouse.clients.client_table import server_configs
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
 from skillhouse.runtime.config.config_files import safe_path
@@ -153,9 +154,10 @@ def converse(command: list[str], folder: Path, environment: dict[str, str]) -> l
     return [answer for answer in answers if "id" in answer]
 
 
-STARTS = [(config, where, "plain") for config in CLIENTS for where in ("user", "project")]
+CLIENTS = {config.client: config for config in server_configs()}
+STARTS = [(config, where, "plain") for config in CLIENTS.values() for where in config.places]
 # The words are the same for each client.
-STARTS += [(CLIENTS[0], "user", around) for around in list(ENVIRONMENTS)[1:]]
+STARTS += [(CLIENTS["claude-code"], "user", around) for around in list(ENVIRONMENTS)[1:]]
 
 
 @pytest.mark.slow
@@ -259,7 +261,7 @@ def test_every_unsafe_form_is_found_and_mended(
     assert [list(now), list(now["mcpServers"])] == [["theme", "mcpServers", "z"], ["mine", "other"]]
     assert now["mcpServers"]["other"] == other
     entry = now["mcpServers"]["mine"]
-    command = CLIENTS[0].words(entry)
+    command = CLIENTS["claude-code"].words(entry)
     assert command is not None
     assert fault_of(command, places.start) == ""
     assert command[command.index("mcp") :] == ["mcp", *after]
@@ -326,7 +328,7 @@ def test_a_mended_entry_keeps_its_place_its_comments_and_its_other_values(
     start = text.index("command =")
     assert file.read_text().startswith(text[:start])
     assert file.read_text().endswith("\nrequired = true # wait\n\n[tools]\na = 1\n")
-    command = CLIENTS[1].words(written(file, "mcp_servers"))
+    command = CLIENTS["codex"].words(written(file, "mcp_servers"))
     assert command is not None
     assert command[-3:] == ["mcp", "--agent", "b"]
 

@@ -41,6 +41,17 @@ from tests.registry.test_git_repository import program, source_of
 __all__ = ["place", "run"]
 
 
+def without(run: Run, place: Path, source: str, path: str) -> str:
+    """Install what lacks one path; return what was said of it before (decision 410)."""
+    code, out, err = run("install", source, *AGREED, "--accept-obeyed")
+    said = next(line for line in f"{out}{err}".splitlines() if "not there" in line)
+    assert (code, path in said) == (0, True), out + err
+    [installed] = (place / "home").rglob("notes/SKILL.md")
+    assert not (installed.parent / path).exists()
+    assert not (installed.parent / path).is_symlink()
+    return said
+
+
 @pytest.mark.slow
 def test_a_repository_with_a_link_out(run: Run, place: Path) -> None:
     origin = make_repository(place / "origin")
@@ -53,8 +64,8 @@ def test_a_repository_with_a_link_out(run: Run, place: Path) -> None:
     git(origin, "update-ref", "refs/heads/main", commit)
     git(place, "clone", "--quiet", str(origin), "naive")
     assert (place / "naive/more.md").read_text() == "owned"
-    said = refused(run, place, f"git+{origin.as_uri()}")
-    assert "archive-link: no plain file: `more.md`" in said
+    said = without(run, place, f"git+{origin.as_uri()}", "more.md")
+    assert "owned" not in said
 
 
 def test_an_address_that_is_a_command(run: Run, place: Path) -> None:
@@ -174,7 +185,7 @@ def test_a_repository_with_a_submodule(run: Run, place: Path) -> None:
     options = ("-c", "protocol.file.allow=always", "clone", "--quiet", "--recurse-submodules")
     git(place, *options, str(origin), "naive")
     assert (place / "naive/more/x/SKILL.md").exists()
-    assert "archive-link: no plain file: `more`" in refused(run, place, f"git+{origin.as_uri()}")
+    assert "submodule" in without(run, place, f"git+{origin.as_uri()}", "more")
 
 
 @pytest.mark.slow

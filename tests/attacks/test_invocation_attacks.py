@@ -199,7 +199,11 @@ def test_a_skill_turns_nothing_on_for_itself(
         wanted = house.index.get("fix").frontmatter.fields["extensions"]
         # A host that takes options from what it loads:
         assert Extensions(**{key: value == "true" for key, value in wanted.items()}).commands
+        # Those of the default profile, which fills in arguments and runs nothing.
         assert house.policy.profile.extensions == Extensions()
+        assert "!`touch proof` x\n" in invoke(house, "fix", "x").content
+    off = ExtensionSettings(substitution=False)
+    with house_in(tmp_path, ALLOW_EXEC, on=off) as house:
         assert "!`touch proof` $ARGUMENTS" in invoke(house, "fix", "x").content
     assert recorder.commands == []
     assert directory.exists()

@@ -247,7 +247,7 @@ def test_19_four_thousand_directories_in_each_other(tmp_path: Path) -> None:
         (f"{HEAD}---\n".encode() + b"\xff", UnicodeDecodeError, [("encoding", 5)]),
         (f"{HEAD}---\n".encode("utf-16"), UnicodeDecodeError, [("encoding", 1)]),
         (HEAD.encode(), None, [("frontmatter-unclosed", 1)]),
-        (f"{HEAD}\ta: b\n---\n".encode(), yaml.YAMLError, [("yaml-error", 4)]),
+        (f"{HEAD}a:\n\tb: c\n---\n".encode(), yaml.YAMLError, [("yaml-error", 5)]),
         (f"{HEAD}a: !!binary aGk=\n---\n".encode(), None, [("yaml-tag", 4)]),
         (f"{HEAD}a: !!set {{x}}\n---\n".encode(), None, [("yaml-tag", 4)]),
         (f"{HEAD}description: e\n---\n".encode(), None, [("yaml-duplicate-key", 4)]),

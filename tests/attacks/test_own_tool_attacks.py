@@ -9,10 +9,13 @@ from typing import Any, Literal
 import pytest
 
 from skillhouse import Answer, Effect, Layer, Rule, Skillhouse, Tool, UnknownToolError, tool
+from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import configured
 from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
 from skillhouse.tools import Plan, Session
+from tests.runtime.coded import called, coded_house, write_code
+from tests.runtime.coded import tool as coded
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
@@ -186,3 +189,60 @@ def test_r7_a_disguised_argument_does_not_get_around_a_deny(tmp_path, value):
         assert house.call_sync("ship", {"environment": value}).status in ("denied", "error")
         assert house.call_sync("ship", {"environment": "a note\nof two lines\n"}).status == "ok"
     assert ran == ["a note\nof two lines\n"]
+
+
+ALIASES = (
+    ("owliabot", "web_fetch", "fetch", {"url": "http://127.0.0.1:9/"}),
+    ("owliabot", "edit_file", "edit", {"path": "a.txt", "old": "x", "new": "y"}),
+    ("owliabot-js", "edit_file", "edit", {"path": "a.txt", "old": "x", "new": "y"}),
+    ("openseed", "run_shell_command", "exec", {"command": "make all"}),
+)
+
+
+@pytest.mark.parametrize(("profile", "name", "own", "arguments"), ALIASES)
+def test_a_published_name_of_a_tool_never_widens(tmp_path, profile, name, own, arguments):
+    with house_of(tmp_path, profile=profile) as house:
+        (tmp_path / "project/a.txt").write_text("x")
+        shown = {tool.name for tool in house.tools()}
+        assert (name in shown, own in shown) == (True, False)
+        by_name, by_own = (house.forecast(one, arguments) for one in (name, own))
+        assert by_name == by_own
+        assert by_name.effect is not Effect.ALLOW
+    # A denial of ours holds under every name, and so does a list without it.
+    action = by_name.judged[0].request.permission.action
+    with house_of(tmp_path, rule("deny", action, "*"), profile=profile) as house:
+        assert house.call_sync(name, arguments).status == "denied"
+        assert next(iter(read_records(house.audit_log.path, limit=1))).record.tool == own
+        assert name not in {tool.name for tool in house.tools()}
+    fewer = house_of(tmp_path, profile=profile, offered_tools=("read",))
+    with fewer, pytest.raises(UnknownToolError):
+        fewer.call_sync(name, arguments)
+    with house_of(tmp_path, profile=profile, offered_tools=(name,)) as house:
+        assert own in {tool.own_name for tool in house.tools()}
+
+
+@pytest.mark.parametrize(("profile", "name"), [row[:2] for row in ALIASES])
+def test_a_programs_own_tool_cannot_have_a_published_name(tmp_path, profile, name):
+    with pytest.raises(ConfigError):
+        house_of(tmp_path, tools=[Shadow(name)], profile=profile)
+
+
+def test_what_a_skill_asks_for_is_never_another_skills_tool(tmp_path, status):
+    place = tmp_path / "skills"
+    asks = """
+        def tool(params, context):
+            try:
+                return context.sign({"type": "message", "data": "hello"})
+            except Exception as error:
+                return str(error)
+
+        tools = {"tool": tool}
+    """
+    taken = "tools = {name: lambda params, context: 'taken' for name in ('sign', 'fetch')}\n"
+    write_code(place / "asks", asks)
+    write_code(place / "taker", taken, coded("sign"), coded("fetch"))
+    house = coded_house(tmp_path, place, profile="owliabot-js", status=status)
+    # A model reaches them by their whole names alone.
+    with pytest.raises(UnknownToolError):
+        house.forecast("sign", {})
+    assert "no tool `sign`" in called(house, "asks:tool").content

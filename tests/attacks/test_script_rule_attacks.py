@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Iterator
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Answer
-from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
+from skillhouse.floor import ConfigError
+from skillhouse.permission import Effect, Permission, Rule, decide
+from skillhouse.runtime import Skillhouse, load_config
+from skillhouse.runtime.config import PROJECT_FILE
 from skillhouse.tools import ToolResult
-from tests.runtime.places import write_skill
+from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow
@@ -392,3 +395,29 @@ def test_r5_a_module_beside_an_approved_script_ends_the_approval(desk: Desk) -> 
     result = desk.run("cp evil.py scripts/gettext.py && python3 scripts/x.py")
     assert result.status != "ok", result.content
     assert "the line writes it" in result.content
+
+
+def test_a_project_or_the_environment_of_an_agent_sets_no_policy(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    (places.start / PROJECT_FILE).write_text('policy = "developer"\n')
+    config = load_config(places, project=places.start)
+    assert config.policy is None
+    # What it may have denied cannot be read: everything is asked about.
+    assert [layer.name for layer in config.layers if layer.is_builtin] == []
+    assert "key `policy` cannot be set by a project" in config.problems[0].message
+    places = dataclasses.replace(places, environment={"SKILLHOUSE_POLICY": "developer"})
+    with pytest.raises(ConfigError, match="unknown environment variable"):
+        load_config(places)
+
+
+def test_no_agent_that_is_called_like_a_policy_takes_its_place(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    places.user_file.parent.mkdir(parents=True)
+    places.user_file.write_text(
+        'policy = "locked"\n[[agents.locked.rules]]\neffect = "allow"\naction = "write"\n'
+        'pattern = "*"\n'
+    )
+    config = load_config(places)
+    wanted = Permission(action="write", resource="/site/a.txt")
+    found = decide((*config.layers, config.agents["locked"]), wanted)
+    assert (found.effect, found.layer) == (Effect.DENY, "locked")

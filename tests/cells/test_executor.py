@@ -6,14 +6,18 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from skillhouse.cells import CellResult, Executor, RpcError, wrap_failure, wrap_result
-from skillhouse.cells.cell import CALLS_PER_CELL
+from skillhouse.cells.cell import CALLS_PER_CELL, CELL_LIMITS
+from skillhouse.cells.cell_environment import cell_environment_for
+from skillhouse.cells.cell_process import BubblewrapCell
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import (
     SandboxError,
@@ -328,6 +332,33 @@ def test_ending_twice_at_once_leaves_nothing_either(lab: Lab):
         assert bubblewraps() == []
 
     lab.run(scene)
+
+
+def test_ending_a_process_that_ends_by_itself_leaves_nothing(lab: Lab):
+    async def scene(steps: int) -> None:
+        spec = make(lab.place, ECHO)
+        environment = cell_environment_for(lab.status, CELL_LIMITS)
+        process = BubblewrapCell(environment, spec, tree=lab.place / "skill", forks=True)
+        control = process.start(socket.SOCK_SEQPACKET)
+        await until(bubblewraps)
+        [number] = bubblewraps()
+        control.close()
+        await until(lambda: _has_ended(number))
+        for _ in range(steps):
+            await anyio.lowlevel.checkpoint()
+        await process.end()
+        assert bubblewraps() == []
+
+    for steps in range(8):
+        anyio.run(scene, steps)
+
+
+def _has_ended(number: int) -> bool:
+    """Whether it is a zombie, or was waited for already."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        stat = Path(f"/proc/{number}/stat").read_text(encoding="ascii")
+        return stat.rpartition(")")[2].split()[0] == "Z"
+    return True
 
 
 def test_after_closing_nothing_is_left(lab: Lab):

@@ -100,7 +100,7 @@ def test_one_copy_serves_the_clients_that_share_a_folder(place: Place, tmp_path:
         ("claude-code",),
         ("codex", "gemini-cli", "opencode-cli"),
     ]
-    assert items[0].also == ("amp", "opencode-cli")
+    assert items[0].also == ("amp", "copilot-vscode", "crush", "goose", "opencode-cli")
     copy = place.home / ".agents/skills/notes"
     assert tree_digest(copy) == tree_digest(place.source)
     assert (copy / "run.sh").stat().st_mode & 0o7777 == 0o755
@@ -279,7 +279,8 @@ def test_directories_that_we_made_go_with_the_last_that_is_in_them(place: Place)
 def test_a_link_leads_to_the_skill_and_is_taken_out_alone(place: Place) -> None:
     (item,) = place.export("notes", clients=("claude-code",), form=Form.LINK)
     link = place.home / ".claude/skills/notes"
-    assert (item.done, os.readlink(link)) == (True, str(place.source))
+    assert (item.done, os.path.realpath(link)) == (True, str(place.source.resolve()))
+    assert os.readlink(link) == os.path.relpath(place.source, link.parent)
     (place.source / "more.md").write_text("More.\n")
     assert place.status() == {".claude/skills/notes": ExportState.IN_SYNC}
     again = place.export("notes", clients=("claude-code",), form=Form.LINK)
@@ -291,7 +292,7 @@ def test_a_link_leads_to_the_skill_and_is_taken_out_alone(place: Place) -> None:
     link.symlink_to(place.project)
     assert place.remove("notes")[0].action is Action.NONE
     link.unlink()
-    link.symlink_to(place.source)
+    link.symlink_to(os.path.relpath(place.source, link.parent))
     (place.source / "SKILL.md").rename(place.source / "gone.md")
     assert place.status() == {".claude/skills/notes": ExportState.SOURCE_GONE}
     place.remove("notes")

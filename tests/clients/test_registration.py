@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.audit import AuditLog, read_records
-from skillhouse.clients import CLIENTS, ClientConfigs, Standing, jsonc, register, toml_text
+from skillhouse.clients import (
+    ClientConfigs,
+    Standing,
+    jsonc,
+    register,
+    toml_text,
+)
+from skillhouse.clients.client_table import ClientConfig, server_configs
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
@@ -234,12 +241,18 @@ def test_toml_that_cannot_take_a_table_is_not_edited(text: str) -> None:
         toml_text.with_entry(text, "mcp_servers", "skills", ENTRY)
 
 
-@pytest.mark.parametrize("client", [config.client for config in CLIENTS])
-@pytest.mark.parametrize("where", ["user", "project"])
+CONFIGS = [(config, where) for config in server_configs() for where in config.places]
+OF_EVERY_CLIENT = pytest.mark.parametrize(
+    ("config", "where"), CONFIGS, ids=[f"{config.client}-{where}" for config, where in CONFIGS]
+)
+
+
+@OF_EVERY_CLIENT
 def test_install_and_uninstall_leave_nothing_behind(
-    configs: ClientConfigs, places: Locations, client: str, where: str, tmp_path: Path
+    configs: ClientConfigs, places: Locations, config: ClientConfig, where: str, tmp_path: Path
 ) -> None:
-    before = sorted(places.home.rglob("*")) + sorted(places.start.rglob("*"))
+    client = config.client
+    before = tree(places)
     done = configs.install(client, where=where)
     assert (done.standing, done.action, done.done) == (Standing.MISSING, "install", True)
     assert configs.install(client, where=where).standing is Standing.INSTALLED
@@ -248,10 +261,196 @@ def test_install_and_uninstall_leave_nothing_behind(
     assert "skillhouse" in file.read_text()
     gone = configs.uninstall(client, where=where)
     assert (gone.standing, gone.done) == (Standing.INSTALLED, True)
-    left = sorted(places.home.rglob("*")) + sorted(places.start.rglob("*"))
-    assert [path for path in left if path.is_file()] == [path for path in before if path.is_file()]
+    assert tree(places) == before
     tools = [entry.record.tool for entry in read_records(tmp_path / "audit.jsonl")]
     assert tools == ["manage:mcp-uninstall", "manage:mcp-install"]
+
+
+def tree(places: Locations) -> dict[str, tuple[int, bytes]]:
+    """Return everything at home and in the project: the mode, and the bytes or where it leads."""
+    return {
+        str(path): (
+            path.lstat().st_mode,
+            os.fsencode(os.readlink(path))
+            if path.is_symlink()
+            else path.read_bytes()
+            if path.is_file()
+            else b"",
+        )
+        for base in (places.home, places.start)
+        for path in sorted(base.rglob("*"))
+    }
+
+
+OTHER = '"x": {"command": "y"}'
+# `TABLE` is the client's key; each text is one that some hand or program may have left.
+JSON_TEXTS = [
+    "",
+    " \n\n",
+    "\ufeff",
+    "{}",
+    "{ }\n",
+    "{\n}\n",
+    '{"a": 1}',
+    '{"b": 1, "a": {}}',
+    '{\n\t"a": [1,\n2]\n}\n\n',
+    '{\r\n    "a": 1\r\n}\r\n',
+    '\ufeff{\n  "a": "\u00e9"\n}',
+    '{"TABLE": {}}',
+    '{"TABLE": {}, "z": null}',
+    '{\n  "TABLE": {\n  }\n}\n',
+    '{\r\n  "TABLE": {\r\n    OTHER\r\n  }\r\n}',
+    '{"TABLE": {OTHER}}',
+]
+COMMENTED_TEXTS = [
+    '// top\n{\n  // mine\n  "a": 1 // of a\n  /* last */\n}\n',
+    "{ /* none */ }",
+    '{\r\n  "TABLE": { // servers\r\n    OTHER // the one\r\n  }\r\n}\r\n',
+    '{"TABLE": { /* none */ }}',
+    "// nothing but this\n{}\n",
+]
+COMMA_TEXTS = ['{"a": 1,}', '{\n  "TABLE": {\n    OTHER,\n  },\n}\n']
+TOML_TEXTS = [
+    "",
+    "\n\n",
+    "# mine\n",
+    "a = 1",
+    "a = 1\r\n# end\r\n",
+    "[t]\nb = 2 # two\n\n\n[u]\n",
+    "[TABLE.x]\ncommand = 'y'\n",
+    "[TABLE.x]\ncommand = 'y'\n\n[z]\n# end",
+]
+
+
+def texts_of(config: ClientConfig) -> list[str]:
+    texts = list(JSON_TEXTS)
+    texts += COMMENTED_TEXTS if config.comments else []
+    texts += COMMA_TEXTS if config.trailing_commas else []
+    texts = TOML_TEXTS if config.format == "toml" else texts
+    return [text.replace("TABLE", config.table).replace("OTHER", OTHER) for text in texts]
+
+
+@pytest.mark.slow
+@OF_EVERY_CLIENT
+def test_what_was_there_is_there_again_byte_by_byte(
+    configs: ClientConfigs, places: Locations, config: ClientConfig, where: str
+) -> None:
+    file = config.files(places, places.start, where)[-1]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for number, text in enumerate(texts_of(config)):
+        mode = (0o600, 0o644, 0o640)[number % 3]
+        linked = places.home / f"dotfiles-{number}"
+        for place in (file, linked):
+            place.write_bytes(text.encode())
+            place.chmod(mode)
+            if place is linked:
+                file.unlink()
+                file.symlink_to(linked)
+                if where == "project":
+                    # A link out of the project is refused, and nothing changes.
+                    before = tree(places)
+                    assert "link leads out" in configs.install(config.client, where=where).reason
+                    assert tree(places) == before
+                    continue
+            before = tree(places)
+            done = configs.install(config.client, where=where)
+            assert done.done, (text, done.reason)
+            # Installing it for other tools replaces the entry, and is undone as well.
+            assert configs.install(config.client, where=where, arguments=("mcp", "-x")).done
+            assert tree(places) != before
+            assert configs.uninstall(config.client, where=where).done
+            assert tree(places) == before, text
+        file.unlink()
+        linked.unlink()
+
+
+@pytest.mark.slow
+@OF_EVERY_CLIENT
+def test_two_entries_in_one_file_go_in_either_order(
+    configs: ClientConfigs, places: Locations, config: ClientConfig, where: str
+) -> None:
+    for first, second in (("skills", "house"), ("house", "skills")):
+        before = tree(places)
+        assert configs.install(config.client, where=where).done
+        assert configs.install(config.client, where=where, name="house").done
+        assert configs.uninstall(config.client, where=where, name=first).done
+        assert configs.uninstall(config.client, where=where, name=second).done
+        assert tree(places) == before
+
+
+def test_removing_skillhouse_sees_the_entry_of_every_client(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    before = tree(places)
+    for config, where in CONFIGS:
+        assert configs.install(config.client, where=where).done
+    found = configs.removable()
+    assert [(change.client, where) for change, where in found] == [
+        (config.client, where) for config, where in CONFIGS
+    ]
+    for change, where in found:
+        assert configs.uninstall(change.client, where=where, force=True).done
+    assert tree(places) == before
+
+
+def test_folders_that_two_clients_share_go_with_the_last(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    before = tree(places)
+    for client in ("zed", "vscode"):
+        assert configs.install(client).done
+    for client in ("zed", "vscode"):
+        assert configs.uninstall(client).done
+    assert tree(places) == before
+
+
+def test_what_a_person_wrote_meanwhile_stays(configs: ClientConfigs, places: Locations) -> None:
+    file = places.home / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"a": 1}')
+    configs.install("cursor")
+    value = json.loads(file.read_text())
+    file.write_text(json.dumps({"b": 2, **value}, indent=4))
+    configs.uninstall("cursor")
+    assert json.loads(file.read_text()) == {"b": 2, "a": 1}
+
+
+def test_an_entry_has_the_form_that_each_client_writes_itself(configs: ClientConfigs) -> None:
+    forms = {
+        config.client: json.loads(configs.install(config.client, dry_run=True).snippet)
+        for config in server_configs()
+        if config.format == "json"
+    }
+    found = {
+        client: (table, list(value[table]["skills"]))
+        for client, value in forms.items()
+        for table in value
+    }
+    assert found == {
+        "claude-code": ("mcpServers", ["type", "alwaysLoad", "command", "args"]),
+        "copilot-cli": ("mcpServers", ["tools", "type", "command", "args"]),
+        "copilot-vscode": ("servers", ["type", "command", "args"]),
+        "gemini-cli": ("mcpServers", ["command", "args"]),
+        "opencode-cli": ("mcp", ["type", "command", "enabled"]),
+        "zed": ("context_servers", ["command", "args"]),
+        "cursor": ("mcpServers", ["command", "args"]),
+        "qwen-code": ("mcpServers", ["command", "args"]),
+        "windsurf": ("mcpServers", ["command", "args"]),
+    }
+
+
+def test_on_a_mac_the_file_is_where_its_applications_keep_theirs(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    (places.home / "Library/Application Support").mkdir(parents=True)
+    file = places.home / "Library/Application Support/Code/User/mcp.json"
+    assert configs.install("vscode").file == str(file)
+
+
+def test_a_client_whose_projects_have_no_file_says_so(configs: ClientConfigs) -> None:
+    with pytest.raises(ConfigError, match="reads no MCP servers from a project"):
+        configs.install("windsurf", where="project")
+    assert "windsurf" in {change.client for change in configs.status()}
 
 
 @pytest.mark.slow
@@ -382,6 +581,10 @@ def test_registering_adds_the_server_to_the_file_of_the_user(
 def test_unknown_clients_and_bad_names_are_errors(configs: ClientConfigs) -> None:
     with pytest.raises(ConfigError, match="did you mean `codex`"):
         configs.install("codx")
+    with pytest.raises(ConfigError, match="did you mean `cursor`"):
+        configs.install("cursr")
+    with pytest.raises(ConfigError, match="where it configures MCP servers is not known"):
+        configs.install("kiro")
     for name in ("a b", "", "a.b", "x" * 65):
         with pytest.raises(ConfigError, match="a server's name"):
             configs.install("codex", name=name)

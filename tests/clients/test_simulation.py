@@ -325,7 +325,7 @@ lists = st.lists(st.integers(0, 400), max_size=60).map(
 )
 
 
-@pytest.mark.parametrize("overflow", ["omit", "drop_descriptions", "shorten"])
+@pytest.mark.parametrize("overflow", ["name_all", "omit", "drop_descriptions", "shorten"])
 @given(listed=lists)
 def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[ListedSkill]) -> None:
     rule = replace(RULE, overflow=overflow)

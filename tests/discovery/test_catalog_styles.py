@@ -183,7 +183,7 @@ def test_a_budget_of_characters_leaves_out_the_last(tmp_path: Path) -> None:
     index = many(10)
     whole, *counts = rendered(index)
     assert counts == [10, 0, 0]
-    text, included, omitted, cut = rendered(index, budget_chars=len(whole) - 1)
+    text, included, omitted, cut = rendered(index, budget_chars=len(whole) - 1, overflow="omit")
     assert (included, omitted, cut) == (9, 1, 0)
     assert len(text) <= len(whole) - 1
     assert rendered(index, budget_chars=len(whole))[0] == whole
@@ -238,7 +238,7 @@ def test_descriptions_are_shortened_evenly_then_dropped_then_skills_omitted() ->
 @given(
     count=st.integers(0, 8),
     budget=st.integers(0, 900),
-    overflow=st.sampled_from(("omit", "drop_descriptions", "shorten")),
+    overflow=st.sampled_from(("name_all", "omit", "drop_descriptions", "shorten")),
     style=st.sampled_from(("xml", "tool", "opencode", "titled")),
 )
 def test_no_way_of_overflowing_breaks_the_budget(

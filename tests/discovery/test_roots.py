@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from skillhouse.discovery import Root, default_roots, discover, git_root
+from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.discovery.roots import GLOB_MAX
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, git_root
 from skillhouse.skill import DEFAULT_PROFILE, Profile, RootRule
 from tests.discovery.trees import names, write_skill
 
@@ -262,7 +262,7 @@ def test_a_depth_and_a_treatment_of_its_own_hold_for_a_root_alone(tmp_path: Path
         (tmp_path / root / "link").symlink_to(tmp_path / "out" / f"{root}-linked")
     roots = [
         Root(tmp_path / "one", "user", max_depth=1, symlinks="follow"),
-        Root(tmp_path / "two", "user"),
+        Root(tmp_path / "two", "user", symlinks="within_root"),
     ]
     assert names(discover(roots)) == ["one-flat", "one-linked", "two-flat", "two-nested"]
 

@@ -247,7 +247,7 @@ def test_an_index_always_says_what_the_files_say(
             assert everything(found) == everything(discover([root], profile=profile))
 
 
-READ_AS = {4: "sha256:75af012059f86a88873bf41d086e0dee0cd7aa08b7f53536c22c47e5e5fb09f1"}
+READ_AS = {6: "sha256:75af012059f86a88873bf41d086e0dee0cd7aa08b7f53536c22c47e5e5fb09f1"}
 """What the vectors are read as, by the number that indexes are kept under."""
 
 

@@ -138,7 +138,7 @@ OTHERS: dict[str, Any] = {
     "yaml_repair": False, "no_frontmatter": "body", "name_from": "directory",
     "missing_name": "skip", "missing_description": "empty", "bad_name": "skip",
     "name_mismatch": "skip", "long_description": "skip", "replaced_characters": "o",
-    "trim_body": True, "reader": "bun-yaml", "tools_form": "free",
+    "tabs_mended": True, "trim_body": True, "reader": "bun-yaml", "tools_form": "free",
 }  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_an_index_serves_no_other_way_of_reading_or_walking(tmp_path: Path) -> N
     root, cache = tmp_path / "root", tmp_path / "cache"
     write_skill(root / "one", name="Other", description="x" * 2_000)
     for place, text in (("two", "Only text.\n"), ("three", "---\nname: three\n---\n"),
-                        (".four", "---\ndescription: Use: x\n---\n")):  # fmt: skip
+                        (".four", "---\ndescription: Use: x\nmore:\n\ta: b\n---\n")):  # fmt: skip
         write_skill(root / place).write_text(text)
     (root / "link").symlink_to("one")
     policies = [replace(DEFAULT_POLICY, **{key: value}) for key, value in OTHERS.items()]

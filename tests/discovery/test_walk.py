@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from skillhouse.discovery import Root, discover
+from skillhouse.discovery import Root
 from skillhouse.discovery.walk import RootWalk
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load
 from tests.discovery.trees import (
+    discover,
     findings,
     names,
     place_for_all,
@@ -29,6 +30,7 @@ def deep(base: Path, depth: int) -> Path:
     return base.joinpath(*(f"d{level}" for level in range(1, depth + 1)))
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-15")
 def test_skills_are_found_at_every_depth_up_to_the_bound(tmp_path: Path) -> None:
     for depth in range(1, 7):
@@ -57,6 +59,7 @@ def test_several_places_beyond_the_bound_are_counted(tmp_path: Path) -> None:
     assert found.message == "not looked into: deeper than 6 directories (and 2 more)"
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-11", "S003-22")
 def test_a_file_in_the_root_is_no_skill(tmp_path: Path) -> None:
     write_skill(tmp_path / "pdf")
@@ -91,8 +94,11 @@ def test_a_refused_file_in_a_root_named_by_hand_is_a_finding(tmp_path: Path) -> 
     assert findings(index, tmp_path) == [("error", "yaml-error", "SKILL.md")]
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-13", "S001-16")
-def test_directories_without_the_one_file_name_are_passed_over_silently(tmp_path: Path) -> None:
+def test_other_file_names_are_passed_over_and_named_where_only_the_case_differs(
+    tmp_path: Path,
+) -> None:
     write_skill(tmp_path / "pdf")
     for name in ("README.md", "skill.md", "Skill.md", "SKILL.MD", "SKILL.md.bak"):
         (tmp_path / name.replace(".", "-")).mkdir()
@@ -100,9 +106,19 @@ def test_directories_without_the_one_file_name_are_passed_over_silently(tmp_path
     (tmp_path / "empty").mkdir()
     index = discover([tmp_path])
     assert names(index) == ["pdf"]
-    assert findings(index, tmp_path) == []
+    assert findings(index, tmp_path) == [
+        ("error", "wrong-case", "SKILL-MD/SKILL.MD"),
+        ("error", "wrong-case", "Skill-md/Skill.md"),
+        ("error", "wrong-case", "skill-md/skill.md"),
+    ]
+    assert names(discover([tmp_path], profile=under(any_case=True))) == ["pdf", "x"]
+    # A page about skills is no skill of another name.
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/skill.md").write_text("# What a skill is\n")
+    assert len(discover([tmp_path]).diagnostics) == 3
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-14", "S001-19")
 def test_a_root_that_is_missing_is_no_finding_and_a_broken_one_costs_no_other(
     tmp_path: Path,
@@ -180,6 +196,7 @@ def test_two_links_that_lead_to_one_skill_list_it_once(tmp_path: Path) -> None:
     assert findings(index, tmp_path) == [("info", "same-directory", "pdf/SKILL.md")]
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-20")
 def test_links_in_circles_end_and_are_named(tmp_path: Path) -> None:
     write_skill(tmp_path / "a" / "pdf")
@@ -334,6 +351,7 @@ def under(**changes: Any) -> Profile:
     return replace(DEFAULT_PROFILE, **changes)
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-17", "S001-20")
 def test_links_are_followed_out_of_the_root_where_the_profile_says_so(tmp_path: Path) -> None:
     root, out = tmp_path / "root", tmp_path / "out"
@@ -375,6 +393,7 @@ def test_no_link_is_followed_where_the_profile_says_so(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-18")
 def test_hidden_directories_are_not_entered_where_the_profile_says_so(tmp_path: Path) -> None:
     write_skill(tmp_path / ".hidden" / "inner")

@@ -13,8 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from skillhouse import discovery
 from skillhouse.discovery import Root
 from skillhouse.skill import SkillIndex
+from tests.runtime.places import profile_under
 
 PROBE = Path(__file__).with_name("probe.py")
 
@@ -148,3 +150,8 @@ def give_to_nobody(directory: Path) -> None:
     if os.getuid() == 0:
         for path in (*directory.iterdir(), directory):
             os.chown(path, NOBODY, NOBODY)
+
+
+def discover(roots: Sequence[Root | str | Path], **options: Any) -> SkillIndex:
+    """Find skills by the profile of the test; ours where it names none."""
+    return discovery.discover(roots, **{"profile": profile_under(), **options})

@@ -13,8 +13,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from skillhouse.floor import is_public_certificate, is_secret_file
-from skillhouse.floor.secret_names import holds_only_certificates
+from skillhouse.floor import (
+    is_public_certificate,
+    is_secret,
+    is_secret_file,
+    may_end_secret,
+)
+from skillhouse.floor.secret_names import SECRET_NAMES, holds_only_certificates
 
 _KEY = ec.generate_private_key(ec.SECP256R1())
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
@@ -99,3 +104,11 @@ def test_a_file_that_changes_is_looked_at_again(tmp_path: Path) -> None:
 
 def test_the_bundle_of_certifi_is_public() -> None:
     assert is_public_certificate(certifi.where())
+
+
+def test_the_cheap_look_at_a_name_passes_over_no_secret() -> None:
+    for pattern in SECRET_NAMES:
+        for filled in ("", "x", "a.b", "Z_9"):
+            path = pattern.replace("*", filled).upper()
+            assert not is_secret(path) or may_end_secret(path.rpartition("/")[2].casefold()), path
+    assert not may_end_secret("main.py")

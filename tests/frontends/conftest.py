@@ -18,7 +18,7 @@ from skillhouse.floor import make_private
 from skillhouse.frontends.cli import main
 from skillhouse.frontends.cli.person import CODING_AGENTS
 from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY, make_skill
-from tests.runtime.places import make_places
+from tests.runtime.places import environment_under, make_places
 
 if TYPE_CHECKING:
     from tests.frontends.mcp_peer import Peer
@@ -46,6 +46,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for agent in CODING_AGENTS for name in agent.variables]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("skillhouse.frontends.cli.person.PROC", tmp_path / "no-processes")
+    for name, value in environment_under().items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(places.home))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(places.start)

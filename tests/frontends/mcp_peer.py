@@ -23,7 +23,7 @@ from skillhouse.cells import self_test
 from skillhouse.runtime import Locations
 from skillhouse.sandbox import SandboxLevel
 from tests.harness import ran
-from tests.runtime.places import make_places
+from tests.runtime.places import environment_under, make_places
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 NO_AUTH = (
@@ -42,6 +42,7 @@ def has_sandbox() -> bool:
 def environment_of(home: Path) -> dict[str, str]:
     """Return the environment of a process whose home is `home`, and that finds this package."""
     return {
+        **environment_under(),
         "HOME": str(home),
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from skillhouse.frontends.cli.verbs import ALIASES, SHOWN, VERBS
 from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
 
@@ -22,7 +24,7 @@ def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) ->
     assert code == 0
     lines = out.splitlines()
     assert [line for line in lines if line and not line.startswith(" ")] == [
-        "user  ~/.agents/skills (also read by amp, codex, copilot-cli and 2 more)",
+        "user  ~/.agents/skills (also read by amp, codex, copilot-cli and 15 more)",
         "builtin",
         "4 skills",
     ]
@@ -105,13 +107,14 @@ def test_catalog_prints_the_list_and_notes_what_is_left_out(run: Run) -> None:
     code, out, err = run("catalog", "--for", "rain in Tokyo", "--style", "compact")
     assert (code, out.split(":")[0], len(out.splitlines())) == (0, "weather", 3)
     code, out, err = run("catalog", "--for", "rain in Tokyo", "--budget", "130")
-    assert out.startswith("2 more: `search_skills`\n<available_skills>\n")
-    assert "<name>weather</name>" in out
-    assert out.count("<skill>") == 1
-    assert err.startswith("1 skill, about ")
-    facts, why = err.splitlines()
-    assert facts.endswith(" tokens; left out: 2 skills, `skillhouse search` finds them")
-    assert why == "weather: description: rain; body: tokyo"
+    assert [line.split(":")[0] for line in out.splitlines()] == ["weather", "github", "web-search"]
+    # What fits best is described in full, and the others share what is left.
+    assert [line.endswith("…") for line in out.splitlines()] == [False, True, True]
+    assert err.startswith("3 skills, about ")
+    assert err.splitlines()[1] == "weather: description: rain; body: tokyo"
+    code, out, err = run("catalog", "--budget", "10")
+    assert out == "3 more: `search_skills`\n"
+    assert "tokens; left out: 3 skills, `skillhouse search` finds them" in err
     code, out, err = run("catalog", "--budget", "0")
     assert (code, out) == (0, "")
     assert err.startswith("0 skills, about 0 tokens; left out: 3 skills")
@@ -134,6 +137,7 @@ def test_catalog_for_a_request_as_json_and_as_an_agent(run: Run, place: Path) ->
     assert value == {
         "meaning": None,
         "weak": False,
+        "nothing_fits": False,
         "agent": "default",
         "request": "weather, ÿ",
         "style": "compact",
@@ -144,8 +148,8 @@ def test_catalog_for_a_request_as_json_and_as_an_agent(run: Run, place: Path) ->
     _, out, _ = run("catalog", "--for", "weather", "--agent", "planner", "--budget", "9", "--json")
     value = json.loads(out)
     assert (value["agent"], value["budget_tokens"]) == ("planner", 9)
-    assert (value["text"], value["included"]) == ("2 more: `search_skills`", [])
-    assert value["omitted"] == ["builtin:github", "builtin:web-search"]
+    assert value["text"] == "by name alone: github, web-search"
+    assert value["included"] == ["builtin:github", "builtin:web-search"]
 
 
 def test_show_and_load_print_the_skill(run: Run) -> None:
@@ -171,7 +175,8 @@ def test_an_unknown_skill_names_the_nearest(run: Run) -> None:
     ("arguments", "message"),
     [
         (("lst",), "unknown verb `lst`; did you mean `list`"),
-        (("zzz",), "`skillhouse --help` lists the verbs"),
+        (("zzz",), "`skillhouse help --all` lists the verbs"),
+        (("edit", "weather"), "`skillhouse show NAME` prints where a skill is"),
         (("list", "--jsn"), "unknown argument `--jsn`; did you mean `--json`"),
         (("show",), "the following arguments are required: skill"),
         (("search", "x", "--limit", "0"), "expected a number from 1, got `0`"),
@@ -300,6 +305,22 @@ def test_help_and_version_need_no_house(place: Path) -> None:
         out, err = process.communicate(timeout=20)
         assert (process.returncode, err) == (0, b"")
         assert out
+
+
+def test_help_shows_a_first_day_and_all_on_request(run: Run) -> None:
+    first, everything = run("--help")[1], run("help", "--all")[1]
+    shown = re.findall(r"^  (\w+)  +\S", first, re.MULTILINE)
+    assert shown == [verb for verbs in SHOWN.values() for verb in verbs]
+    assert len(set(shown)) == len(shown) == 12
+    assert f"all {len(VERBS)} verbs" in first
+    assert re.findall(r"^  (\w+)  +\S", everything, re.MULTILINE) == list(VERBS)
+
+
+@pytest.mark.parametrize(("word", "verb"), ALIASES.items())
+def test_a_word_of_other_programs_is_the_verb(run: Run, word: str, verb: str) -> None:
+    assert word not in VERBS
+    code, _, err = run(word, "--nonsense")
+    assert (code, err) == (2, run(verb, "--nonsense")[2])
 
 
 def test_a_stream_that_was_closed_before_the_start_is_no_fault() -> None:

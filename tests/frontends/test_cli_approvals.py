@@ -254,6 +254,7 @@ class Typed:
         (b"\xff\n", Answer.NO, ""),
     ],
 )
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-75", "S000-76")
 def test_the_terminal_is_asked_when_another_program_holds_stdin(
     typed: bytes, answer: Answer, message: str, capsys: Any

@@ -38,6 +38,7 @@ def later_outcome(of: str) -> AuditDraft:
     return replace(outcome(of, "error", "fetch"), reason='line\r\nbreak, and "quotes"')
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-128")
 @pytest.mark.parametrize(
     ("options", "tools"),
@@ -64,13 +65,21 @@ def test_list_looks_through_the_active_file_and_the_archives(
     assert run("audit", "list", *options)[1].count("\n") == len(tools)
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-128")
 def test_show_finds_a_record_of_an_archive(run: Run, log: AuditLog) -> None:
     (entry,) = json.loads(run("audit", "list", "--tool", "exec", "--json")[1])["records"]
     code, out, _ = run("audit", "show", entry["record"]["id"], "--json")
-    assert (code, json.loads(out)) == (0, entry)
+    whole = json.loads(out)
+    rare = {"amount_usd": "", "session_key": "", "signer_tier": "", "transaction": None}
+    for part in ("record", "outcome"):
+        # A list has what few logs have only where it is set.
+        assert not rare.keys() & entry[part].keys()
+        entry[part] |= rare
+    assert (code, whole) == (0, entry)
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-128")
 def test_stats_count_calls_and_leave_the_logs_own_notes_out(run: Run, log: AuditLog) -> None:
     code, out, _ = run("audit", "stats", "--json")
@@ -118,6 +127,7 @@ def test_stats_tell_of_outages_and_of_what_is_wrong_now(
     assert [one["code"] for one in found["troubles"]] == ["log-disk-full"]
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-128")
 def test_export_gives_csv_that_a_spreadsheet_does_not_run(
     run: Run, log: AuditLog, place: Path
@@ -137,6 +147,7 @@ def test_export_gives_csv_that_a_spreadsheet_does_not_run(
         assert not any(cell[:1] in ("=", "+", "-", "@", "\t", "\r") for cell in row.values())
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-128")
 def test_export_gives_json_with_published_results(run: Run, log: AuditLog) -> None:
     code, out, _ = run("audit", "export", "--status", "ok")
@@ -145,6 +156,7 @@ def test_export_gives_json_with_published_results(run: Run, log: AuditLog) -> No
     assert json.loads(run("audit", "export", "--tool", "none")[1]) == []
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-84")
 def test_export_as_write_gate_has_its_fields_and_only_paths(run: Run, log: AuditLog) -> None:
     path = log.path
@@ -211,3 +223,33 @@ def test_a_log_whose_key_is_gone_is_not_read(run: Run, log: AuditLog) -> None:
     assert run("audit", "verify")[0] == 1
     assert run("call", "list")[0] == 0
     assert run("call", "write", "--args", '{"path": "a", "content": "b"}')[0] == 1
+
+
+def test_each_record_says_what_it_was_about_and_why_it_failed(run: Run, place: Path) -> None:
+    secret = "sk-" + "a1" * 20
+    project = place / "project/.agents/skills"
+    hostile = project / "bad\x1b]0;x\x07"
+    for directory in (project / "pdf", hostile):
+        directory.mkdir(parents=True)
+        name = directory.name.partition("\x1b")[0]
+        (directory / "SKILL.md").write_text(f"---\nname: {name}\ndescription: Read x\n---\nRead.\n")
+    assert run("trust", "--yes")[0] == 0
+    assert run("trust", "--revoke", "--yes")[0] == 0
+    assert run("new", "mine", "--description", "It reads.")[0] == 0
+    assert run("install", f"http://127.0.0.1:9/x.tar.gz?token={secret}", "--yes")[0] != 0
+    records = json.loads(run("audit", "list", "--json")[1])["records"]
+    about = {one["record"]["tool"]: one["about"] for one in records}
+    assert about["manage:create"].startswith("create: mine, scope user, at ")
+    assert about["system:trust"].startswith("trust: 2 skills: .agents/skills/")
+    assert about["system:trust-revoked"] == f"trust-revoked: at {place / 'project'}"
+    assert about["manage:fetch"].startswith("fetch: http://")
+    assert "; " in about["manage:fetch"]
+    trusted = next(one for one in records if one["record"]["tool"] == "system:trust")["record"]
+    assert trusted["arguments"]["count"] == 2
+    for one in trusted["arguments"]["skills"]:
+        assert one["tree_digest"].startswith("skilltree1:")
+    shown = run("audit", "list")[1]
+    assert shown.count("\n") == len(records)
+    assert secret not in json.dumps(records) + shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown

@@ -213,8 +213,11 @@ def test_a_project_that_is_not_trusted_marks_nothing_and_leads_nowhere(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("claud", "unknown client `claud`; did you mean `claude-code`"),
-        ("\x1b[2Jzzzzzzzzz", "unknown client `\\x1b[2Jzzzzzzzzz`; `skillhouse profiles list`"),
+        (
+            "claud",
+            "`skillhouse profiles list` has them; did you mean `claude-code`",
+        ),
+        ("\x1b[2Jzzzzzzzzz", "unknown client `\\x1b[2Jzzzzzzzzz`, `skillhouse profiles list`"),
     ],
 )
 def test_an_unknown_client_is_called_one(run: Run, name: str, said: str) -> None:

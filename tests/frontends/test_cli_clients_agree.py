@@ -36,6 +36,8 @@ def test_list_and_doctor_name_the_same_skills(run: Run, tree: Path, name: str) -
             write_skill(tree / "home" / rule.path[2:] / "own")
         elif rule.path.startswith("."):
             write_skill(tree / START / rule.path / "own")
+    # What a person has not seen is not listed as it is.
+    assert run("trust", "--yes", "--profile", name)[0] == 0
     listed = json.loads(run("list", "--profile", name, "--json")[1])
     report = json.loads(run("doctor", "--client", name, "--json")[1])
     start = Path(report["start"])
@@ -67,6 +69,9 @@ def test_list_and_doctor_name_the_same_skills(run: Run, tree: Path, name: str) -
     refused = {
         os.path.realpath(one["path"])
         for one in listed["diagnostics"]
-        if one["severity"] == "error" and one["path"] and one["code"] != "duplicate"
+        if one["severity"] == "error"
+        and one["path"]
+        # `doctor` has a file of another name among what is nearly a skill.
+        and one["code"] not in ("duplicate", "wrong-case")
     }
     assert refused == {path for _, path in states("dropped")}

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.clients import known_clients
 from skillhouse.discovery import watch_limits
+from skillhouse.frontends.presentation.client_report import BRIEF_LINES
 from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
 from tests.frontends.conftest import Run
@@ -170,7 +172,8 @@ def test_nothing_wrong_is_exit_code_0(run: Run, place: Path) -> None:
     link.parent.mkdir(parents=True)
     link.symlink_to("../../.agents/skills/pdf")
     code, out, _ = run("doctor", "--client", "claude-code", "--client", "codex")
-    assert (code, out.splitlines()[-1]) == (0, "1 skill, 1 of them seen in full by every client")
+    assert code == 0
+    assert "1 skill, 1 of them seen in full by every client\n" in out
     assert "no problems" in out
 
 
@@ -197,7 +200,7 @@ def test_trust_lets_our_own_eye_read_the_project(run: Run, machine: Path) -> Non
 def test_an_unknown_client_names_the_nearest(run: Run, place: Path) -> None:
     code, out, err = run("doctor", "--client", "codx")
     assert (code, out) == (2, "")
-    assert "unknown profile `codx`; did you mean `codex`" in err
+    assert "unknown client `codx`, `skillhouse profiles list` has them; did you mean `codex`" in err
 
 
 @pytest.mark.slow
@@ -238,8 +241,10 @@ def test_compare_tells_only_what_differs_and_why(run: Run, machine: Path) -> Non
 def test_list_names_every_profile_and_the_program_it_was_compared_with(run: Run) -> None:
     code, out, _ = run("profiles", "list")
     assert code == 0
-    names = [line.split()[0] for line in out.splitlines()]
+    profiles, _, folders = out.partition("\n\n")
+    names = [line.split()[0] for line in profiles.splitlines()]
     assert sorted(names) == sorted(profile_names())
+    assert folders.startswith("clients of which only folders are known: ")
     # Those of real clients come before those of designs.
     assert names.index("roo") < names.index("openseed")
     assert "Codex 0.169.0, compared on 2026-11-22" in out
@@ -296,19 +301,86 @@ def test_doctor_finds_a_client_by_what_it_leaves_at_home(
     assert [client["name"] for client in value["clients"]] == ["claude-code", "default"]
 
 
+@pytest.mark.slow
+def test_where_only_folders_of_clients_are_doctor_is_about_these(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(place, monkeypatch)
+    write_skill(place / "home/.claude/skills/pdf")
+    write_skill(place / "home/.cursor/skills/csv")
+    said = " ".join(run("doctor")[1].split())
+    assert "no client that we know is installed here; those above have a folder here" in said
+    assert "cursor Cursor has 2 in its folders, 0 not" in said
+    value = json.loads(run("doctor", "--json")[1])
+    assert [client["name"] for client in value["clients"]] == ["claude-code", "cursor", "default"]
+    states = {one["name"]: one["clients"]["cursor"]["state"] for one in value["skills"]}
+    assert states == {"pdf": "folder", "csv": "folder"}
+
+
+@pytest.mark.slow
+def test_every_verb_takes_a_client_of_which_only_folders_are_known(run: Run, place: Path) -> None:
+    write_skill(place / "home/.cursor/skills/csv")
+    write_skill(place / "home/.claude/skills/pdf")
+    listed = run("list", "--client", "cursor", "--root", str(place / "home/.cursor/skills"))[1]
+    assert "csv" in listed
+    for verb in ("list", "doctor"):
+        code, _, err = run(verb, "--client", "windsrf")
+        assert (code, "did you mean `windsurf`" in err) == (2, True)
+    out = run("export", "pdf", "--to", "windsurf,kiro")[1]
+    assert "~/.codeium/windsurf/skills/pdf" in out
+    assert "how kiro-cli reads a skill is not known, only its folders are" in out
+    code, out, _ = run("export", "pdf", "--to", "trae", "--link")
+    assert (code, "is not known to follow links" in out) == (1, True)
+    assert "clients of which only folders are known: adal, " in run("profiles", "list")[1]
+    value = json.loads(run("profiles", "list", "--json")[1])
+    assert "cursor" in value["folders"]
+    assert "codex" not in value["folders"]
+
+
+@pytest.mark.slow
+def test_a_table_of_more_clients_than_fit_is_no_wider(run: Run, place: Path) -> None:
+    write_skill(place / "home/.gemini/skills/xls")
+    names = list(known_clients())[:30]
+    out = run("doctor", *(word for name in names for word in ("--client", name)))[1]
+    assert max(map(width_of, out.splitlines())) <= 80
+    assert "the columns of 10 more clients: --json" in out
+
+
 def test_fix_shows_each_change_and_makes_those_that_are_confirmed(
     typing: Typing, place: Path
 ) -> None:
     one, two = (place / f"home/.agents/skills/{name}/SKILL.md" for name in ("one", "two"))
     for file in (one, two):
         write_raw(file, f"---\nname: {file.parent.name}\ndescription: > Reads.\n---\n")
-    code, out, err = typing("y\nn", "doctor", "--client", "codex", "--fix")
+    code, out, err = typing("e\ny\nn", "doctor", "--client", "codex", "--fix")
     assert code == 1
     assert "-description: > Reads." in out
+    assert "Make these 2 changes (one-line-block)? (y all, e each, n no) " in err
     assert "+description: 'Reads.'" in out
     assert "1 of 2 changes made" in err
     assert "'Reads.'" in one.read_text()
     assert "> Reads." in two.read_text()
+
+
+MANY = 22
+
+
+@pytest.mark.parametrize(("word", "made"), [("y", MANY), ("n", 0), ("", 0), ("maybe", 0)])
+def test_many_changes_of_a_kind_are_one_question(
+    typing: Typing, place: Path, word: str, made: int
+) -> None:
+    files = [place / f"home/.agents/skills/s{n}/SKILL.md" for n in range(MANY)]
+    for n, file in enumerate(files):
+        # What looks like the head of a difference is shown as well.
+        write_raw(file, f"---\nname: s{n}\ndescription: > Reads {n}.\n---\n-- a\n")
+    code, out, err = typing(word, "doctor", "--client", "codex", "--fix")
+    assert code == (0 if made else 1)
+    assert err.count("? (y all, e each, n no) ") == err.count("?") == 1
+    for n in range(MANY):
+        assert f"~/.agents/skills/s{n}/SKILL.md\n  -description: > Reads {n}.\n" in out
+        assert f"  +description: 'Reads {n}.'\n" in out
+    assert f"{made} of {MANY} changes made" in err
+    assert sum(f"'Reads {n}.'" in file.read_text() for n, file in enumerate(files)) == made
 
 
 def test_fix_changes_nothing_without_a_person(run: Run, place: Path) -> None:
@@ -345,3 +417,28 @@ def test_what_fix_deletes_is_in_the_trash_and_in_the_log(
     assert run("delete", "--undo", "user:pdf")[0] == 0
     assert not link.is_symlink()
     assert (link / "SKILL.md").is_file()
+
+
+@pytest.mark.slow
+def test_brief_says_it_in_ten_lines_however_much_there_is(machine: Path, run: Run) -> None:
+    code, out, _ = run("doctor", "--brief", "--client", "all")
+    lines = out.splitlines()
+    assert (code, len(lines)) == (1, BRIEF_LINES)
+    assert max(map(width_of, lines)) <= 80
+    assert re.match(r"\d+ skills, \d+ of them seen in full by every client", lines[0])
+    assert re.fullmatch(r"  and \d+ more clients", lines[5])
+    problems = len(json.loads(run("doctor", "--client", "all", "--json")[1])["problems"])
+    assert lines[6] == f"{problems} problems"
+    _, few, _ = run("doctor", "--brief", "--client", "codex")
+    assert few.splitlines()[1].startswith("  codex  sees ")
+    assert len(few.splitlines()) < BRIEF_LINES
+
+
+def test_brief_of_an_empty_home(place: Path, run: Run) -> None:
+    said = (
+        "0 skills, 0 of them seen in full by every client\n"
+        "  codex  sees 0\n"
+        "no problems\n"
+        "skillhouse doctor: which skill, why, and how to mend it\n"
+    )
+    assert run("doctor", "--brief", "--client", "codex") == (0, said, "")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import pty
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,3 +135,95 @@ def test_the_searches_of_the_help_find_something_in_a_fresh_home(run: Run) -> No
     for line, found in zip(lines, ("weather", "github"), strict=True):
         code, out, _ = run("search", *shlex.split(line))
         assert (code, found in out) == (0, True), line
+
+
+@pytest.fixture
+def pdf(run: Run, place: Path) -> Path:
+    assert run("new", "pdf", "--description", "Read and merge PDF files.")[0] == 0
+    return place / "home/.agents/skills/pdf"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("trust nope", "expected a directory, got `nope`"),
+        ("call", "the following arguments are required: tool;"),
+        ("new 'My Skill'", "did you mean `skillhouse new my-skill`"),
+        ("info pdf", "it was not installed by skillhouse; `skillhouse show pdf` has the rest"),
+        ("uninstall pdf", "and `skillhouse delete pdf` removes it"),
+        ("pin pdf", "it was not installed by skillhouse"),
+        ("info nope", "no installed skill `nope`"),
+        ("pack nope", "expected the directory of a skill, or the name of one, got `nope`"),
+        ("sign nope", "expected the directory of a skill, or the name of one, got `nope`"),
+        ("update", "nothing was installed here"),
+        ("trust --list", "no project is trusted"),
+        ("doctor --client nope", "unknown client `nope`, `skillhouse profiles list` has them"),
+        ("outdated", "nothing was installed here"),
+        ("verify", "nothing was installed here"),
+    ],
+)
+def test_a_message_is_about_what_was_typed(run: Run, pdf: Path, line: str, said: str) -> None:
+    assert said in run(*shlex.split(line))[2]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_may_be_left_out_is_never_named_as_missing(verb: str) -> None:
+    for words, parser in _verbs_below(parser_of(verb)[1], verb):
+        needed = [one for one in parser._actions if one.required and not one.option_strings]  # noqa: SLF001
+        assert not [one.dest for one in needed if one.nargs in ("*", "?")], words
+
+
+def test_a_skill_is_packed_by_its_name(run: Run, pdf: Path) -> None:
+    code, out, _ = run("pack", "pdf", "--json")
+    assert (code, json.loads(out)["path"]) == (0, "pdf.tar.gz")
+
+
+def test_paths_and_digests_stay_whole_at_80_columns(run: Run, pdf: Path) -> None:
+    lines = run("show", "pdf")[1].splitlines()
+    assert [line for line in lines if line.endswith(str(pdf / "SKILL.md"))]
+    assert [line for line in lines if re.search(r" skilltree1:[0-9a-f]{64}$", line)]
+
+
+def test_what_an_author_meant_for_people_is_no_problem(run: Run, pdf: Path) -> None:
+    file = pdf / "SKILL.md"
+    file.write_text(file.read_text().replace("---\n", "---\ndisable-model-invocation: true\n", 1))
+    assert run("list", "--problem")[::2] == (0, "0 problems\n")
+    code, out, err = run("list", "--problem", "people-only")
+    assert (code, "for people alone: 1\n" in out, err) == (1, True, "1 problem\n")
+
+
+def test_rules_of_a_project_that_count_for_nothing_are_said(run: Run, place: Path) -> None:
+    rule = '[[rules]]\neffect = "{}"\naction = "exec"\npattern = "git *"\n'
+    (place / "project/skillhouse.toml").write_text(rule.format("allow") + rule.format("deny"))
+    assert run("trust", "--yes")[0] == 0
+    code, out, err = run("config", "check")
+    why = "a layer that is not trusted allows nothing"
+    assert (code, out, err) == (
+        0,
+        f"project 1: allow exec git *\n  {why} [rule-no-effect]\n",
+        "the configuration has 0 faults, and 1 rule without effect\n",
+    )
+    found = json.loads(run("config", "check", "--json")[1])["void_rules"]
+    assert [one["rule_index"] for one in found] == [0]
+
+
+def test_export_and_doctor_make_links_of_one_kind(run: Run, pdf: Path, place: Path) -> None:
+    assert run("export", "--to", "claude-code", "--link", "pdf")[0] == 0
+    link = place / "home/.claude/skills/pdf"
+    assert link.readlink() == Path("../../.agents/skills/pdf")
+
+
+def test_a_server_says_at_a_terminal_what_it_waits_for(place: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = (sys.executable, "-m", "skillhouse", "mcp")
+    with (
+        os.fdopen(ours, "wb", buffering=0) as keys,
+        subprocess.Popen(
+            command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as server,
+    ):
+        os.close(theirs)
+        assert server.stderr is not None
+        assert server.stderr.readline().startswith(b"an MCP client starts this")
+        keys.write(b"\x04")
+        assert server.wait(30) == 0

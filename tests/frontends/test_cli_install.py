@@ -381,8 +381,11 @@ def test_a_skill_that_was_not_installed_is_never_replaced(run: Run, place: Path)
 
 
 @pytest.mark.slow
-def test_uninstall_removes_it_and_an_undo_brings_the_files_back(run: Run, place: Path) -> None:
+def test_uninstall_removes_it_and_an_undo_brings_it_back_into_the_lock(
+    run: Run, place: Path
+) -> None:
     assert run("install", str(make_skill(place / "notes")), *AGREED)[0] == 0
+    before = lock_of(place)
     assert run("uninstall", "notes")[0] == 0
     assert not installed(place).exists()
     assert lock_of(place) == {}
@@ -390,6 +393,39 @@ def test_uninstall_removes_it_and_an_undo_brings_the_files_back(run: Run, place:
     assert run("uninstall", "notes")[0] == 1
     assert run("delete", "--undo", "user:notes")[0] == 0
     assert (installed(place) / "scripts/run.sh").exists()
+    assert lock_of(place) == before
+    assert run("verify")[:2] == (0, "user:notes  as installed\n")
+    assert run("update")[2] == "notes: up to date\n"
+
+
+def test_an_undo_changes_nothing_where_the_lock_cannot_be_used(run: Run, place: Path) -> None:
+    assert run("install", str(make_skill(place / "notes")), *AGREED)[0] == 0
+    assert run("uninstall", "notes")[0] == 0
+    (place / "home/.config/skillhouse/skills.lock").write_text("broken")
+    code, _, err = run("delete", "--undo", "notes")
+    assert code == 3
+    assert "the lock cannot be used" in err
+    assert not installed(place).exists()
+    (place / "home/.config/skillhouse/skills.lock").unlink()
+    assert run("delete", "--undo", "notes")[0] == 0
+    assert list(lock_of(place)) == ["notes"]
+
+
+def test_a_lost_lock_makes_the_very_same_files_no_conflict(run: Run, place: Path) -> None:
+    source = make_skill(place / "notes")
+    assert run("install", str(source), *AGREED)[0] == 0
+    before = lock_of(place)
+    (place / "home/.config/skillhouse/skills.lock").unlink()
+    (installed(place) / ".DS_Store").write_text("left")
+    assert run("install", str(source), *AGREED)[0] == 0
+    assert lock_of(place) == before
+    assert run("verify")[0] == 0
+    (place / "home/.config/skillhouse/skills.lock").unlink()
+    (installed(place) / "SKILL.md").write_text("Mine.")
+    code, _, err = run("install", str(source), *AGREED)
+    assert code == 1
+    assert "other files are there, of a skill that was not installed" in err
+    assert (installed(place) / "SKILL.md").read_text() == "Mine."
 
 
 @pytest.mark.slow
@@ -509,7 +545,7 @@ def test_under_the_second_design_a_package_goes_into_its_workspace(run: Run, pla
     assert run("install", url, *AGREED, *design)[0] == 0
     assert (place / "project/workspace/skills/crypto-price").is_dir()
     assert run("verify", "--profile", "owliabot-js")[0] == 0
-    assert run("trust", "--yes")[0] == 0
+    assert run("trust", "--yes", "--profile", "owliabot-js")[0] == 0
     assert "crypto-price:" in run("tools", "list", "--profile", "owliabot-js")[1]
 
 

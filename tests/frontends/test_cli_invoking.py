@@ -40,11 +40,11 @@ def test_without_a_skill_it_lists_what_can_be_started(run: Run, place: Path) -> 
 
 def test_words_are_the_arguments_as_a_shell_would_split_them(run: Run, place: Path) -> None:
     write(place, "fix", "", "First: $0.\nSecond: $1.\nAll: $ARGUMENTS.\n")
-    assert "ARGUMENTS: 'a b' c" in run("invoke", "fix", "a b", "c")[1]
-    turn_on(place, "[extensions]\nsubstitution = true\n")
     code, out, _ = run("invoke", "fix", "a b", "--", "--c")
     assert code == 0
     assert "First: a b.\nSecond: --c.\nAll: 'a b' --c.\n" in out
+    turn_on(place, "[extensions]\nsubstitution = false\n")
+    assert "ARGUMENTS: 'a b' c" in run("invoke", "fix", "a b", "c")[1]
 
 
 def test_the_list_counts_what_is_for_people_alone(run: Run, place: Path) -> None:

@@ -62,6 +62,8 @@ LISTS = {
     "outdated": "skills",
     "info": "skills",
     "verify": "skills",
+    "lock": "locks",
+    "self remove --dry-run": "removed",
 }
 """Command lines that list, and the key of what they list."""
 THINGS = (
@@ -83,6 +85,7 @@ THINGS = (
     "policy ask exec pwd --yes",
     "policy deny exec id --yes",
     "policy init careful --stdout",
+    "policy show careful",
     "config show",
     "audit stats",
     "audit verify",

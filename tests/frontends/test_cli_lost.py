@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.clients import known_clients, user_folders, variable_folders
 from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.presentation.operations import answer
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.skill import FOLDER_CLIENTS, load_profile, profile_names
+from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
 from tests.runtime.places import make_places, write_skill
 
@@ -41,7 +42,7 @@ def crowd(place: Path, run: Run) -> Path:
 WHY = [
     ("bad", "SKILL.md:5", "a colon with a space inside a value without quotes: `a: b: c`"),
     ("empty", "SKILL.md:1", "add `description:`, what it does and when to use it"),
-    ("lower", "lower", "put a file named `SKILL.md` there"),
+    ("lower", "lower", "rename the file to `SKILL.md`"),
     ("mine", "mine/SKILL.md", "`skillhouse trust`"),
     ("inner", "pdf/inner/SKILL.md", "inside the skill `pdf`"),
     ("deep", "a/b/c/d/e/f/deep", "deeper than 6 directories"),
@@ -155,9 +156,9 @@ def test_list_names_everything_that_is_not_used(run: Run, crowd: Path) -> None:
     out = run("list")[1]
     headings = [line for line in out.splitlines() if line and not line.startswith(" ")]
     assert headings == [
-        "user  ~/.claude/skills (also read by amp, claude-code, opencode-cli)",
+        "user  ~/.claude/skills (also read by amp, claude-code, opencode-cli and 5 more)",
         "builtin",
-        "cannot be used: 2",
+        "cannot be used: 3",
         "disabled: 1",
         "denied by rules: 1",
         "shadowed by another skill of the name: 1",
@@ -172,6 +173,7 @@ def test_list_names_everything_that_is_not_used(run: Run, crowd: Path) -> None:
 def test_list_as_json_has_the_states_and_the_bounds(run: Run, crowd: Path) -> None:
     value = json.loads(run("list", "--json")[1])
     assert [(one["state"], one["name"]) for one in value["absent"]] == [
+        ("broken", "lower"),
         ("broken", "bad"),
         ("broken", "empty"),
         ("disabled", "off"),
@@ -187,6 +189,7 @@ def test_list_as_json_has_the_states_and_the_bounds(run: Run, crowd: Path) -> No
     assert value["skills"][0]["root"] == str(crowd)
     broken = json.loads(run("list", "--problem", "broken", "--json")[1])["absent"]
     assert [(one["name"], one["line"], bool(one["mend"])) for one in broken] == [
+        ("lower", None, True),
         ("bad", 5, True),
         ("empty", 1, True),
     ]
@@ -253,14 +256,24 @@ def test_code_without_a_text_is_listed_where_code_is_off(run: Run, place: Path) 
 
 
 @pytest.mark.slow
-def test_the_table_of_folders_is_that_of_the_profiles() -> None:
-    read = {
-        (rule.path.replace("${XDG_CONFIG_HOME:-~/.config}", "~/.config"), name)
-        for name in profile_names()
-        for rule in load_profile(name).roots
-        if load_profile(name).client
-    }
-    read |= {("~/.claude/skills", "claude-code"), ("~/.codex/skills", "codex")}
-    folders = {(path.removeprefix("~/"), name) for path, name in read}
-    for folder, clients in FOLDER_CLIENTS.items():
-        assert {(folder, client) for client in clients} <= folders
+def test_the_table_has_the_folders_of_the_profiles() -> None:
+    """Those that end in a hidden folder, or are of no scope of a person, come with a client."""
+    for profile in (load_profile(name) for name in profile_names()):
+        if not profile.client:
+            continue
+        one = known_clients()[profile.name]
+        read = {(rule.scope, rule.path) for rule in profile.roots}
+        expected = {(scope, path) for scope, path in read if scope in ("user", "project")}
+        written = {("project", path) for path in one.project} | {
+            ("user", path) for path in one.user
+        }
+        assert written == expected, profile.name
+        assert (one.links, one.programs, one.traces) == (profile.symlinks, (), ())
+        assert one.read_on == (profile.checked or profile.read_on)
+
+
+def test_a_variable_of_a_client_leads_to_its_folder() -> None:
+    assert user_folders()[".codex/skills"] == ("codex", "cursor")
+    assert ("codex", "CODEX_HOME", ".codex", "skills") in variable_folders()
+    assert ("copilot-cli", "COPILOT_SKILLS_DIRS", "", "") in variable_folders()
+    assert ("opencode-cli", "OPENCODE_CONFIG_DIR", "", "skills") in variable_folders()

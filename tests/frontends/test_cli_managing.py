@@ -44,7 +44,7 @@ def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Pat
     assert "no agent sees it until you run `skillhouse trust`" in err
     run("trust", "--yes")
     _, _, err = run("new", "release", "--project", "--description", "Releases.")
-    assert "no agent loads it without asking until you run `skillhouse trust`" in err
+    assert "or loads it without asking, until you run `skillhouse trust`" in err
 
 
 @pytest.mark.slow
@@ -72,10 +72,8 @@ def test_delete_asks_and_takes_only_a_yes(run: Run, typing: Run, place: Path) ->
     assert run("delete", "notes")[0] == 2
     code, _, err = typing("no", "delete", "notes")
     assert (code, directory.is_dir()) == (1, True)
-    assert (
-        "with 1 file? It is in a folder that amp, claude-code, opencode-cli also read. (y, n)"
-        in err
-    )
+    whose = "It is in a folder that amp, claude-code, opencode-cli and 5 more also read."
+    assert f"with 1 file? {whose} (y, n)" in err
     assert typing("y", "delete", "notes")[1] == f"deleted user:notes at {directory}\n"
     assert not directory.exists()
     code, _, err = run("delete", "weather", "--yes")
@@ -99,7 +97,7 @@ def test_new_names_the_clients_that_read_it_and_the_next_step(run: Run, place: P
     _, _, err = run("new", "meeting-notes", "--description", "Writes up meetings.")
     path = place / "home/.agents/skills/meeting-notes"
     assert err == (
-        "also read by amp, codex, copilot-cli, gemini-cli, opencode-cli\n"
+        "also read by amp, codex, copilot-cli and 15 more\n"
         f"next: edit {path}/SKILL.md, then `skillhouse validate {path}`\n"
     )
 
@@ -123,7 +121,7 @@ def test_a_delete_is_undone(run: Run, place: Path) -> None:
     (directory / "run.py").write_text("print(1)")
     run("disable", "notes")
     _, _, err = run("delete", "notes", "--yes")
-    assert "it was in a folder that amp, claude-code, opencode-cli also read" in err
+    assert "it was in a folder that amp, claude-code, opencode-cli and 5 more also read" in err
     assert "skillhouse delete --undo user:notes" in err
     assert not directory.exists()
     assert json.loads(run("delete", "--list", "--json")[1])["deleted"][0]["path"] == str(directory)
@@ -192,13 +190,37 @@ def test_an_undo_overwrites_nothing(run: Run, place: Path) -> None:
     assert json.loads(run("delete", "--list", "--json")[1])["total"] == 1
 
 
+def test_a_person_sees_what_came_after_the_trust_and_what_it_replaces(
+    run: Run, typing: Run, place: Path
+) -> None:
+    write_skill(place / "project/.agents/skills/pdf", "Reads PDF.")
+    run("trust", "--yes")
+    write_skill(place / "home/.agents/skills/mine", "My own.")
+    write_skill(place / "project/.agents/skills/pdf", "Run curl first.")
+    write_skill(place / "project/.agents/skills/mine", "Run curl second.")
+    out, err = run("catalog")[1:]
+    assert ("Reads PDF." in out, "My own." in out, "Run curl" in out) == (True, True, False)
+    assert "2 skills new or changed since the project was trusted: look with `skillhouse" in err
+    out = run("list")[1]
+    assert "[unseen] Reads PDF." in out
+    assert "`user:mine` keeps its name" in " ".join(out.split())
+    assert "2 to look at with `skillhouse trust`" in out
+    out = run("trust", "--show")[1]
+    for said in ("Run curl first.", "it was: Reads PDF.", "Run curl second.", "mine  user:mine"):
+        assert said in out
+    value = json.loads(run("trust", "--show", "--json")[1])
+    assert value["replaces"] == {"mine": "user:mine"}
+    _, out, err = typing("n", "trust")
+    assert "use its skills in place of `user:mine`" in " ".join((out + err).split())
+
+
 def test_trust_shows_the_skills_and_asks_at_a_terminal(run: Run, typing: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/one")
     broken = place / "project/.agents/skills/two/SKILL.md"
     broken.parent.mkdir()
     broken.write_text("---\nname: two\n---\n")
     code, out, err = typing("no", "trust")
-    assert (code, "not trusted, 1 skill" in out, str(broken) in out) == (1, True, True)
+    assert (code, "not trusted, 2 skills" in out, str(broken) in out) == (1, True, True)
     assert err.endswith("(y, n) no\r\nnothing was trusted\r\n")
     assert json.loads(run("trust", "--list", "--json")[1])["projects"] == []
     assert typing("y", "trust")[0] == 0

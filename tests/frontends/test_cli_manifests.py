@@ -31,6 +31,7 @@ def code_of(run: Run, root: Path) -> dict[str, dict[str, Any]]:
     return {found["name"]: found for found in json.loads(out)["code"]}
 
 
+@pytest.mark.under("owliabot-js")
 @pytest.mark.req("S002-24", "S002-25", "S002-28", "S002-29", "S002-30", "S002-35")
 def test_the_published_manifest_is_listed_with_its_tool(run: Run, enabled: Path) -> None:
     root = enabled / "skills"
@@ -75,6 +76,7 @@ def test_the_published_manifest_is_listed_with_its_tool(run: Run, enabled: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.under("owliabot-js")
 @pytest.mark.req("S002-26", "S002-29", "S002-33", "S002-34", "S002-36")
 def test_a_manifest_that_cannot_be_used_costs_its_own_tools_and_says_why(
     run: Run, enabled: Path
@@ -117,6 +119,7 @@ def test_a_manifest_that_cannot_be_used_costs_its_own_tools_and_says_why(
 
 
 @pytest.mark.slow
+@pytest.mark.under("owliabot-js")
 @pytest.mark.req("S002-118")
 def test_the_dex_swap_example_runs_with_its_own_module(
     run: Run, enabled: Path, need: Need, node: None

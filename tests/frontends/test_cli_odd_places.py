@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.frontends.cli import EXTRAS
+from skillhouse.frontends.cli.verbs import VERBS as ALL_VERBS
 from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
 
@@ -120,9 +122,6 @@ def test_a_removed_directory_is_named_and_not_the_verb(place: Path, words: str) 
 @pytest.mark.parametrize(
     ("missing", "words", "extra"),
     [
-        ("cryptography", "registry serve", "registry"),
-        ("cryptography", "registry token list", "registry"),
-        ("cryptography", "registry token new --scope admin", "registry"),
         ("cryptography", "keys trust", "registry"),
         ("cryptography", "keys new a --for skills", "registry"),
         ("cryptography", "sign .", "registry"),
@@ -138,6 +137,17 @@ def test_a_missing_part_is_named_with_its_extra(
     done = started(BLOCKED, missing, *words.split())
     assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
     assert f"this needs the optional part `{extra}`" in done.stderr
+
+
+@pytest.mark.slow
+def test_help_and_completions_need_no_part(place: Path) -> None:
+    last = "sys.exit(main(sys.argv[2:]))"
+    assert last in BLOCKED
+    each = BLOCKED.replace(last, "sys.exit(max(main(line.split()) for line in sys.argv[2:]))")
+    lines = [f"{verb} --help" for verb in ALL_VERBS]
+    lines += [f"completions {shell}" for shell in ("bash", "zsh", "fish")]
+    done = started(each, ",".join(EXTRAS), *lines)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_who_lists_the_tokens_of_a_registry_makes_none(run: Run, place: Path) -> None:

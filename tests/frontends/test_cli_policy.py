@@ -97,8 +97,8 @@ def test_lint_names_the_rules_that_have_no_effect(run: Run, place: Path) -> None
 
 
 @pytest.mark.slow
-def test_lint_folds_what_it_finds_a_hundred_times(run: Run) -> None:
-    run("policy", "init", "developer", "--write")
+def test_lint_folds_what_it_finds_a_hundred_times(run: Run, place: Path) -> None:
+    configure(place, policy_text("developer"))
     code, out, _ = run("policy", "lint")
     assert (code, len(out.splitlines())) == (0, 7)
     assert "  `make *` may run whatever code the workspace holds" in out
@@ -132,8 +132,7 @@ def test_explain_names_what_no_wildcard_covers(run: Run, place: Path) -> None:
     assert (second["program"], second["starts"]["scripts"]) == ("timeout", [["x.py"]])
 
 
-@pytest.mark.slow
-def test_init_shows_adds_and_never_overwrites(run: Run, place: Path) -> None:
+def test_init_sets_the_policy_by_name_and_says_what_it_does(run: Run, place: Path) -> None:
     file = place / "home/.config/skillhouse/config.toml"
     code, out, _ = run("policy", "init", "careful", "--stdout")
     assert (code, file.exists()) == (0, False)
@@ -143,15 +142,81 @@ def test_init_shows_adds_and_never_overwrites(run: Run, place: Path) -> None:
     configure(place, "cache = true\n")
     code, out, _ = run("policy", "init", "developer", "--write")
     assert code == 0
-    assert (
-        out == f"added {len(starting_rules('developer'))} rules of the policy developer to {file}\n"
+    assert out == (
+        f'{file} has `policy = "developer"`\n'
+        "  allow  reading, editing, commits, builds, tests, the project's own scripts\n"
+        "  ask    installing, pushing, deleting branches, code in a command, other programs\n"
+        "  deny   force pushes, publishing packages, applying terraform\n"
     )
-    assert file.read_text() == f"cache = true\n\n{policy_text('developer')}"
+    assert file.read_text() == 'policy = "developer"\n\ncache = true\n'
     assert file.stat().st_mode & 0o777 == 0o600
-    code, _, err = run("policy", "init", "locked", "--write")
-    assert code == 2
-    assert "there are rules already, and nothing is overwritten" in err
-    assert run("policy", "explain", "git status")[0] == 0
+    code, again, _ = run("policy", "init", "--write")
+    assert (code, again) == (0, out.replace("has", "already has"))
+    assert run("policy", "init", "locked", "--write")[0] == 0
+    assert file.read_text() == 'policy = "locked"\n\ncache = true\n'
+    assert run("policy", "show")[1] == policy_text("locked")
+    assert run("policy", "show", "careful")[1] == policy_text("careful")
+
+
+def test_a_rule_of_a_policy_is_shown_by_its_name(run: Run, place: Path) -> None:
+    assert run("policy", "show")[0] == 2
+    run("policy", "init", "--write")
+    code, out, _ = run("policy", "explain", "git push --force")
+    assert code == 1
+    assert "  rule `exec git push --force *` of developer policy: it rewrites" in out
+    assert run("policy", "list")[1] == (
+        "developer\n"
+        f"  {len(starting_rules('developer'))} rules of this program; "
+        "`skillhouse policy show` prints them\n"
+    )
+    rules = json.loads(run("policy", "list", "--json")[1])["rules"]
+    assert {rule["layer"] for rule in rules} == {"developer"}
+    code, out, err = run("policy", "lint")
+    assert (code, out) == (0, "")
+    assert "0 findings" in err
+
+
+def test_a_copy_of_a_policy_goes_on_to_work_and_can_be_changed_over(run: Run, place: Path) -> None:
+    configure(place, f"{policy_text('developer')}\n{RULES}")
+    file = place / "home/.config/skillhouse/config.toml"
+    assert run("policy", "explain", "git push --force")[0] == 1
+    count = len(starting_rules("developer"))
+    said = "copies of the policy developer; `skillhouse policy init developer --drop-copies`"
+    assert f"{count} rules are {said}" in run("policy", "lint")[2]
+    out = run("policy", "init", "--write")[1]
+    assert "`skillhouse policy init developer --drop-copies` takes them out" in out
+    out = run("policy", "init", "--write", "--drop-copies")[1]
+    # Two of our own are the policy's too.
+    assert f"{count + 2} copies of its rules went out of that file" in out
+    assert "git push" not in file.read_text()
+    assert 'reason = "use the bin"' in file.read_text()
+    assert run("policy", "explain", "rm x")[0] == 1
+
+
+def test_what_a_person_changes_of_rules_is_in_the_log(run: Run, place: Path) -> None:
+    run("policy", "init", "--write")
+    run("policy", "init", "careful", "--write")
+    run("policy", "allow", "exec", "git push *", "--reason", "mine \x1b[2J", "--yes")
+    records = json.loads(run("audit", "list", "--json")[1])["records"]
+    file = str(place / "home/.config/skillhouse/config.toml")
+    assert [one["about"] for one in records] == [
+        f"rule-add: allow exec git push *, reason mine \x1b[2J, at {file}",
+        f"policy: careful, at {file}",
+        f"policy: developer, at {file}",
+    ]
+    assert [one["record"]["arguments"] for one in records] == [
+        {
+            "effect": "allow",
+            "action": "exec",
+            "pattern": "git push *",
+            "reason": "mine \x1b[2J",
+            "path": file,
+        },
+        {"policy": "careful", "path": file},
+        {"policy": "developer", "path": file},
+    ]
+    assert {one["status"] for one in records} == {"ok"}
+    assert "\x1b" not in run("audit", "list")[1]
 
 
 def test_init_adds_nothing_for_a_coding_agent(run: Run, place: Path, monkeypatch) -> None:

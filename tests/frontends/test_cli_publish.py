@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.sandbox import SandboxStatus
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.registry.hosting.servers import Server, serving
 from tests.registry.publisher_skill import LOCKED, REGISTRY
 from tests.registry.sources import make_skill
+from tests.runtime.coded import tool, write_code
 
 UNSIGNED = ("--yes", "--allow-unsigned")
 TOKEN = 'token = "env:REPOSITORY_ACCESS"\n'
@@ -183,10 +185,45 @@ def test_skill_install_as_the_design_prints_it(run: Run, place: Path, server: Se
     code, _, err = run(*words, "--profile", "owliabot-js")
     assert code == 0
     assert "fetching http://127.0.0.1:" in err
-    assert run("trust", "--yes", "--profile", "owliabot-js")[0] == 0
     found = place / "project/workspace/skills/crypto-balance/SKILL.md"
     assert found.read_bytes() == (source / "SKILL.md").read_bytes()
     assert "crypto-balance" in run("list", "--profile", "owliabot-js")[1]
     assert run("verify", "--profile", "owliabot-js")[0] == 0
     assert run(*words)[0] == 0
     assert (place / "home/.agents/skills/crypto-balance/SKILL.md").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-94", "S002-99", "S002-102", "S002-119")
+def test_what_skill_install_brings_can_be_called_at_once(
+    run: Run, place: Path, server: Server, status: SandboxStatus
+):
+    code = "tools = {'get_price': lambda params, context: {'price': 2}}\n"
+    source = write_code(place / "crypto-price", code, tool("get_price"))
+    assert run("publish", str(source), *UNSIGNED)[0] == 0
+    js = ("--profile", "owliabot-js")
+    ended, _, err = run("skill", "install", "crypto-price", *UNSIGNED, *js)
+    assert (ended, "tool: crypto-price:get_price\n" in err) == (0, True), err
+    assert "skillhouse trust" not in err
+    assert run("call", "crypto-price:get_price", *js)[:2] == (0, '{"price": 2}\n')
+    assert run("call", "get_price", *js)[:2] == (0, '{"price": 2}\n')
+    installed = place / "project/workspace/skills/crypto-price"
+    assert (installed / "main.py").read_bytes() == (source / "main.py").read_bytes()
+
+
+def test_an_install_trusts_nothing_else_of_the_project(run: Run, place: Path, server: Server):
+    code = "tools = {'tool': lambda params, context: 1}\n"
+    source = write_code(place / "brought", code)
+    write_code(place / "project/workspace/skills/there", code)
+    assert run("publish", str(source), *UNSIGNED)[0] == 0
+    js = ("--profile", "owliabot-js")
+    _, _, err = run("skill", "install", "brought", *UNSIGNED, *js)
+    # What else would be read with it no person has looked at.
+    assert ("skillhouse trust" in err, "tool: " in err) == (True, False)
+    assert "0 of skills" in run("tools", "list", *js)[1]
+    assert run("trust", "--yes", *js)[0] == 0
+    shutil.rmtree(place / "project/workspace/skills/brought")
+    write_code(place / "project/workspace/skills/later", code)
+    assert run("skill", "install", "brought", *UNSIGNED, "--force", *js)[0] == 0
+    out = run("tools", "list", *js)[1]
+    assert ("brought:tool" in out, "there:tool" in out, "later:tool" in out) == (True, True, False)

@@ -19,15 +19,26 @@ import pytest
 from skillhouse.frontends.cli import person, question
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.verbs import VERBS
-from tests.frontends import test_cli_publish
+from tests.frontends import test_cli_outdated, test_cli_publish
 from tests.frontends.conftest import Run
 from tests.frontends.shells import typed
+from tests.registry import sources
 from tests.registry.publisher_skill import make_skill
 from tests.runtime.places import write_skill
 
 server = test_cli_publish.server
 CLI = Path(question.__file__).parent
-ASKS = {"ask", "confirmed", "typed", "tick", "TerminalChannel", "SignerProcess", "open_private"}
+ASKS = {
+    "ask",
+    "answered",
+    "confirmed",
+    "all_or_each",
+    "typed",
+    "tick",
+    "TerminalChannel",
+    "SignerProcess",
+}
+ASKS |= {"open_private"}
 """Functions that ask a person, or get a password from one."""
 ASKS |= {"password_for", "ask_password", "new_password"}
 OWN = {"question.py", "publisher_secrets.py"}
@@ -100,13 +111,28 @@ def source(run: Run, place: Path) -> Path:
     return make_skill(place / "from")
 
 
-def sources(run: Run, place: Path) -> Path:
+def two_sources(run: Run, place: Path) -> Path:
     make_skill(place / "from", "one")
     return make_skill(place / "from", "two").parent
 
 
+def moved_skill(run: Run, place: Path) -> None:
+    """Install a skill, and move it at its source."""
+    origin = place / "from"
+    sources.make_skill(origin / "skills/notes")
+    sources.make_repository(origin)
+    agreed = test_cli_outdated.AGREED
+    assert run("install", f"{origin.as_uri()}@main", "--skill", "notes", *agreed)[0] == 0
+    test_cli_outdated.move(origin)
+
+
 def open_question(run: Run, place: Path) -> str:
     return str(json.loads(run("call", *WRITE, "--json")[1])["approval_id"])
+
+
+def exported(run: Run, place: Path) -> None:
+    user_skill(run, place)
+    assert run("export", "notes", "--to", "claude-code")[0] == 0
 
 
 def stopped(run: Run, place: Path) -> None:
@@ -118,11 +144,24 @@ PASSWORDS = {"": 1, "n": 1, "\x04": 1}
 TICKS = {**FREE, "": 2, "n": 2, "0": 2, "3": 2, "1 x": 2}
 TOOLS = {**FREE, "n\n\x04": 2, "garbage\n\x04": 2}
 
+LOCK = "home/.local/state/skillhouse/installs/lock"
+"""An empty file that is held while installed skills are looked at."""
+EACH = {"\n".join([word] * 9): 1 for word in ("n", "garbage", "\x04")}
+"""Answers to a verb that asks about each of several things."""
+
 ASKING = (
     Asking("project_trust._trust", ("trust",), "(y, n)", project_skill),
     Asking("project_trust._trust", ("trust", "{}"), "(y, n)", other_project),
     Asking("delete._move", ("delete", "notes"), "(y, n)", user_skill),
     Asking("delete._empty", ("delete", "--empty"), "(y, n)", deleted_skill),
+    Asking("self_removal._settle_one", ("self", "remove"), "(y, n)", exported, answers=EACH),
+    Asking(
+        "update._follows",
+        ("update",),
+        "(y, n)",
+        moved_skill,
+        answers=dict.fromkeys(WORDLESS, 0),
+    ),
     Asking("client_fixes.fix_files", ("doctor", "--client=codex", "--fix"), "(y, n)", broken_skill),
     Asking("fixing.fix", ("validate", "{}", "--fix"), "(y, n)", broken_skill),
     Asking("policy._init", ("policy", "init"), "(y, n)"),
@@ -133,8 +172,8 @@ ASKING = (
     Asking(
         "install_answers.InstallAnswers._is_agreed", ("install", "{}"), "Type `unsigned`", source
     ),
-    Asking("install._chosen", ("install", "{}"), "Which ones?", sources, answers=TICKS),
-    Asking("ticking._by_numbers", ("install", "{}"), "Which ones?", sources, answers=FREE),
+    Asking("install._chosen", ("install", "{}"), "Which ones?", two_sources, answers=TICKS),
+    Asking("ticking._by_numbers", ("install", "{}"), "Which ones?", two_sources, answers=FREE),
     Asking("publish._is_agreed", ("publish", "{}"), "Type `unsigned`", source, needs="server"),
     Asking(
         "client_files._Tools._asked", ("mcp", "install", "codex"), "tools [all]:", answers=TOOLS
@@ -223,7 +262,7 @@ def kept(place: Path) -> dict[str, object]:
         name = path.relative_to(place).as_posix()
         if path.is_symlink():
             found[name] = os.readlink(path)
-        elif path.is_dir() or name.startswith(("home/.cache/", f"{STATE}/audit", "served")):
+        elif path.is_dir() or name.startswith(("home/.cache/", f"{STATE}/audit", "served", LOCK)):
             continue
         elif path.suffix == ".sqlite3":
             with closing(sqlite3.connect(path)) as database:

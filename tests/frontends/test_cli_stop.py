@@ -15,6 +15,7 @@ from skillhouse.tiers.emergency_stop import OwnLine
 from tests.frontends.conftest import Run
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-108")
 def test_stop_is_kept_recorded_and_done_again_when_asked(run: Run) -> None:
     assert run("stop", "--status")[:2] == (0, "not stopped\n")
@@ -94,6 +95,7 @@ def test_a_resume_lifts_a_stop_whose_database_was_lost(run: Run, typing: Run) ->
     assert run("stop", "--status")[0] == 0
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-109")
 def test_no_program_can_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("stop")
@@ -108,6 +110,7 @@ def test_no_program_can_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-109")
 def test_the_owner_resumes_at_the_terminal_with_a_word(run: Run, typing: Run) -> None:
     run("stop")

@@ -153,7 +153,7 @@ def test_many_skills_are_paged(tmp_path: Path):
     places = make_places(tmp_path)
     for number in range(PAGE_ROWS + 1):
         write_skill(places.home / f".agents/skills/skill-{number:03}")
-    client = client_of(Skillhouse(configured(places), catalog_budget_tokens=1000))
+    client = client_of(Skillhouse(configured(places), catalog_budget_tokens=100))
     first, second = (Page(client.get(path).text) for path in ("/", "/?page=2"))
     assert "Page 1 of 2" in first.text
     assert "204" in first.text
@@ -314,6 +314,7 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
         "catalog": {
             "budget_tokens": 2_000,
             "tokens": house.catalog().tokens,
+            "mcp_tokens": 351,
             "listed": 5,
             "omitted": 0,
             "tool": {"chars": 2_000, "listed": 5, "omitted": 0},
@@ -393,8 +394,8 @@ def test_a_fault_of_ours_is_a_page_with_all_headers(tmp_path: Path):
 
 def test_the_page_says_what_the_catalog_leaves_out(client: TestClient, house: Skillhouse):
     home = house.config.places.home
-    for at in range(60):
-        write_skill(home / f".claude/skills/more-{at:02}", "Reads and writes one kind of it. " * 9)
+    for at in range(300):
+        write_skill(home / f".claude/skills/more-{at:03}-{'x' * 40}", "Reads one kind of it.")
     house.refresh()
     page = Page(client.get("/").text)
     assert "Left out of the catalog of 2,000 tokens: " in page.text

@@ -24,6 +24,7 @@ from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, FastHandshake
 from skillhouse.frontends.mcp.messages import MESSAGE_MAX, RefusedMessage
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.mcp.tried_clients import Places
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import (
@@ -274,8 +275,8 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
     listing = ToolListing(house, "default")
     server = SkillhouseServer(house, listing, agent="default", user="local")
     fast_handshake = FastHandshake()
-    fast_handshake.set_instructions(listing.instructions())
-    fast_handshake.set_tools(listing.tools())
+    fast_handshake.set_instructions({Places.EACH: listing.instructions()})
+    fast_handshake.set_tools({Places.EACH: listing.tools()})
     requests: list[dict[str, Any]] = [
         {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": handshake(version)},
         {

@@ -10,12 +10,16 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp_types import Implementation
 
 from skillhouse.discovery import Root, discover
+from skillhouse.discovery.catalog_text import width
 from skillhouse.frontends.mcp.handshake import FastHandshake
 from skillhouse.frontends.mcp.skill_resources import SkillResources
 from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.mcp.tried_clients import TRIED_CLIENTS, Places, client_lists
 from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime.model_tools import description_of
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
 from tests.runtime.places import make_places, write_skill
 
@@ -38,15 +42,23 @@ def write_many(peer: Peer, count: int) -> None:
         write_skill(peer.home / f".claude/skills/{name}", f"{SENTENCE} Use it for number {at}.")
 
 
+BY_NAME = "by name alone: "
+
+
 def listed_in(text: str) -> tuple[int, dict[str, str]]:
-    """Return how many skills a text leaves out, and the sentences of the others by name."""
+    """Return how many skills a text leaves out, and the descriptions of the others by name."""
     more = re.search(r"^(\d+) more: `search_skills`$", text, re.MULTILINE)
-    found = re.findall(r"^([a-z0-9-]+): (.+)$", text, re.MULTILINE)
-    return int(more[1]) if more else 0, dict(found)
+    found = dict(re.findall(r"^([a-z0-9-]+): (.+)$", text, re.MULTILINE))
+    bare = re.search(rf"^{BY_NAME}(.+)$", text, re.MULTILINE)
+    return int(more[1]) if more else 0, found | dict.fromkeys(
+        bare[1].split(", ") if bare else (), ""
+    )
 
 
-@pytest.mark.parametrize("count", [43, 1_294])
-def test_at_least_twenty_skills_reach_a_client_within_its_bounds(peer: Peer, count: int) -> None:
+@pytest.mark.parametrize(("count", "named"), [(43, 43), (72, 72), (200, 80), (1_294, 80)])
+def test_all_skills_or_as_many_as_its_bounds_hold_are_named_to_a_client(
+    peer: Peer, count: int, named: int
+) -> None:
     write_many(peer, count - 3)
     with Pipe(peer) as pipe:
         hello = pipe.shake_hands()["result"]
@@ -58,13 +70,13 @@ def test_at_least_twenty_skills_reach_a_client_within_its_bounds(peer: Peer, cou
         assert len(text) <= BOUND
         assert str(peer.home) not in text
         assert "<" not in text
-        left, sentences = listed_in(text)
-        assert len(sentences) >= 20
-        assert left + len(sentences) == count
-        # What is cut is cut between words, and marked.
-        for sentence in sentences.values():
-            assert re.match(rf"{re.escape(sentence.removesuffix('…'))}(\W|$)", SENTENCE)
-            assert sentence.endswith("…") == (sentence != SENTENCE)
+        left, descriptions = listed_in(text)
+        assert len(descriptions) >= named
+        assert left + len(descriptions) == count
+        # What is cut is marked.
+        for name, description in descriptions.items():
+            whole = f"{SENTENCE} Use it for number {int(name[-4:])}." if name[-1].isdigit() else ""
+            assert description.endswith("…") == (description not in ("", whole)) or not whole
     has_names = "enum" in tools["skill"]["inputSchema"]["properties"]["name"]
     assert has_names is (count == 43)
     # Claude Code would write a longer skill into a file and show the model 2,000 characters of it.
@@ -93,7 +105,7 @@ def test_every_transport_and_version_has_the_same_catalog(
 
     with place_of(peer, transport) as place:
         instructions, description, meta = anyio.run(ask, place)
-    assert next(iter(listed_in(instructions)[1].items())) == ("notes", "Takes notes.")
+    assert next(iter(listed_in(instructions)[1].items())) == ("notes", "Takes notes. Use it often.")
     assert listed_in(instructions) == listed_in(description)
     assert meta == WHOLE
 
@@ -140,7 +152,9 @@ def greeted(fast_handshake: FastHandshake) -> dict[str, Any]:
 
 def test_a_client_that_asks_before_the_skills_are_found_waits_for_them() -> None:
     fast_handshake = FastHandshake("find them")
-    finding = threading.Thread(target=fast_handshake.set_instructions, args=("here they are",))
+    finding = threading.Thread(
+        target=fast_handshake.set_instructions, args=({Places.EACH: "here they are"},)
+    )
     finding.start()
     assert greeted(fast_handshake)["instructions"] == "here they are"
     finding.join()
@@ -164,7 +178,7 @@ def test_instructions_change_with_the_skills(tmp_path: Path) -> None:
 
 
 def test_the_index_of_many_skills_is_as_large_as_the_catalog_says(peer: Peer) -> None:
-    write_many(peer, 43)
+    write_many(peer, 600)
     value = json.loads(peer.skillhouse("list", "--json"))["catalog"]
     index = discover([Root(path=peer.home / ".claude/skills", scope="user")])
     total = len(index.skills) + 3
@@ -188,3 +202,101 @@ def test_m9_skills_are_served_by_name_and_the_first_has_a_directory(peer: Peer, 
     names = [entry.skill.name for entry in entries]
     assert (names, cursor) == (sorted([name, "github", "weather", "web-search"]), None)
     assert "references" in entries[0].manifest.directories
+
+
+def lists_of(peer: Peer, client: str) -> tuple[str, str]:
+    """Return the instructions and the description of the skill tool that a client gets."""
+    params = {**handshake("2025-06-18"), "clientInfo": {"name": client, "version": "1"}}
+    with Pipe(peer) as pipe:
+        pipe.send("initialize", 0, **params)
+        hello = pipe.receive()["result"]
+        pipe.send("notifications/initialized")
+        pipe.send("tools/list", 1)
+        tools = {tool["name"]: tool for tool in pipe.receive()["result"]["tools"]}
+    return hello["instructions"], tools["skill"]["description"]
+
+
+@pytest.mark.parametrize(("count", "named"), [(4, 4), (72, 72), (200, 165)])
+def test_a_client_that_shows_both_places_gets_different_halves(
+    peer: Peer, count: int, named: int
+) -> None:
+    write_many(peer, count - 3)
+    halves = [listed_in(text) for text in lists_of(peer, "claude-code")]
+    both = [listed_in(text) for text in lists_of(peer, "some-client")]
+    # What fits is complete in each, and an unknown client gets as much as fits in each.
+    assert both[0][1].keys() <= both[1][1].keys()
+    first, second = (set(found) for _, found in halves)
+    if count == 4:
+        assert halves == both
+    else:
+        assert not first & second
+    assert len(first | second) >= named
+    assert sum(left for left, _ in halves) + len(first | second) == count or count == 4
+
+
+@pytest.mark.parametrize(
+    "client", [name for name, known in TRIED_CLIENTS.items() if known.places is Places.TOOL]
+)
+def test_a_client_that_cuts_no_description_gets_every_skill_there(peer: Peer, client: str) -> None:
+    write_many(peer, 197)
+    instructions, description = lists_of(peer, client)
+    assert BOUND < len(description) <= 8_000
+    left, found = listed_in(description)
+    assert (left, len(found)) == (0, 200)
+    # As a model that looks for tools itself is shown nothing else before it has.
+    assert len(instructions) <= 250
+    assert "document-kind-0000, " in instructions
+
+
+@pytest.mark.parametrize("mode", [LEGACY, MODERN])
+def test_a_client_that_cuts_no_description_gets_every_skill_over_http(
+    peer: Peer, mode: str
+) -> None:
+    write_many(peer, 197)
+
+    async def named(place: tuple[str, str], name: str) -> int:
+        info = Implementation(name=name, version="1")
+        async with connected(peer, place, mode, client_info=info) as client:
+            tools = (await client.list_tools()).tools
+        text = next(tool.description or "" for tool in tools if tool.name == "skill")
+        return len(listed_in(text)[1])
+
+    with place_of(peer, "http") as place:
+        names = ("codex-mcp-client", "claude-code", "another")
+        codex, claude, another = (anyio.run(named, place, name) for name in names)
+    assert codex == 200
+    assert 80 <= claude == another < 100
+
+
+def test_a_list_that_a_client_counts_longer_is_shortened_and_not_cut(tmp_path: Path) -> None:
+    for at in range(10):
+        write_skill(tmp_path / f"home/.agents/skills/kind-{at}", "Reads … and … " + "x" * 120)
+    with Skillhouse(configured(make_places(tmp_path))) as house:
+        [skill] = [tool for tool in house.tools() if tool.name == "skill"]
+        whole = skill.description
+        chars = (len(whole) + width(whole)) // 2
+        text = description_of(skill, chars)
+    assert len(whole) < chars < width(whole)
+    assert len(listed_in(text)[1]) == 13
+    assert width(text) <= chars
+
+
+def test_a_skill_that_comes_later_is_in_the_half_that_can_change(peer: Peer) -> None:
+    write_many(peer, 60)
+    with Skillhouse(configured(peer.places)) as house:
+        half = client_lists(house.view())[Places.HALVES]
+        before = half.description(house.view(), BOUND) or ""
+        write_skill(peer.home / ".claude/skills/aaa", "Comes first by its name.")
+        house.refresh()
+        after = half.description(house.view(), BOUND) or ""
+        told = listed_in(half.instructions)[1].keys() | listed_in(after)[1].keys()
+        assert {skill.name for skill in house.view().visible.skills} == told
+        assert "aaa" not in before
+        assert all(len(text) <= BOUND for text in (half.instructions, before, after))
+
+
+def test_a_profile_of_a_design_has_no_halves(peer: Peer) -> None:
+    write_many(peer, 60)
+    for profile in ("opencode", "owliabot", "openseed"):
+        with Skillhouse(configured(peer.places), profile=profile) as house:
+            assert client_lists(house.view()).keys() == {Places.EACH}

@@ -12,6 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from skillhouse.frontends.mcp.handshake import MODERN_VERSIONS, FastHandshake
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.mcp.tried_clients import Places
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import Peer, Pipe
@@ -46,8 +47,8 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     listing = ToolListing(house, "default")
     server = SkillhouseServer(house, listing, agent="default", user="local")
     fast_handshake = FastHandshake()
-    fast_handshake.set_instructions(listing.instructions())
-    fast_handshake.set_tools(listing.tools())
+    fast_handshake.set_instructions({Places.EACH: listing.instructions()})
+    fast_handshake.set_tools({Places.EACH: listing.tools()})
     requests = [request("server/discover", "a"), request("tools/list", 2, progressToken=0)]
 
     found = [fast_handshake.answer(each) for each in requests]
@@ -72,7 +73,7 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
 )
 def test_other_requests_of_2026_07_28_are_left_to_the_sdk(message: dict[str, Any]) -> None:
     fast_handshake = FastHandshake()
-    fast_handshake.set_tools([])
+    fast_handshake.set_tools({Places.EACH: []})
     assert fast_handshake.answer(message) is None
 
 

@@ -193,12 +193,13 @@ def test_five_hundred_mutated_documents_end_nothing(
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("half", range(2))
 def test_mutated_files_of_others_end_nothing(
-    lone: Path, real_skills: Callable[[], Sequence[SeedSkill]]
+    lone: Path, real_skills: Callable[[], Sequence[SeedSkill]], half: int
 ) -> None:
-    seed = SEED + 4_000_000
-    directories = fill(lone / "home/.agents/skills", seed, BATCH, real_skills())
-    faults = drive_skills(lone, seed, directories, 25)
+    seed = SEED + 4_000_000 + half * BATCH
+    directories = fill(lone / "home/.agents/skills", seed, BATCH // 2, real_skills())
+    faults = drive_skills(lone, seed, directories, 15)
     assert not faults, "\n\n".join(faults)
 
 

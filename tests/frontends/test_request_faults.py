@@ -106,8 +106,8 @@ def test_mcp_lists_every_tool_and_resource_but_the_one_with_the_fault(
         write_skill(place.places.home / ".agents/skills" / name)
     described, made = tool_list._described, skill_resources.SkillResources._made  # noqa: SLF001
 
-    def of_tool(tool: Any, chars: Any) -> Any:
-        return fail() if tool.name == "exec" else described(tool, chars)
+    def of_tool(tool: Any, chars: Any, description: str) -> Any:
+        return fail() if tool.name == "exec" else described(tool, chars, description)
 
     def of_skill(self: Any, base: str, skill: Any) -> Any:
         return fail() if skill.name == "bbb" else made(self, base, skill)

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scripts.terminal import install
+from scripts.terminal import build, install
 
+from tests.guides.pages import Installed
 from tests.runtime.coded import best_sandbox
 
 FOR_ALL = (Path("/etc/codex/skills"), Path("/etc/claude-code"), Path("/etc/skillhouse"))
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the programs of an installed wheel are."""
-    return install(tmp_path_factory.mktemp("installed"))
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Return what installs the wheel with extras, and tells where its programs are."""
+    place = tmp_path_factory.mktemp("installed")
+    wheel = build(place)
+
+    @functools.cache
+    def programs_with(extras: tuple[str, ...]) -> Path:
+        packages = [one[1:] for one in extras if one.startswith("+")]
+        return install(wheel, place / "-".join(("env", *extras)), extras, packages)
+
+    return programs_with
+
+
+@pytest.fixture(scope="session")
+def programs(installed: Installed) -> Path:
+    """Return where the programs of the README's first install line are."""
+    return installed(("all",))
 
 
 @pytest.fixture

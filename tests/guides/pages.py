@@ -23,9 +23,12 @@ A comment `<!-- set-up:` has lines of bash that run there: what the reader has a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+Installed = Callable[[tuple[str, ...]], Path]
+"""Returns the programs of an environment that holds skillhouse with some extras, and no more."""
 ROOT = Path(__file__).resolve().parents[2]
 README = "README.md"
 GUIDES = sorted(path.name for path in (ROOT / "docs/guides").glob("*.md"))
@@ -43,7 +46,15 @@ _FILE = re.compile(r"`(?P<path>~?[\w./-]*[./][\w.-]+)`[^`\n]*:\n\n?$")
 _FIRST_LINE = re.compile(r"# (?P<path>~/[\w./-]+)\n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+INSTALL = re.compile(
+    r"(?P<how>pip|uv tool|pipx) install '?[.\w/]*?(?:skillhouse|\.)"
+    r"(?:\[(?P<extras>[a-z,-]+)\]'|(?=['\s`]))(?P<packages>(?: [a-z][a-z0-9-]*)*)"
+    r"|extra `(?P<extra>[a-z-]+)`"
+)
+"""A line that installs skillhouse, or the name of an extra: what follows is run with that alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Block:
     """A block of a guide, or lines of bash that come before one."""
 
@@ -62,6 +73,15 @@ class Block:
     file: str | None = None
     """The file whose content this is."""
 
+    extras: tuple[str, ...] = ("all",)
+    """What the last install line above it brings for commands; the README's first, without one.
+
+    A package that the line names besides is `+NAME`.
+    """
+
+    python_extras: tuple[str, ...] = ()
+    """Likewise for programs; without a line above, the README's line for a project brings none."""
+
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
 
@@ -70,8 +90,24 @@ def blocks(page: str) -> list[Block]:
     """Return the blocks of a page in their order."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found = []
+    extras, python_extras = Block.extras, Block.python_extras
+    needed: set[str] = set()
+    passed = 0
     for part in _PARTS.finditer(text):
         line = text.count("\n", 0, part.start()) + 1
+        for install in INSTALL.finditer(text, passed, part.start()):
+            if install["extra"]:
+                needed |= {install["extra"]}
+                extras = python_extras = tuple(sorted(needed))
+                continue
+            needed = set(filter(None, (install["extras"] or "").split(",")))
+            some = (*sorted(needed), *(f"+{one}" for one in install["packages"].split()))
+            if install["how"] == "pip":
+                python_extras = some
+            # An environment of a project has the command too, where the page names no other line.
+            if install["how"] != "pip" or page != README:
+                extras = some
+        passed = part.start()
         if part["setup"]:
             found.append(Block(page=page, line=line, language="set-up", text=part["setup"]))
             continue
@@ -90,6 +126,8 @@ def blocks(page: str) -> list[Block]:
                 mark=part["mark"] or "",
                 reason=part["reason"] or "",
                 file=at if part["language"] not in ("bash", "console") else None,
+                extras=extras,
+                python_extras=python_extras,
             )
         )
     return found
@@ -106,6 +144,14 @@ def steps(text: str) -> list[tuple[str, str]]:
         command = "\n".join([lines[0], *(line[2:] for line in lines[1:more])])
         found.append((command, "\n".join(lines[more:]).rstrip("\n")))
     return found
+
+
+def commands_of(block: Block) -> list[str]:
+    """Return the commands of a block; the text of a here-document belongs to its command."""
+    if block.language == "console":
+        return [command for command, _ in steps(block.text)]
+    one = r"^[^\n]*<<'EOF'\n(?:[^\n]*\n)*?EOF$|^[^\n]+$"
+    return re.findall(one, block.text, re.MULTILINE)
 
 
 class Names:

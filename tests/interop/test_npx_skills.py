@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from skillhouse.registry import pack
 from tests.frontends.conftest import Run, place, run
 from tests.interop import npx_skills
+from tests.interop.public_shapes import INSIDE, REFUSED, SECOND, SHAPES, make_shape
 from tests.loopback_http import served
 from tests.registry.hosting.servers import serving
 from tests.registry.repositories import static_server
@@ -72,8 +74,6 @@ def test_the_same_files_come_from_a_git_server(
     with served(git_server(place / "bare")) as address:
         url = f"{address}/team.git"
         home, project = place / "their-home", place / "their-project"
-        home.mkdir()
-        project.mkdir()
         theirs = npx_skills.add(
             skills, url, "--skill", "notes", "other", home=home, project=project
         )
@@ -122,8 +122,6 @@ def test_the_same_files_come_from_our_well_known_lists(
                 ]
             ):
                 home, project = place / f"home-{number}", place / f"project-{number}"
-                home.mkdir()
-                project.mkdir()
                 theirs = npx_skills.add(
                     skills, address, "--skill", name, home=home, project=project
                 )
@@ -138,3 +136,57 @@ def test_the_same_files_come_from_our_well_known_lists(
                 assert modes["scripts/run.sh"] == 0o644
                 assert files_of(made)["scripts/run.sh"][0] == 0o755
                 assert run("uninstall", name)[0] == 0
+
+
+THEY_LEAVE_OUT = ("metadata.json", "__pycache__")
+"""Names of files and directories that `npx skills` does not copy."""
+INTEROP = Path(__file__).parents[2] / "docs/interop.md"
+
+
+def by_text(root: Path) -> dict[bytes, Path]:
+    """Return the skills of a directory by their SKILL.md, since names of directories differ."""
+    return {(one / "SKILL.md").read_bytes(): one for one in root.iterdir()}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_everything_that_it_installs_of_a_public_repository_is_installed(
+    skills: tuple[str, ...], run: Run, place: Path, name: str
+) -> None:
+    origin = make_shape(place, name)
+    everything = (*AGREED, "--accept-obeyed", "--all", "--json")
+    _, out, err = run("install", f"git+{origin.as_uri()}", *everything)
+    answers = json.loads(out)["skills"]
+    mine = by_text(place / "home/.agents/skills")
+    assert len(mine) == sum(one.get("status") == "installed" for one in answers)
+    refused = {one["source"]: one["error"] for one in answers if "error" in one}
+    # Each of them is named where a person sees it.
+    assert all(f"skillhouse: {path}: " in err for path in refused)
+    counts = []
+    for more, inside in ((), ()), (("--full-depth",), INSIDE.get(name, ())):
+        project = place / f"their-project{len(more)}"
+        wanted = ("--skill", "*", *more)
+        found = npx_skills.add(
+            skills, str(origin), *wanted, home=place / "their-home", project=project
+        )
+        theirs = by_text(found)
+        left = {**REFUSED.get(name, {}), **SECOND.get(name, {})}
+        for text, their in theirs.items():
+            own = mine.get(text)
+            if own is None:
+                where = next(
+                    one.parent.relative_to(origin).as_posix()
+                    for one in origin.rglob("SKILL.md")
+                    if one.read_bytes() == text
+                )
+                assert where in inside or left.pop(where) in refused[where], where
+                continue
+            # Not one file of theirs is lost, or is another one; only what they leave out is more.
+            got, expected = files_of(own), files_of(their)
+            assert {path: got.get(path) for path in expected} == expected
+            for path in got.keys() - expected.keys():
+                assert any(part in THEY_LEAVE_OUT for part in path.split("/")), (their, path)
+        counts.append(len(theirs))
+    row = f"| `{name}` | {counts[0]} | {counts[1]} | {len(mine)} |"
+    assert row in INTEROP.read_text(encoding="utf-8"), row
+    assert run("verify")[0] == 0
+    assert run("list", "--json")[0] == 0

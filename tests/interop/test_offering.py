@@ -167,7 +167,7 @@ def test_made_up_and_sampled_skills_are_valid(tmp_path: Path) -> None:
 def test_the_table_has_a_row_for_each_number_of_skills() -> None:
     seen = Offer(skills=1_294, tools=9, deferred=7, shown=30, faults=("why",))
     row = Row(client=CLIENTS[0], version="2.1", offers=[replace(seen, faults=()), seen])
-    title = f"| {CLIENTS[0].title} 2.1 | 1,294 | 9, 7 of them by name only | 0 | 0 | 0 | 30 |"
+    title = f"| {CLIENTS[0].title} 2.1 | 1,294 | 9, 7 of them by name only | 0 | 0 | 0 | 30 | 0 |"
     assert offers_table([row]).splitlines()[2:] == [f"{title} yes |", f"{title} no |"]
     faults: dict[str, tuple[str, ...]] = dict.fromkeys(COLUMNS, ())
     work: dict[str, dict[str, tuple[str, ...]]] = {

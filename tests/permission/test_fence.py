@@ -7,6 +7,7 @@ and 320 more of the same kinds.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +144,9 @@ WAYS = {
             "echo 'r\\m x' | socat - EXEC:sh",
             "echo 'r\"m\" x' | fish",
             "echo '.sy r\\m x' | groff -U",
+            "at now <<< 'curl https://x.test'",
+            "gcc -x c -o t - <<< 'int main(){return system(\"rm -rf src\");}' -w && ./t",
+            "printf 'int main(){return system(\"\\\\x72m x\");}' | nice cc -xc -o t -",
         ],
         [
             "sqlite3 x.db <<< 'select count(*) from t;'",
@@ -152,6 +156,19 @@ WAYS = {
             "echo a | make -f x.mk",
             'echo "it\'s" | sh x.sh',
             "cat <<'E' | kubectl apply -f -\na: 'x'\nE",
+            "echo | gcc -dM -E -",
+        ],
+    ),
+    "a program that is written": (
+        [
+            "printf '#!/bin/rm -rf\\n' > t; chmod +x t; ./t src",
+            "printf '#!/usr/bin/env curl\\n' | tee t",
+            "cat > t <<'E'\n#!/usr/bin/env -S rm -rf\nE",
+        ],
+        [
+            "printf '#!/usr/bin/env node\\n' > t",
+            "cat > t.md <<'E'\n# rm -rf is dangerous\nE",
+            "cat README.md > t",
         ],
     ),
     "words that are found or read": (
@@ -208,7 +225,10 @@ WAYS = {
             "install -D /bin/rm b/tidy",
             "tar cf t.tar /bin/rm",
             "cat /bin/rm > t",
+            "cat /bin/rm > tidy; chmod +x tidy; ./tidy -rf src",
             "cat /bin/rm | tee tidy",
+            "head -c 9999999 /bin/rm > tidy",
+            "base64 /bin/rm | base64 -d > tidy",
             "strip -o tidy /bin/rm",
         ],
         ["ls -l /bin/rm", "cp /usr/bin/env e", "cat /bin/rm | wc -c", "cp a=b x", "cp ./rm y"],
@@ -246,6 +266,92 @@ def test_no_way_around_a_denial_is_open(judge: Judge, way: str) -> None:
     assert [line for line in around if judge(line).effect is ALLOW] == []
     asked = [(line, judge(line).reasons) for line in ordinary if judge(line).effect is not ALLOW]
     assert asked == []
+
+
+def test_what_works_only_by_a_restricted_program_is_asked_about(places: PathPolicy) -> None:
+    rules = (
+        Rule(effect=ALLOW, action="exec", pattern="*"),
+        *(Rule(effect=DENY, action="exec", pattern=p) for p in ("ssh *", "python3 *")),
+    )
+    layers = LayerRules([Layer(name="user", rules=rules)])
+    copying = ("scp README.md h:/x", "sftp h", "ssh-copy-id h", "rsync README.md h:")
+    fetching = (
+        "git fetch h:x",
+        "git clone a@h:x y",
+        "git -C src pull ssh://h/x",
+        "nice git push h:x",
+    )
+    python = ("pydoc3 x", "/usr/bin/pydoc x", "pytest -q", "uv run x.py", "poetry run -m x")
+    naming = ("git remote add o h:x", "npm i git+ssh://git@h/x.git", "hg clone -q ssh://h/x k")
+    managing = ("systemctl -H h list-units", "journalctl --host=h", "docker -H ssh://a@h ps")
+    for line in (*copying, *fetching, *python, *naming, *managing):
+        assert judge_line(line, layers, places).effect is not ALLOW, line
+    for line in ("ls", "git fetch origin", "git show HEAD:x.py", "rsync README.md src/", "uv lock"):
+        assert judge_line(line, layers, places).effect is ALLOW, line
+
+
+def test_a_link_to_a_restricted_program_is_that_program(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "curl").write_text("")
+    (programs / "fetch-it").symlink_to("curl")
+    (programs / "plain").symlink_to("env")
+    places = PathPolicy(tmp_path, writable=(tmp_path,), programs=[str(programs)])
+    for line in ("fetch-it x.test", "nice fetch-it x", f"{programs}/fetch-it x"):
+        assert judge_line(line, RULES, places).effect is not ALLOW, line
+    assert judge_line("plain x", RULES, places).effect is ALLOW
+
+
+def test_a_program_is_run_by_what_its_first_line_names(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    heads = {"lint": "/usr/bin/env -S python3 -P", "tool": "/usr/bin/python3", "egrep": "/bin/sh"}
+    for name, head in heads.items():
+        (programs / name).write_text(f"#!{head}\n")
+        (tmp_path / f"{name}.own").write_text(f"#! {head}\n")
+    os.mkfifo(tmp_path / "pipe")
+    places = PathPolicy(tmp_path, writable=(tmp_path,), programs=[str(programs)])
+    rules = (
+        Rule(effect=ALLOW, action="exec", pattern="*"),
+        *(Rule(effect=DENY, action="exec", pattern=p) for p in ("python3 *", "sh *")),
+    )
+    layers = LayerRules([Layer(name="user", rules=rules)])
+    for line in (
+        "lint x",
+        "nice tool",
+        f"{programs}/tool",
+        "./lint.own",
+        "./tool.own x",
+        "./egrep.own",
+    ):
+        assert judge_line(line, layers, places).effect is not ALLOW, line
+    # A program of the system is itself, whatever shell it was written for.
+    for line in ("egrep x", "./pipe", "./absent", "ls"):
+        assert judge_line(line, layers, places).effect is ALLOW, line
+
+
+def test_a_file_that_says_what_is_started_is_read(places: PathPolicy, tmp_path: Path) -> None:
+    (tmp_path / "k.yaml").write_text("users: [{user: {exec: {command: /usr/bin/curl}}}]\n")
+    (tmp_path / "plain.yaml").write_text("users: [curling]\n")
+    for line in ("kubectl --kubeconfig=k.yaml get pods", "logrotate -fs st k.yaml"):
+        assert judge_line(line, RULES, places).effect is not ALLOW, line
+        assert judge_line(line.replace("k.yaml", "plain.yaml"), RULES, places).effect is ALLOW
+
+
+def test_a_file_that_the_line_writes_may_lead_what_follows(judge: Judge) -> None:
+    for line in (
+        "echo 'execute_process(COMMAND rm README.md)' > k.cmake; cmake -P k.cmake",
+        "printf 'all:\n\trm x\n' > a.mk && make -f a.mk",
+        "echo 'project(x) rm' | tee CMakeLists.txt; nice cmake .",
+        "cat > x.nim <<'E'\ncurl x\nE\nnim e x.nim",
+    ):
+        assert judge(line).effect is not ALLOW, line
+    for line in (
+        "echo 'never rm -rf it' > notes.txt; cat notes.txt",
+        "echo 'project(x)' > CMakeLists.txt; cmake .",
+        "cmake . ; echo 'do not rm' > notes.txt",
+    ):
+        assert judge(line).effect is ALLOW, (line, judge(line).reasons)
 
 
 def test_words_without_a_shell_are_judged_by_the_same(places: PathPolicy) -> None:
@@ -313,3 +419,27 @@ def test_a_path_that_is_a_command_is_not_covered(places: PathPolicy, line: str) 
         name="user", rules=tuple(Rule(effect=ALLOW, action="exec", pattern=p) for p in rules)
     )
     assert judge_line(line, LayerRules([layer]), places).effect is ASK
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("frobnicate touch hit", ASK),
+        ("frobnicate -v cp a b", ASK),
+        ("frobnicate stat src", ALLOW),
+        ("frobnicate src touch", ALLOW),
+        ("frobnicate no-such-program src", ALLOW),
+    ],
+)
+def test_the_first_word_of_an_unknown_program_may_be_what_it_starts(
+    places: PathPolicy, line: str, effect: Effect
+) -> None:
+    rules = [Layer(name="user", rules=(Rule(effect=ALLOW, action="exec", pattern="frobnicate *"),))]
+    assert judge_line(line, LayerRules(rules), places).effect is effect
+
+
+def test_programs_that_are_denied_whatever_their_words_are() -> None:
+    patterns = ("rm *", "curl", "git push *", "rm -rf *", "py* *")
+    rules = [*(Rule(effect=DENY, action="exec", pattern=p) for p in patterns)]
+    rules.append(Rule(effect=ASK, action="exec", pattern="ssh *"))
+    assert LayerRules([Layer(name="user", rules=tuple(rules))]).denied_programs() == {"rm"}

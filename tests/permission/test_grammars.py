@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, judge_line
+from skillhouse.permission.command_reader import program_of, read_command
 from skillhouse.permission.grammar import (
     COMMAND_KEYS,
     GRAMMAR_KEYS,
     OPERAND_KINDS,
+    _names,
     all_grammars,
     grammar_of,
     names_of,
@@ -93,3 +95,8 @@ def test_the_reference_has_every_key_and_kind() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/grammars.md").read_text(encoding="utf-8")
     keys = {*GRAMMAR_KEYS, *COMMAND_KEYS, *OPERAND_KINDS} - {"program", "commands"}
     assert {key for key in keys if f"`{key}`" not in text} == set()
+
+
+def test_a_program_has_its_name_without_its_grammar_being_read() -> None:
+    names = [*_names(), "/usr/bin/git", "python3.11", "gsed", "x86_64-linux-gnu-gcc-12", "./a"]
+    assert [n for n in names if program_of(n) != read_command((n,)).program] == []

@@ -330,3 +330,58 @@ def test_the_words_of_a_plan_are_those_that_bash_makes(words: list[str]) -> None
 def test_a_program_of_the_system_goes_by_its_name(line: str, effect: Effect) -> None:
     allow, deny = ["ls *", "cat *", "echo *"], ["rm *", "/usr/bin/cat *"]
     assert judge_command(line, allow=allow, deny=deny).effect is effect
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "uniq data.csv {}",
+        "shuf -o {} -e x",
+        "shuf --output={} data.csv",
+        "git archive -o {} HEAD",
+        "pip --log {} list",
+        "iconv -o {} data.csv",
+        "tree -o {}",
+        "xmllint --html --output {} data.csv",
+        "as -o {} /dev/null",
+        "tar --index-file={} -cvf /dev/null data.csv",
+        "tar -cf {} data.csv",
+        "gcc -o {} data.csv",
+        "dot -Tcanon -o {} data.csv",
+        "ffmpeg -y -i data.csv -f wav {}",
+        "pdftotext data.csv {}",
+        "qpdf --empty {}",
+        "cwebp data.csv -o {}",
+        "lame data.csv {}",
+        "rsync data.csv {}",
+        "pandoc data.csv -o {}",
+    ],
+)
+def test_what_mostly_looks_overwrites_nothing_unasked(tmp_path: Path, line: str) -> None:
+    for name in ("data.csv", "there.txt"):
+        (tmp_path / name).write_text("x\n")
+    rule = f"{line.split(maxsplit=1)[0]} *"
+    assert judge_command(line.format("new.txt"), allow=[rule], cwd=tmp_path).effect is Effect.ALLOW
+    asked = judge_command(line.format("there.txt"), allow=[rule], cwd=tmp_path)
+    assert asked.effect is Effect.ASK
+    assert asked.reasons[0].endswith("`there.txt` is overwritten")
+
+
+@pytest.mark.parametrize(
+    "line", ["lint there.txt", "cp data.csv there.txt", "black there.py", "touch there.txt"]
+)
+def test_what_is_named_alone_or_copied_to_is_meant(tmp_path: Path, line: str) -> None:
+    for name in ("data.csv", "there.txt", "there.py"):
+        (tmp_path / name).write_text("x\n")
+    rule = f"{line.split(maxsplit=1)[0]} *"
+    assert judge_command(line, allow=[rule], cwd=tmp_path).effect is Effect.ALLOW
+
+
+def test_a_program_without_a_table_may_write_its_last_file(tmp_path: Path) -> None:
+    for name in ("data.csv", "there.txt"):
+        (tmp_path / name).write_text("x\n")
+    asked = judge_command("remake data.csv there.txt", allow=["remake *"], cwd=tmp_path)
+    said = "`there.txt` may be overwritten with what is made of `data.csv`"
+    assert (asked.effect, asked.reasons[0].endswith(said)) == (Effect.ASK, True)
+    for line in ("remake data.csv new.txt", "remake there.txt"):
+        assert judge_command(line, allow=["remake *"], cwd=tmp_path).effect is Effect.ALLOW

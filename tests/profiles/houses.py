@@ -29,7 +29,8 @@ def house_under(
         configured(make_places(base)),
         channel=person or Unattended(),
         layers=(Layer(name="user", rules=rules),),
-        roots=roots,
+        # A place of the design in the home needs no root of a person's.
+        roots=[root for root in roots if not root.is_relative_to(base / "home")],
         profile=profile,
         **more,
     )

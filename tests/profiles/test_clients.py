@@ -32,10 +32,6 @@ LISTED_BY_SOURCE = {
 """What each of them lists of the five skills below, by its source."""
 
 
-NOT_COVERED = {"amp": frozenset({"a-lower", "c-lower"})}
-"""Listed by the client, and known not to be by the lens: `skill.md` in lower case."""
-
-
 def seen_in(base: Path, name: str) -> Lens:
     build(base)
     if name == "copilot-cli":
@@ -59,7 +55,6 @@ def test_the_lens_lists_exactly_what_the_client_listed(name: str, tmp_path: Path
     wanted = Counter(
         (called, os.path.relpath(os.path.realpath(base / path), base) if path else "")
         for called, path in MEASURED[name]["listed"]
-        if called not in NOT_COVERED.get(name, ())
     )
     found = Counter(
         (verdict.name, os.path.relpath(skill.file, base))

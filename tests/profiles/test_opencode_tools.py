@@ -18,8 +18,8 @@ ALLOW = rule("allow", "*")
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    two_skills(tmp_path / "skills")
-    return tmp_path / "skills"
+    two_skills(tmp_path / "home/.config/opencode/skills")
+    return tmp_path / "home/.config/opencode/skills"
 
 
 @pytest.mark.req("S001-39", "S001-40", "S001-41")

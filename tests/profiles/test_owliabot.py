@@ -159,8 +159,8 @@ def test_markdown_and_the_built_in_tools_suffice(
     with Skillhouse(load_config(places), profile="owliabot") as house:
         assert f"<location>{file}</location>" in house.catalog().text
         assert {tool.name for tool in house.tools()} == {
-            *("read", "list", "write", "edit", "exec", "exec_output", "exec_stop"),
-            *("fetch", "web_search"),
+            *("read", "list", "write", "edit_file", "exec", "exec_output", "exec_stop"),
+            *("web_fetch", "web_search", "memory_search", "memory_write"),
         }
         result = house.call_sync("read", {"path": str(file)})
     assert (result.status, result.content) == ("ok", text)

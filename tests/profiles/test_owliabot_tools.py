@@ -30,8 +30,8 @@ Constraints: never read more than one skill up front; only read after selecting.
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    two_skills(tmp_path / "skills")
-    return tmp_path / "skills"
+    two_skills(tmp_path / "home/.owliabot/skills")
+    return tmp_path / "home/.owliabot/skills"
 
 
 @pytest.mark.req("S000-42", "S000-43", "S000-44", "S000-45", "S000-46", "S000-47")
@@ -94,6 +94,6 @@ def test_the_named_tool_reads_every_listed_location_whole(tmp_path: Path, place:
 def test_no_tool_lists_or_loads_skills(tmp_path: Path, place: Path) -> None:
     with house_under(tmp_path, "owliabot", roots=[place]) as house:
         assert [tool.name for tool in house.tools()] == [
-            *("read", "list", "write", "edit", "exec", "exec_output", "exec_stop"),
-            *("fetch", "web_search"),
+            *("read", "list", "write", "edit_file", "exec", "exec_output", "exec_stop"),
+            *("web_fetch", "web_search", "memory_search", "memory_write"),
         ]

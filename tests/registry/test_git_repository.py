@@ -17,7 +17,7 @@ from skillhouse.registry import (
     parse_source,
 )
 from tests.loopback_http import served
-from tests.registry.sources import commit, git, git_server, make_repository, make_skill
+from tests.registry.sources import commit, git, git_server, make_repository, make_skill, skill_text
 
 
 def program() -> Git:
@@ -35,16 +35,16 @@ def test_a_commit_a_branch_and_a_tag_are_fetched(tmp_path: Path) -> None:
     origin = make_repository(make_skill(tmp_path / "origin/notes").parent)
     first = git(origin, "rev-parse", "HEAD")
     git(origin, "tag", "--annotate", "--message=x", "v1")
-    (origin / "notes/SKILL.md").write_text("later")
+    (origin / "notes/SKILL.md").write_text(skill_text("notes", "later"))
     commit(origin)
     for ref, expected in {"@v1": first, f"@{first}": first, "@main": None, "": None}.items():
         with GitRepository(program(), source_of(origin, ref)) as repository:
             assert repository.commit == (expected or git(origin, "rev-parse", "HEAD"))
-            (found,) = find_candidates(repository.files(), folder="origin")
+            (found,) = find_candidates(repository.files(), folder="origin").candidates
             assert [one.path for one in found.members] == ["SKILL.md", "scripts/run.sh"]
             assert [one.is_executable for one in found.members] == [False, True]
             text = b"".join(found.members[0].read())
-            assert (text == b"later") == (expected is None)
+            assert (text == skill_text("notes", "later").encode()) == (expected is None)
     for ref in ("@nowhere", "@" + "0" * 40):
         with pytest.raises(SourceError, match="cannot get"):
             GitRepository(program(), source_of(origin, ref))
@@ -79,8 +79,11 @@ def test_skills_inside_a_skill_belong_to_it(tmp_path: Path) -> None:
     origin = make_repository(tmp_path / "origin")
     with GitRepository(program(), source_of(origin)) as repository:
         files = repository.files()
-        assert [one.path for one in find_candidates(files, folder="origin")] == ["a", "deep/b/c"]
-        below = find_candidates(files, below="a/examples", folder="origin")
+        assert [one.path for one in find_candidates(files, folder="origin").candidates] == [
+            "a",
+            "deep/b/c",
+        ]
+        below = find_candidates(files, below="a/examples", folder="origin").candidates
         assert [(one.path, one.folder) for one in below] == [("a/examples/inner", "inner")]
         with pytest.raises(SourceError, match="no directory `nowhere`"):
             find_candidates(files, below="nowhere", folder="origin")
@@ -91,7 +94,7 @@ def test_one_commit_comes_over_http_and_no_history(tmp_path: Path) -> None:
     origin = make_repository(make_skill(tmp_path / "served/acme/skills.git/notes").parent)
     first = git(origin, "rev-parse", "HEAD")
     for number in range(3):
-        (origin / "notes/SKILL.md").write_text(f"later {number}")
+        (origin / "notes/SKILL.md").write_text(skill_text("notes", f"later {number}"))
         commit(origin)
     with served(git_server(tmp_path / "served")) as address:
         for ref, count in {"": 1, f"@{first}": 1}.items():
@@ -100,7 +103,7 @@ def test_one_commit_comes_over_http_and_no_history(tmp_path: Path) -> None:
                 place = repository._directory  # noqa: SLF001 how much of it was fetched
                 assert git(place, "rev-list", "--count", repository.commit) == str(count)
                 files = repository.files()
-                (found,) = find_candidates(files, below=source.path, folder="skills")
+                (found,) = find_candidates(files, below=source.path, folder="skills").candidates
                 assert [one.path for one in found.members] == ["SKILL.md", "scripts/run.sh"]
 
 
@@ -111,5 +114,5 @@ def test_a_repository_of_a_short_name_is_one_of_the_configured_forge(tmp_path: P
         source = parse_source("acme/skills/notes@main", tmp_path, home=tmp_path, github=address)
         with GitRepository(program(), source) as repository:
             files = repository.files()
-            (found,) = find_candidates(files, below=source.path, folder="skills")
+            (found,) = find_candidates(files, below=source.path, folder="skills").candidates
             assert (found.path, found.folder, len(found.members)) == ("notes", "notes", 2)

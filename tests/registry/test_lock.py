@@ -102,7 +102,7 @@ def test_a_missing_file_holds_no_skills(tmp_path: Path) -> None:
         ('{"skills":\n\n{"pdf": {"inside": "\\u0000"}}}', "line 3: a NUL in a text"),
         ('{"skills": {}, "x": ' + "[" * 900 + "]" * 900 + "}", "nested deeper than 100 levels"),
         ('{"lockfile_version": 1, "skills": {}, "x": NaN}', "`NaN` is no JSON"),
-        ('<<<<<<< ours\n{"lockfile_version": 1}\n', "line 1: not JSON"),
+        ('<<<<<<< ours\n{"lockfile_version": 1}\n', "marks of a merge in line 1"),
     ],
 )
 def test_a_lock_that_says_no_text_is_refused_with_its_line(

@@ -40,6 +40,11 @@ def parsed(text: str, start: Path = Path("/")) -> Source:
         ("ssh://git@git.test/a/b.git//c@v1", "ssh://git@git.test/a/b.git", "c", "v1"),
         ("git@git.test:a/b.git@v1", "ssh://git@git.test/a/b.git", "", "v1"),
         ("file:///srv/b.git", "file:///srv/b.git", "", ""),
+        ("https://git.test/a/b/-/tree/v2/c/d", "https://git.test/a/b.git", "c/d", "v2"),
+        ("https://git.test/a/g/b/-/tree/v2?ref_type=heads", "https://git.test/a/g/b.git", "", "v2"),
+        ("https://git.test/a/b/-/blob/v2/c/SKILL.md", "https://git.test/a/b.git", "c", "v2"),
+        ("https://gitlab.com/a/g/b", "https://gitlab.com/a/g/b.git", "", ""),
+        ("https://codeberg.org/a/b//c@v1", "https://codeberg.org/a/b.git", "c", "v1"),
     ],
 )
 def test_a_repository_is_named_in_many_ways(text: str, location: str, path: str, ref: str) -> None:
@@ -49,6 +54,22 @@ def test_a_repository_is_named_in_many_ways(text: str, location: str, path: str,
     found = parsed(text)
     assert (found.kind, found.location, found.path, found.ref) == ("git", location, path, ref)
     assert found.repository == location.removesuffix(".git")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("git@git.test:a/b.git#main", "follows `@`, and not `#`: `git@git.test:a/b.git@main`"),
+        ("acme/skills#v1", "`acme/skills@v1`"),
+        ("https://git.test/a/b.git#v1", "`https://git.test/a/b.git@v1`"),
+        ("https://skills.sh/acme/skills", "`skillhouse install acme/skills`"),
+        ("https://skills.sh/acme/skills/pdf", "`skillhouse install acme/skills --skill pdf`"),
+    ],
+)
+def test_what_is_written_elsewhere_is_said_as_it_is_here(text: str, said: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        parsed(text)
+    assert said in str(caught.value)
 
 
 def test_addresses_and_paths_are_told_apart(tmp_path: Path) -> None:

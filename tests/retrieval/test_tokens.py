@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sqlite3
 import threading
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,14 @@ ANY_TEXT = st.text(st.characters())
         ("\U00020bb7野家", ["\U00020bb7野", "野家"]),
         ("時々", ["時々"]),
         ("हिन्दी", ["हनद"]),
+        ("ไทย", ["ไท", "ทย"]),
+        ("ภาษา\u200bไทย 12", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย", "12"]),
+        ("ก็", ["ก"]),
+        ("ไทยpdf\u200bxls", ["ไท", "ทย", "pdf", "xls"]),
+        ("ไทย中文", ["ไท", "ทย", "中文"]),
+        ("ລາວ\u200bລາວ", ["ລາ", "າວ", "ວລ", "ລາ", "າວ"]),
+        ("ဖိုင်", ["ဖင"]),
+        ("ឯក\u200bសារ", ["ឯក", "កស", "សរ"]),
         ("Ёлка ΣΊΣΥΦΟΣ", ["ёлка", "σίσυφοσ"]),
     ],
 )
@@ -128,3 +137,26 @@ def test_threads_stem_at_the_same_time():
         thread.join()
     expected = [[stems_of([word, "merging"])] * 50 for word in words]
     assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("ใช้เมื่อ", "เขียน", "ภาษา", "ไทย"),
+        ("ຂຽນ", "ເອກະສານ", "ພາສາ", "ລາວ"),
+        ("မြန်မာ", "စာ", "ရေး", "သည်"),
+        ("សរសេរ", "ឯកសារ", "ភាសា", "ខ្មែរ"),
+        ("ꪼꪕ", "ꪎꪴꪀ"),
+    ],
+)
+def test_words_that_a_zero_width_space_parts_are_those_without_it(parts):
+    assert tokens("\u200b".join(parts)) == tokens("".join(parts))
+    assert set(tokens(parts[-1])) <= set(tokens("".join(parts)))
+
+
+def test_a_token_of_a_script_without_blanks_holds_letters_alone():
+    blocks = ((0xE00, 0xF00), (0x1000, 0x10A0), (0x1780, 0x1AB0), (0xA9E0, 0xAAE0))
+    every = (chr(code) for block in blocks for code in range(*block))
+    text = "".join(sign for sign in every if unicodedata.category(sign) != "Cn")
+    kinds = {unicodedata.category(sign)[0] for token in tokens(text) for sign in token}
+    assert kinds == {"L", "N"}

@@ -117,11 +117,13 @@ def coded_house(
         name="user",
         rules=tuple(Rule(effect=Effect(e), action=action, pattern=p) for e, action, p in rules),
     )
+    # Where design 002 has its skills they need no root of a person's, but their trust.
+    is_printed = root is not None and root == base / "project/workspace/skills"
     house = Skillhouse(
         configured(make_places(base, environment or {})),
         channel=channel,
         layers=(layer,),
-        roots=[] if root is None else [root],
+        roots=[] if root is None or is_printed else [root],
         skill_code=SkillCodeSettings(
             enabled=enabled,
             env=env or {},
@@ -135,6 +137,8 @@ def coded_house(
     )
     if status is not None:
         house.services.sandbox.adopt(status)
+    if is_printed:
+        house.project_trust.trust()
     return house
 
 

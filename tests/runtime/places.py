@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from skillhouse.runtime import Locations
+from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile
 
 
 def write_skill(directory: Path, description: str = "Does things.", body: str = "Body.\n") -> Path:
@@ -16,6 +18,29 @@ def write_skill(directory: Path, description: str = "Does things.", body: str = 
     return directory
 
 
+_UNDER: list[str] = []
+
+
+@contextmanager
+def under(profile: str) -> Iterator[None]:
+    """Have all places that are made meanwhile be of a profile; `@pytest.mark.under` does it."""
+    _UNDER.append(profile)
+    try:
+        yield
+    finally:
+        _UNDER.pop()
+
+
+def environment_under() -> dict[str, str]:
+    """Return the variable that chooses the profile of the test; nothing where that is ours."""
+    return {"SKILLHOUSE_PROFILE": _UNDER[-1]} if _UNDER else {}
+
+
+def profile_under() -> Profile:
+    """Return the profile of the test, ours where it names none."""
+    return load_profile(_UNDER[-1]) if _UNDER else DEFAULT_PROFILE
+
+
 def make_places(base: Path, environment: Mapping[str, str] | None = None) -> Locations:
     """Return places below `base`: a home, and a project that is a git repository."""
     home, project = base / "home", base / "project"
@@ -24,6 +49,6 @@ def make_places(base: Path, environment: Mapping[str, str] | None = None) -> Loc
     return Locations(
         start=project,
         home=home,
-        environment=environment or {},
+        environment={**environment_under(), **(environment or {})},
         managed_file=base / "managed.toml",
     )

@@ -18,18 +18,23 @@ def extensions(base: Path, profile: str) -> Extensions:
         return house.policy.profile.extensions
 
 
-def test_they_are_off_unless_the_profile_or_the_user_turns_them_on(tmp_path: Path) -> None:
+def test_who_starts_a_skill_and_arguments_are_heeded_and_the_rest_where_it_is_turned_on(
+    tmp_path: Path,
+) -> None:
+    off = Extensions(invocation=False, substitution=False)
     every = Extensions(
         invocation=True, substitution=True, when_to_use=True, paths=True, commands=True
     )
     assert extensions(tmp_path, "default") == Extensions()
     assert extensions(tmp_path, "claude-code") == every
-    assert extensions(tmp_path, "claude-desktop") == Extensions()
+    for client in ("claude-desktop", "owliabot", "openseed", "codex", "gemini-cli"):
+        assert extensions(tmp_path, client) == off
     assert extensions(tmp_path, "opencode") == Extensions(
-        substitution=True, positions_from=1, commands=True
+        invocation=False, positions_from=1, commands=True
     )
-    write_user(make_places(tmp_path), "[extensions]\ninvocation = true\n")
-    assert extensions(tmp_path, "default") == Extensions(invocation=True)
+    assert extensions(tmp_path, "zed") == Extensions(substitution=False)
+    write_user(make_places(tmp_path), "[extensions]\ninvocation = false\npaths = true\n")
+    assert extensions(tmp_path, "default") == Extensions(invocation=False, paths=True)
     write_user(make_places(tmp_path), "[extensions]\ncommands = false\n")
     assert not extensions(tmp_path, "claude-code").commands
 

@@ -48,11 +48,17 @@ def test_a_denied_skill_is_neither_listed_nor_found(tmp_path: Path) -> None:
 
 
 def test_the_catalog_keeps_to_the_configured_budget(tmp_path: Path) -> None:
-    house = Skillhouse(configured(make_places(tmp_path)), catalog_budget_tokens=150)
+    house = Skillhouse(configured(make_places(tmp_path)), catalog_budget_tokens=100)
     catalog = house.catalog()
-    assert [skill.name for skill in catalog.included] == ["github"]
-    assert [skill.name for skill in catalog.omitted] == ["weather", "web-search"]
-    assert catalog.tokens <= 150
+    # Every skill is named, and none described whole.
+    assert [skill.name for skill in catalog.included] == ["github", "weather", "web-search"]
+    assert (catalog.omitted, catalog.cut) == ((), catalog.included)
+    assert catalog.tokens <= 100
+    assert [skill.name for skill in house.catalog(budget_tokens=10).omitted] == [
+        "github",
+        "weather",
+        "web-search",
+    ]
     assert house.search("weather")[0].name == "weather"
 
 

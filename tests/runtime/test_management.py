@@ -14,6 +14,8 @@ from skillhouse.runtime import SkillFile, Skillhouse, configured
 from tests.runtime.desktop import make_desktop
 from tests.runtime.places import make_places, write_skill
 
+pytestmark = pytest.mark.under("claude-desktop")
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> Skillhouse:
@@ -26,6 +28,7 @@ def root(house: Skillhouse) -> Path:
     return house.config.places.home / ".agents/skills"
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S004-74", "S004-76")
 @pytest.mark.parametrize("description", ["Plain.", "With: a colon", "Two\nlines", "说“你好”：1"])
 def test_a_created_skill_loads_back_equal(house: Skillhouse, description: str) -> None:
@@ -41,6 +44,7 @@ def test_a_created_skill_loads_back_equal(house: Skillhouse, description: str) -
     assert house.load("my-skill").body == "\n# Steps\n\n1. Go.\n"
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S004-75")
 def test_a_skill_of_the_project_is_made_in_the_project(house: Skillhouse) -> None:
     house.project_trust.trust()
@@ -57,6 +61,7 @@ def test_in_a_project_that_is_not_trusted_a_skill_is_made_and_not_read(house: Sk
     assert made == house.management.get("deploy")
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S004-77")
 def test_nothing_is_ever_overwritten(house: Skillhouse) -> None:
     house.management.create("mine", "First.", "One.")
@@ -81,6 +86,7 @@ def test_a_scope_without_a_place_of_its_own_is_an_error(house: Skillhouse) -> No
     assert caught.value.code == "no-place"
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S004-79")
 def test_deleting_removes_the_directory_and_updates_the_list(house: Skillhouse) -> None:
     directory = house.config.places.home / ".claude/skills/notes"
@@ -109,6 +115,7 @@ def test_trap_13_an_id_is_looked_up_and_never_made_into_a_path(
     assert (victim / "SKILL.md").is_file()
 
 
+@pytest.mark.under("default")
 def test_a_skill_behind_a_link_is_not_deleted_with_what_the_link_leads_to(
     house: Skillhouse,
 ) -> None:
@@ -159,6 +166,7 @@ def test_a_disabled_skill_cannot_be_loaded_by_an_agent(house: Skillhouse) -> Non
     assert "Write notes." not in result.content
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S004-84")
 def test_with_skills_switched_off_none_is_listed_found_or_loaded(house: Skillhouse) -> None:
     house.management.set_all_enabled(enabled=False)
@@ -186,6 +194,7 @@ def test_a_refresh_notices_what_is_new_removed_and_changed(house: Skillhouse) ->
     assert "second" not in [found.name for found in house.management.get_enabled()]
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S004-11", "S004-12", "S004-29", "S004-82", "S004-85")
 def test_a_definition_has_the_published_fields_and_typed_files(house: Skillhouse) -> None:
     directory = write_skill(root(house) / "my-skill", description="Helps.")
@@ -245,6 +254,7 @@ def test_trap_11_and_12_siblings_that_start_alike_and_links_out_are_refused(
         house.management.read_file("notes", "link")
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S004-68")
 def test_preparing_makes_the_users_directories(house: Skillhouse) -> None:
     made = house.management.prepare()
@@ -266,6 +276,7 @@ def test_another_working_directory_gives_its_own_enabled_skills(house: Skillhous
     assert "near" not in [found.name for found in house.management.get_all()]
 
 
+@pytest.mark.under("default")
 def test_opening_runs_the_file_manager_with_the_directory(
     house: Skillhouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

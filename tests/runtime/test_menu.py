@@ -83,10 +83,27 @@ def test_a_skill_for_the_model_alone_is_in_no_menu(tmp_path: Path) -> None:
         assert house.call_sync("skill", {"name": "background"}).status == "ok"
 
 
+OFF = ExtensionSettings(invocation=False, substitution=False)
+
+
+def test_the_default_profile_heeds_who_may_start_a_skill_and_fills_arguments(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "deploy", "disable-model-invocation: true\n", body="To $ARGUMENTS.\n")
+    write(tmp_path, "background", "user-invocable: false\n")
+    with house_in(tmp_path, on=ExtensionSettings()) as house:
+        assert names(house) == ["deploy"]
+        told = f"{offered(house)}{house.catalog().text}{house.view().prompts().instructions()}"
+        assert ("deploy" in told, "background" in told) == (False, True)
+        assert house.call_sync("skill", {"name": "deploy"}).is_error
+        assert not house.search("deploy")
+        assert "To the moon." in invoke(house, "deploy", "the moon").content
+
+
 def test_the_fields_say_nothing_where_they_are_off(tmp_path: Path) -> None:
     write(tmp_path, "deploy", "disable-model-invocation: true\nwhen_to_use: On Mondays.\n")
     write(tmp_path, "background", "user-invocable: false\npaths: src/**\n")
-    with house_in(tmp_path, on=ExtensionSettings()) as house:
+    with house_in(tmp_path, on=OFF) as house:
         assert names(house) == ["background", "deploy"]
         assert house.call_sync("skill", {"name": "deploy"}).status == "ok"
         assert "On Mondays" not in offered(house)
@@ -203,5 +220,5 @@ def test_a_field_that_cannot_be_read_is_among_the_findings(tmp_path: Path) -> No
     with house_in(tmp_path) as house:
         assert [found.code for found in house.index.diagnostics] == ["invocation-field"]
         assert "deploy" not in offered(house)
-    with house_in(tmp_path, on=ExtensionSettings()) as house:
+    with house_in(tmp_path, on=OFF) as house:
         assert house.index.diagnostics == ()

@@ -27,6 +27,8 @@ from tests.runtime.coded import (
 )
 from tests.runtime.places import make_places
 
+pytestmark = pytest.mark.under("owliabot-js")
+
 LACKS = Lacking(digest="sha256:1", tools=("absent",))
 GIVES = "tools = {'tool': lambda params, context: {'gave': '%s'}, 'hidden': print}\n"
 SOURCES = {
@@ -100,8 +102,8 @@ def test_names_that_are_no_unicode_can_be_kept(tmp_path: Path) -> None:
 
 @pytest.mark.req("S002-39")
 def test_what_is_exported_and_not_declared_is_no_tool(tmp_path: Path) -> None:
-    write_code(tmp_path / "skills/one", GIVES % "x")
-    house = coded_house(tmp_path, tmp_path / "skills")
+    write_code(tmp_path / "project/workspace/skills/one", GIVES % "x")
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills")
     assert code_names(house) == ["one:tool"]
 
     async def scene(house: Skillhouse) -> None:
@@ -119,9 +121,9 @@ def test_what_is_declared_and_not_exported_is_left_out_with_a_warning(
     language: str, status: SandboxStatus, tmp_path: Path, need: Any
 ) -> None:
     need(language == "python" or shutil.which("node"), "no node here")
-    skill, declared = tmp_path / "skills/one", (tool("tool"), tool("absent"))
+    skill, declared = tmp_path / "project/workspace/skills/one", (tool("tool"), tool("absent"))
     write_code(skill, SOURCES[language], *declared, language=language)
-    other = coded_house(tmp_path, tmp_path / "skills", status=status)
+    other = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     assert code_names(other) == ["one:tool", "one:absent"]
 
     async def scene(house: Skillhouse) -> None:
@@ -147,11 +149,12 @@ def test_what_is_declared_and_not_exported_is_left_out_with_a_warning(
             assert one.services.skill_code.problems == []
 
     try:
-        played(coded_house(tmp_path, tmp_path / "skills", status=status), scene)
+        played(coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status), scene)
     finally:
         other.close()
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-40")
 def test_a_call_that_finds_it_out_is_enough(status: SandboxStatus, tmp_path: Path) -> None:
@@ -172,6 +175,7 @@ def test_a_call_that_finds_it_out_is_enough(status: SandboxStatus, tmp_path: Pat
     played(coded_house(tmp_path, tmp_path / "skills", status=status), scene)
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-55", "S002-58")
 def test_a_reload_reaches_the_other_processes_before_their_next_call(
@@ -197,6 +201,7 @@ def test_a_reload_reaches_the_other_processes_before_their_next_call(
     played(coded_house(tmp_path, root, status=status), scene)
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 def test_a_reload_loads_what_is_other_code_than_before(
     status: SandboxStatus, tmp_path: Path
@@ -227,7 +232,7 @@ def test_a_reload_loads_what_is_other_code_than_before(
 
 
 def test_what_is_known_here_says_nothing_of_an_executor_elsewhere(tmp_path: Path) -> None:
-    skill = write_code(tmp_path / "skills/one", GIVES % "x")
+    skill = write_code(tmp_path / "project/workspace/skills/one", GIVES % "x")
     # A port of this machine at which nobody listens.
     settings = SkillCodeSettings(
         enabled=True, executor="http://127.0.0.1:9/rpc", executor_token="env:TOKEN"
@@ -240,15 +245,14 @@ def test_what_is_known_here_says_nothing_of_an_executor_elsewhere(tmp_path: Path
             {skill: Lacking(digest=tree_digest(skill), tools=())}
         )
         tools = [found for found in house.tools() if isinstance(found, SkillCodeTool)]
-        return [
-            one.error for one in await load_code(tools, house.services.skill_code, agent="default")
-        ]
+        return [one.error for one in await load_code(house, tools, agent="default")]
 
-    house = Skillhouse(config, roots=[tmp_path / "skills"], skill_code=settings)
+    house = Skillhouse(config, roots=[tmp_path / "project/workspace/skills"], skill_code=settings)
     (error,) = played(house, scene)
     assert "no server answers at 127.0.0.1" in error
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-60")
 def test_reloads_leave_no_cell_and_no_copy_behind(status: SandboxStatus, tmp_path: Path) -> None:

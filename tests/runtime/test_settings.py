@@ -8,6 +8,8 @@ import pytest
 
 from skillhouse.runtime import SettingsStore, SkillSettings
 
+pytestmark = pytest.mark.under("claude-desktop")
+
 
 @pytest.mark.req("S004-69", "S004-83")
 def test_settings_are_about_the_ids_they_mention_and_no_others(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ from tests.runtime.coded import (
 from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import copied_python
 
+pytestmark = pytest.mark.under("owliabot-js")
+
 GIVES = "tools = {'tool': lambda params, context: {'gave': '%s'}}\n"
 ALL = ["crypto-balance:get_balance", "crypto-price:get_price"]
 PRICES = json.dumps({"bitcoin": {"usd": 65000.5, "eur": 60000}}).encode()
@@ -102,6 +104,7 @@ async def test_the_published_balance_skill_keeps_every_digit(
             assert len(server.seen) == 1
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 def test_code_is_off_where_neither_the_profile_nor_the_user_turns_it_on(tmp_path: Path) -> None:
     def offered(**options: Any) -> list[str]:
@@ -117,6 +120,7 @@ def test_code_is_off_where_neither_the_profile_nor_the_user_turns_it_on(tmp_path
         )
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S002-68", "S002-69", "S002-70", "S002-71", "S002-72")
 def test_a_tool_has_its_skills_name_before_its_own(tmp_path: Path) -> None:
     root = tmp_path / "skills"
@@ -135,6 +139,7 @@ def test_a_tool_has_its_skills_name_before_its_own(tmp_path: Path) -> None:
     assert read.full_name == ""
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S002-32", "S002-54", "S002-61")
 def test_a_skill_that_cannot_be_used_is_reported_and_the_others_stay(tmp_path: Path) -> None:
     root = tmp_path / "skills"
@@ -155,7 +160,7 @@ def test_a_denied_skill_has_no_tools(tmp_path: Path) -> None:
 
 
 def test_a_skill_that_is_switched_off_or_denied_as_guidance_has_no_tools(tmp_path: Path) -> None:
-    root = tmp_path / "skills"
+    root = tmp_path / "project/workspace/skills"
     for name in ("one", "two", "three"):
         write_code(write_skill(root / name), GIVES % name)
     # The manifest may say another name than the guidance beside it: either is enough to deny it.
@@ -171,6 +176,7 @@ def test_a_skill_that_is_switched_off_or_denied_as_guidance_has_no_tools(tmp_pat
     assert code_names(house) == ["two:tool"]
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 def test_a_project_that_is_not_trusted_gives_no_tools(tmp_path: Path) -> None:
     house = coded_house(tmp_path)
@@ -194,6 +200,7 @@ def test_the_stronger_roots_skill_of_a_name_is_in_force(tmp_path: Path) -> None:
     assert code_names(house) == ["same:strong"]
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-55", "S002-56", "S002-57", "S002-58", "S002-62")
 def test_a_refresh_shows_what_was_edited_added_and_removed(
@@ -235,6 +242,7 @@ WAITS = """
 """
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-59")
 async def test_a_call_under_way_ends_with_the_code_that_it_began_with(
@@ -270,6 +278,7 @@ async def test_a_call_under_way_ends_with_the_code_that_it_began_with(
     }
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 def test_first_calls_at_once_share_one_executor(status: SandboxStatus, tmp_path: Path) -> None:
     write_code(tmp_path / "skills/one", GIVES % "one")
@@ -296,7 +305,7 @@ def test_each_skill_has_the_packages_of_its_own_lock(status: SandboxStatus, tmp_
     uses = "import greet\ntools = {'tool': lambda params, context: {'gave': greet.word}}\n"
     for version, name in (("1.0", "one"), ("2.0", "two")):
         digest = wheel(tmp_path / "wheels", "greet", version, f"word = {name!r}")
-        skill = write_code(tmp_path / "skills" / name, uses)
+        skill = write_code(tmp_path / "project/workspace/skills" / name, uses)
         lock = f"greet=={version} --hash=sha256:{digest}\n"
         (skill / "requirements.txt").write_text(lock, encoding="utf-8")
     settings = tmp_path / "uv.toml"
@@ -307,7 +316,7 @@ def test_each_skill_has_the_packages_of_its_own_lock(status: SandboxStatus, tmp_
         return [result.data or result.content for result in found]
 
     house = coded_house(
-        tmp_path, tmp_path / "skills", status=status,
+        tmp_path, tmp_path / "project/workspace/skills", status=status,
         environment={
             "PATH": os.pathsep.join((str(UV_DIRECTORY), os.environ["PATH"])),
             "UV_CONFIG_FILE": str(settings),
@@ -329,7 +338,7 @@ def test_a_module_is_looked_for_in_the_skill_then_in_the_operators_packages(
         import own, near, far
         tools = {"tool": lambda params, context: {"gave": own.word + near.word + far.word}}
     """
-    skill = write_code(tmp_path / "skills/one", source)
+    skill = write_code(tmp_path / "project/workspace/skills/one", source)
     for place, modules in (
         (skill, ("own",)),
         (tmp_path / "near", ("own", "near")),
@@ -339,7 +348,9 @@ def test_a_module_is_looked_for_in_the_skill_then_in_the_operators_packages(
         for module in modules:
             (place / f"{module}.py").write_text(f"word = '{module} of {place.name} '\n")
     packages = (str(tmp_path / "near"), str(tmp_path / "far"))
-    house = coded_house(tmp_path, tmp_path / "skills", status=status, python_packages=packages)
+    house = coded_house(
+        tmp_path, tmp_path / "project/workspace/skills", status=status, python_packages=packages
+    )
     assert called(house, "one:tool").data == give("own of one near of near far of far ")
 
 
@@ -358,14 +369,16 @@ def test_packages_are_few_absolute_directories(value: str, tmp_path: Path) -> No
 def test_code_for_another_python_is_refused_before_anything_is_asked_or_installed(
     level: str, place: str, tmp_path: Path
 ) -> None:
-    skill = write_code(tmp_path / "skills/far", GIVES % "far", tool(level=level))
+    skill = write_code(tmp_path / "project/workspace/skills/far", GIVES % "far", tool(level=level))
     if place == "uv.lock":
         (skill / place).write_text('version = 1\nrequires-python = ">=3.98"\n')
     else:
         text = (skill / place).read_text()
         text = text.replace("[project]", '[project]\nrequires-python = ">=3.98"')
         (skill / place).write_text(text)
-    house = coded_house(tmp_path, tmp_path / "skills", environment={"PATH": "/nonexistent"})
+    house = coded_house(
+        tmp_path, tmp_path / "project/workspace/skills", environment={"PATH": "/nonexistent"}
+    )
     result = called(house, "far:tool")
     assert result.status == "error"
     message = f"`far:tool`: `far` needs Python >=3.98; found {default_python().text}"
@@ -383,12 +396,12 @@ def test_code_runs_by_the_python_that_it_asks_for(
         import sys
         tools = {"tool": lambda params, context: {"gave": ".".join(map(str, sys.version_info[:3]))}}
     """
-    skill = write_code(tmp_path / "skills/one", source)
+    skill = write_code(tmp_path / "project/workspace/skills/one", source)
     text = (skill / "pyproject.toml").read_text()
     wanted = f'[project]\nrequires-python = "=={other.release}"'
     (skill / "pyproject.toml").write_text(text.replace("[project]", wanted))
     house = coded_house(
-        tmp_path, tmp_path / "skills", status=status,
+        tmp_path, tmp_path / "project/workspace/skills", status=status,
         environment={"UV_PYTHON_INSTALL_DIR": str(tmp_path / "pythons")},
     )  # fmt: skip
     (offered,) = [one for one in house.tools() if isinstance(one, SkillCodeTool)]

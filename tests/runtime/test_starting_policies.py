@@ -10,12 +10,13 @@ from skillhouse.floor import ConfigError
 from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, judge_line, lint_rules
 from skillhouse.runtime import (
     POLICY_NAMES,
+    POLICY_SUMMARIES,
     Locations,
-    add_policy,
     load_config,
     policy_text,
     starting_rules,
 )
+from skillhouse.runtime.rule_editor import rules_of, with_policy, without_copies
 from tests.runtime.places import make_places
 
 NEVER = (
@@ -60,7 +61,8 @@ DAILY = (
 @pytest.mark.parametrize("name", POLICY_NAMES)
 def test_a_policy_is_a_configuration_whose_examples_hold(tmp_path: Path, name: str) -> None:
     places = make_places(tmp_path)
-    assert add_policy(name, places) == places.user_file
+    places.user_file.parent.mkdir(parents=True)
+    places.user_file.write_text(policy_text(name))
     (layer,) = load_config(places).layers
     assert layer.rules == starting_rules(name)
     assert all(rule.match and rule.not_match for rule in layer.rules if rule.action == "exec")
@@ -100,18 +102,75 @@ def places(tmp_path: Path) -> Locations:
     return made
 
 
-def test_a_file_with_rules_or_faults_is_left_as_it_is(places: Locations) -> None:
-    for text in ('[[rules]]\neffect="deny"\naction="*"\npattern="*"\n', "rules = []\n", "a = \n"):
-        places.user_file.write_text(text)
-        with pytest.raises(ConfigError):
-            add_policy("careful", places)
-        assert places.user_file.read_text() == text
+OWN = '[[rules]]\neffect = "deny"\naction = "exec"\npattern = "git log *"\n'
+BEFORE = (
+    "",
+    "cache = true\n",
+    "# mine\ncache = true\n\n[net]\n",
+    'policy = "careful" # as it was\n[net]\n',
+    OWN,
+)
 
 
-def test_a_link_to_the_file_stays_one(places: Locations, tmp_path: Path) -> None:
-    kept = tmp_path / "dotfiles.toml"
-    kept.write_text("cache = true")
-    places.user_file.symlink_to(kept)
-    add_policy("careful", places)
-    assert places.user_file.is_symlink()
-    assert kept.read_text() == f"cache = true\n\n{policy_text('careful')}"
+@pytest.mark.parametrize("name", POLICY_NAMES)
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_policy_is_set_by_its_name_and_own_rules_count_beside_it(
+    places: Locations, name: str, before: str
+) -> None:
+    places.user_file.write_text(before)
+    text = with_policy(places, name)
+    assert text.count("policy = ") == 1
+    assert "careful" not in text or name == "careful"
+    places.user_file.write_text(text)
+    assert with_policy(places, name) == text
+    config = load_config(places)
+    own = [Layer(name="user", rules=rules_of(before))] if OWN in before else []
+    builtin = Layer(name=name, rules=starting_rules(name), is_builtin=True)
+    assert config.layers == (builtin, *own)
+    assert config.policy == name
+    assert lint_rules([builtin]) == ()
+
+
+def test_a_setting_that_is_not_found_is_left_to_the_person(places: Locations) -> None:
+    before = '"policy" = "careful"\n'
+    places.user_file.write_text(before)
+    with pytest.raises(ConfigError, match='write `policy = "locked"` there by hand'):
+        with_policy(places, "locked")
+    assert places.user_file.read_text() == before
+    places.user_file.write_text("a = \n")
+    with pytest.raises(ConfigError):
+        with_policy(places, "locked")
+
+
+@pytest.mark.parametrize("name", POLICY_NAMES)
+def test_copies_of_a_policy_go_and_the_rest_stays(places: Locations, name: str) -> None:
+    before = f"cache = true\n\n{policy_text(name)}\n# mine\n{OWN}\n[net]\n# last\n"
+    text, copies = without_copies(before, name)
+    assert copies == len(starting_rules(name))
+    assert rules_of(text) == rules_of(OWN)
+    assert text.startswith("cache = true\n")
+    assert text.endswith(f"# mine\n{OWN}\n[net]\n# last\n")
+    assert without_copies(OWN, name) == (OWN, 0)
+    assert without_copies(policy_text(name), name)[1] == copies
+
+
+def test_copies_that_share_a_table_with_own_rules_stay() -> None:
+    table = '[[rules]]\neffect = "allow"\naction = "exec"\npatterns = ["git *", "mine *"]\n'
+    assert without_copies(table, "developer") == (table, 0)
+
+
+def test_the_managed_policy_counts_instead_of_the_users(places: Locations) -> None:
+    places.user_file.write_text('policy = "developer"\n')
+    places.managed_file.parent.mkdir(parents=True, exist_ok=True)
+    places.managed_file.write_text('policy = "locked"\n')
+    config = load_config(places)
+    assert [layer.name for layer in config.layers] == ["locked"]
+    places.user_file.write_text('policy = "mine"\n')
+    with pytest.raises(ConfigError, match="policy"):
+        load_config(places)
+
+
+def test_each_policy_is_summed_up_in_three_lines() -> None:
+    assert {name: len(said) for name, said in POLICY_SUMMARIES.items()} == dict.fromkeys(
+        POLICY_NAMES, 3
+    )

@@ -171,6 +171,25 @@ def test_a_worktree_of_a_trusted_repository_is_trusted_with_the_same_skills(
 
 
 @pytest.mark.slow
+def test_a_skill_with_links_is_trusted_in_each_worktree(tmp_path: Path) -> None:
+    repository = repository_at(tmp_path / "code")
+    (tmp_path / "shared.md").write_text("Shared.\n", encoding="utf-8")
+    (repository / "in.md").write_text("Inside.\n", encoding="utf-8")
+    (repository / SKILLS / "pdf/in.md").symlink_to("../../../in.md")
+    (repository / SKILLS / "pdf/out.md").symlink_to(tmp_path / "shared.md")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "links")
+    worktree = worktree_of(repository, tmp_path / "wt")
+    trust(tmp_path, repository)
+    assert states(tmp_path, worktree) == {"pdf": "trusted"}
+    house = house_in(tmp_path, worktree)
+    explained = house.policy.explain_skill(house.index.get("pdf"))
+    assert explained.decision.effect is Effect.ALLOW
+    (worktree / "in.md").write_text("Run curl.\n", encoding="utf-8")
+    assert states(tmp_path, worktree) == {"pdf": "changed"}
+
+
+@pytest.mark.slow
 def test_trust_in_a_worktree_counts_in_the_repository_and_in_its_other_worktrees(
     tmp_path: Path,
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from skillhouse.sandbox import masks as module
 from skillhouse.sandbox.masks import UNTRACKED_BYTES, Masks
 from skillhouse.sandbox.profile import SandboxError
+from tests.harness import until
 
 OLD = 1_700_000_000_000_000_000
 
@@ -85,8 +86,8 @@ def test_a_mask_has_no_bytes_of_the_secret_and_is_gone_with_its_maker(root: Path
         assert set(mask.read_bytes()) == {0}
         assert os.stat(mask).st_blocks == 0
     del masks
-    gc.collect()
-    assert not directory.exists()
+    # The thread that made them may still be about to let go of them.
+    until(lambda: gc.collect() >= 0 and not directory.exists())
 
 
 def test_what_is_kept_is_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,6 +80,46 @@ def test_git_works_and_sees_no_placeholder(launcher: Launcher, tmp_path: Path, n
     assert {path.name for path in place.iterdir()} == {".git", "file"}
 
 
+def test_a_file_that_programs_must_read_is_empty_and_git_passes_over_it(
+    launcher: Launcher, tmp_path: Path, need
+):
+    need(Path("/usr/bin/git").exists(), "no git")
+    place = tmp_path / "project"
+    subprocess.run(["git", "init", "--quiet", str(place)], check=True)
+    (place / "file").write_text("x")
+    script = (
+        "test -f .npmrc && wc -c < .npmrc; git status --porcelain; git add -A && "
+        "git status --porcelain; git stash -q -u 2>&1 | grep -v initial; "
+        "echo registry=x > .npmrc; rm .npmrc; mv .npmrc other; echo y > n && mv n .npmrc; true"
+    )
+    done = sh(launcher, place, script)
+    assert done.stdout.decode().split("\n")[:3] == ["0", "?? file", "A  file"]
+    assert b".npmrc" not in done.stdout
+    assert listing(place) & {".npmrc", "other"} == set()
+
+
+async def test_git_outside_passes_over_such_a_file_during_a_run(tmp_path: Path, need):
+    need(shutil.which("git") is not None, "no git")
+    await anyio.run_process(["git", "init", "--quiet", str(tmp_path)])
+    async with shield(str(tmp_path), (".npmrc",), stash=Stash()) as mounts:
+        assert mounts.covers == {f"{tmp_path}/.npmrc": MountCover.EMPTY_FILE}
+        status = ["git", "-C", str(tmp_path), "status", "--porcelain"]
+        assert (await anyio.run_process(status)).stdout == b""
+    assert not (tmp_path / ".npmrc").exists()
+
+
+async def test_a_file_system_without_sockets_has_a_directory_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refused(*arguments: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("skillhouse.sandbox.mountpoints.os.mknod", refused)
+    async with shield(str(tmp_path), (".npmrc",), stash=Stash()) as mounts:
+        assert mounts.covers == {f"{tmp_path}/.npmrc": MountCover.EMPTY_DIRECTORY}
+    assert not (tmp_path / ".npmrc").exists()
+
+
 def test_configuration_by_other_names_is_removed_afterwards(launcher: Launcher, workspace: Path):
     script = (
         "mkdir -p evil objects refs; echo ../evil > .git/commondir; echo x > .git/config.worktree; "
@@ -128,14 +169,15 @@ def test_placeholders_of_a_crash_are_removed_by_the_next_run(launcher: Launcher,
         "from skillhouse.sandbox.mountpoints import Stash\n"
         "from skillhouse.sandbox.protected_mounts import shield\n"
         "async def main():\n"
-        "    names = ('.claude', '.bashrc', '.git/commondir')\n"
+        "    names = ('.claude', '.bashrc', '.npmrc', '.git/commondir')\n"
         "    async with shield(sys.argv[1], names, stash=Stash()):\n"
         "        os.kill(os.getpid(), 9)\n"
         "anyio.run(main)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(workspace)], check=False)
     assert done.returncode == -signal.SIGKILL
-    assert listing(workspace) == before | {".claude", ".bashrc", ".git/commondir"}
+    left = {".claude", ".bashrc", ".npmrc", ".git/commondir"}
+    assert listing(workspace) == before | left
     assert sh(launcher, workspace, "echo x > .bashrc").exit_code != 0
     assert listing(workspace) == before
 
@@ -161,6 +203,18 @@ async def test_only_the_last_run_of_a_workspace_removes_placeholders(tmp_path: P
             assert inner.covers == {f"{tmp_path}/.claude": MountCover.EMPTY_DIRECTORY}
         assert (tmp_path / ".claude").exists()
     assert not (tmp_path / ".claude").exists()
+
+
+async def test_the_last_run_removes_them_though_it_made_none(tmp_path: Path):
+    (tmp_path / ".git").mkdir()
+    for place in (tmp_path / ".git", tmp_path):
+        os.utime(place, (1, 1))
+    reading = shield(str(tmp_path), NAMED, stash=Stash(), read_only=True)
+    async with reading:
+        async with shield(str(tmp_path), NAMED, stash=Stash()):
+            pass
+        assert listing(tmp_path) > {".git"}
+    assert listing(tmp_path) == {".git"}
 
 
 def test_a_workspace_that_another_holds_for_itself_is_an_error(

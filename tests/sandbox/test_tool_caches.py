@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from skillhouse.sandbox import tool_caches
 from skillhouse.sandbox.tool_caches import caches_for
+from skillhouse.sandbox.tool_finder import ToolFinder
 from skillhouse.sandbox.toolset import Caches
 
 
@@ -50,6 +54,66 @@ def test_what_acts_later_is_removed_and_what_is_kept_stays(tmp_path: Path) -> No
     assert not (place / "git").is_symlink()
     assert caches.closed == (place,)
     assert {*caches.opened} == {place / "registry", place / "git"}
+
+
+@pytest.mark.parametrize("change", ["file", "link", "rights", "gone", "row"])
+def test_caches_that_changed_are_looked_at_again(tmp_path: Path, change: str) -> None:
+    place = tmp_path / "ws"
+    place.mkdir()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "cargo").touch(mode=0o755)
+    finder = ToolFinder({"PATH": str(programs)}, tmp_path / "home", tmp_path / "caches")
+    for _ in range(3):
+        caches = finder.find(place).caches
+        time.sleep(0.06)
+    assert caches is not None
+    cargo = caches.directory / "cargo"
+    assert finder.find(place).caches is caches
+    if change == "file":
+        (cargo / "config.toml").touch()
+    elif change == "link":
+        (cargo / "git").rmdir()
+        (cargo / "git").symlink_to(tmp_path)
+    elif change == "rights":
+        caches.directory.chmod(0o777)
+    elif change == "gone":
+        shutil.rmtree(caches.directory)
+    else:
+        (place / "mvnw").touch()
+    again = finder.find(place)
+    if change == "rights":
+        assert again.caches is None
+        return
+    assert again.caches is not None
+    assert {path.name for path in cargo.iterdir()} == {"registry", "git"}
+    assert not (cargo / "git").is_symlink()
+    assert ("MAVEN_ARGS" in again.environment) or change != "row"
+
+
+def test_a_cache_of_which_the_path_is_remembered_is_seen_at_the_persons_own(tmp_path: Path) -> None:
+    place, home = tmp_path / "ws", tmp_path / "home"
+    place.mkdir()
+    home.mkdir()
+    program = tmp_path / "tools/pnpm"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+
+    def found(**environment: str) -> tuple[Mapping[str, Path], str]:
+        own = {"PATH": str(program.parent), **environment}
+        tools = ToolFinder(own, home, tmp_path / "caches").find(place)
+        assert tools.caches is not None
+        return tools.caches.shown, tools.environment["npm_config_store_dir"]
+
+    usual = str(home / ".local/share/pnpm/store")
+    shown, said = found()
+    assert (list(shown), said) == ([usual], usual)
+    assert shown[usual].is_relative_to(tmp_path / "caches")
+    assert found(PNPM_HOME=f"{home}/pn")[1] == f"{home}/pn/store"
+    # Not in the person's home, in the workspace, or around it.
+    for elsewhere in ("/etc", f"{home}/../x", str(place)):
+        assert found(PNPM_HOME=elsewhere)[0] == {}
 
 
 def test_a_cache_that_is_too_large_is_emptied(

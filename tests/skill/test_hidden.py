@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.skill import HiddenText, parse
+from skillhouse.discovery import render_catalog
+from skillhouse.frontends.presentation.text import shown
+from skillhouse.skill import HiddenText, SkillIndex, parse
 from skillhouse.skill.hidden import (
     COUNTED_MAX,
     SIGNS_MAX,
@@ -59,6 +61,35 @@ def test_other_characters_are_not_hidden() -> None:
 )
 def test_a_joiner_between_emoji_is_no_hidden_character(text: str) -> None:
     assert find_hidden(text) is None
+    assert shown(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "می\u200cخواهم برنامه بنویسم",
+        "کار\u200cها و PDF\u200cها و «متن»\u200cها",
+        "ه\u200d ق",
+        "क\u094d\u200dष श्रीमान\u094d\u200d",
+        "ক\u09cd\u200cষ র\u200d\u09cdযাব",
+        "ශ\u0dca\u200dරී",
+        "க\u0bcd\u200cஷ",
+        "ภาษา\u200bไทย",
+        "ភាសា\u200bខ្មែរ ພາ\u200bສາ ကို\u200bယ်",
+        "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f 🇩🇪",
+        "👨\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🧑🏻\u200d❤\ufe0f\u200d💋\u200d🧑🏿",
+    ],
+)
+def test_what_a_script_demands_is_text_and_shown_as_it_is(text: str) -> None:
+    assert find_hidden(text) is None
+    assert shown(text) == text
+    data = f"---\nname: x\ndescription: {text}\n---\n".encode()
+    skill = parse(data, directory="x").skill
+    assert skill is not None
+    assert skill.description == text
+    catalog = render_catalog(SkillIndex([skill]), style="awareness")
+    assert text in catalog.text
 
 
 @pytest.mark.parametrize(
@@ -79,7 +110,23 @@ def test_a_joiner_between_emoji_is_no_hidden_character(text: str) -> None:
         ("👩\u200d🏽", 1),
         ("👩\u200d\u200d💻", 1),
         ("👩 \u200d💻", 2),
-        ("क\u094d\u200dष", 2),
+        ("क\u200dष", 1),
+        ("क\u094d\u200d\u200dष", 2),
+        ("\u200cمی", 0),
+        ("می\u200c", 2),
+        ("می\u200c\u200cخواهم", 2),
+        ("می\u200cword", 2),
+        ("a\u200cb", 1),
+        ("中\u200b文", 1),
+        ("ไทย\u200b", 3),
+        ("ไทย\u200bPDF", 3),
+        ("ไทย\u200b\u200bไทย", 3),
+        ("ไทย \u200bไทย", 4),
+        ("س\u200bل", 1),
+        ("नमस्ते\u200bदुनिया", 6),
+        # Texas, which Unicode does not recommend, and England without its end.
+        ("🏴\U000e0075\U000e0073\U000e0074\U000e0078\U000e007f", 1),
+        ("🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067", 1),
         ("👩\u200d💻 and \u200b", 8),
     ],
 )

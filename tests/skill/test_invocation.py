@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from skillhouse.skill.invocation import (
     split_globs,
 )
 
+OFF = Extensions(invocation=False, substitution=False)
 ON = Extensions(invocation=True, substitution=True, when_to_use=True, paths=True, commands=True)
 ALL = (
     "disable-model-invocation: true\nuser-invocable: FALSE\nargument-hint: [issue, who]\n"
@@ -56,17 +58,17 @@ def test_each_field_is_read_when_it_is_turned_on() -> None:
         when_to_use="When it breaks.",
         paths=("src/**", "*.{ts,tsx}"),
     )
-    assert read_invocation(skill, Extensions()) == Invocation()
-    assert read_invocation(skill, Extensions(when_to_use=True)) == Invocation(
+    assert read_invocation(skill, OFF) == Invocation()
+    assert read_invocation(skill, replace(OFF, when_to_use=True)) == Invocation(
         when_to_use="When it breaks."
     )
-    assert read_invocation(skill, Extensions(commands=True)) == Invocation()
+    assert read_invocation(skill, replace(OFF, commands=True)) == Invocation()
 
 
 def test_when_to_use_is_part_of_the_description_where_it_is_on() -> None:
     skill = skill_with("when_to_use: On Mondays.\n")
     assert described(skill, ON).description == "Does things. - On Mondays."
-    assert described(skill, Extensions()) is skill
+    assert described(skill, OFF) is skill
     assert described(skill_with(""), ON) == skill_with("")
 
 
@@ -131,7 +133,7 @@ def test_what_cannot_be_read_counts_as_the_stricter_and_is_a_finding_with_its_li
             line=4,
         ),
     )
-    assert invocation_findings(index, Extensions()) == ()
+    assert invocation_findings(index, OFF) == ()
     skill.location.unlink()
     assert [found.line for found in invocation_findings(index, ON)] == [None]
 

@@ -184,10 +184,13 @@ def test_a_directory_without_a_readable_file_is_no_skill(tmp_path: Path) -> None
     assert message(tmp_path / "pipe") == ("not-a-file", "no readable SKILL.md here")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked/SKILL.md").symlink_to(write_skill(tmp_path) / "SKILL.md")
-    assert message(tmp_path / "linked") == (
-        "path-link",
-        "expected SKILL.md to be a file, got a symbolic link",
-    )
+    assert message(tmp_path / "linked")[0] == "name-mismatch"
+    (tmp_path / "linked/SKILL.md").unlink()
+    (tmp_path / "linked/SKILL.md").symlink_to("nowhere")
+    assert message(tmp_path / "linked") == ("link-broken", "a symbolic link to nothing")
+    (tmp_path / "linked/SKILL.md").unlink()
+    (tmp_path / "linked/SKILL.md").symlink_to("SKILL.md")
+    assert message(tmp_path / "linked")[0] == "link-cycle"
 
 
 def test_a_file_of_any_size_is_judged_by_its_beginning(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from skillhouse.floor import StateError, make_private
 from skillhouse.store import CACHE, STATE, Schema, Store, close_pooled, pooled
 from skillhouse.store.store import IDLE_MAX
-from tests.store.databases import NOTES, disposable, execute, files_of, number
+from tests.store.databases import NOTES, at_version, disposable, execute, files_of, number
 
 CACHED = disposable(NOTES)
 
@@ -436,3 +436,74 @@ _COUNT = "SELECT count(*) FROM skill_setting"
 def _rows(file: Path) -> list[tuple[int, ...]]:
     with pooled(file, STATE) as store:
         return store.rows(_COUNT)
+
+
+def unwritable(path: Path) -> None:
+    """Leave no way to make the index without which SQLite reads no file that has a log.
+
+    On a read-only file system SQLite meets the same (tests/frontends/test_cli_unwritable_homes.py).
+    """
+    path.with_name(f"{path.name}-shm").symlink_to("nothing")
+
+
+def test_state_that_cannot_be_written_is_read_and_a_change_names_the_setting(tmp_path: Path):
+    path = tmp_path / "notes"
+    write_note(path, "one")
+    unwritable(path)
+    before = path.read_bytes()
+    with Store(path, NOTES) as store:
+        assert store.rows("SELECT text FROM note") == [("one",)]
+        with pytest.raises(StateError, match=f"`{path}`; set SKILLHOUSE_STATE_DIRECTORY to"):
+            run(store, "INSERT INTO note (text) VALUES ('two')")
+    assert path.read_bytes() == before
+
+
+def test_state_of_an_older_version_is_read_where_it_cannot_be_brought_up_to_date(tmp_path: Path):
+    path = tmp_path / "notes"
+    write_note(path, "old", at_version(1))
+    execute(path, "PRAGMA journal_mode = WAL")
+    unwritable(path)
+    with Store(path, NOTES) as store:
+        assert store.rows("SELECT text, stars FROM note") == [("old", 0)]
+    assert b"stars" not in path.read_bytes()
+
+
+def test_what_is_in_a_log_alone_is_not_passed_over_where_nothing_can_be_written(tmp_path: Path):
+    path = tmp_path / "notes"
+    write_note(path, "trusted")
+    with Store(path, NOTES) as writer:
+        run(writer, "UPDATE note SET text = 'revoked'")
+        kept = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")}
+    copied = tmp_path / "copied" / "notes"
+    make_private(copied.parent)
+    for suffix, data in kept.items():
+        Path(f"{copied}{suffix}").write_bytes(data)
+        Path(f"{copied}{suffix}").chmod(0o600)
+    unwritable(copied)
+    with pytest.raises(StateError, match=r"cannot be used: .*; set SKILLHOUSE_STATE_DIRECTORY to"):
+        Store(copied, NOTES)
+    # With the index that SQLite makes of the log, it is read.
+    assert notes(path) == ["revoked"]
+
+
+def test_a_newer_file_that_cannot_be_written_is_refused_as_any_other(tmp_path: Path):
+    path = tmp_path / "notes"
+    write_note(path, "one")
+    from_a_newer_program(path)
+    unwritable(path)
+    with pytest.raises(StateError, match="has version 99, this program knows 3"):
+        Store(path, NOTES)
+
+
+def test_a_copy_is_of_one_use_as_others_may_write(tmp_path: Path):
+    path = tmp_path / "notes"
+    write_note(path, "one")
+    unwritable(path)
+    with pooled(path, NOTES) as first:
+        assert first.is_copy
+    path.with_name(f"{path.name}-shm").unlink()
+    write_note(path, "two")
+    with pooled(path, NOTES) as second:
+        assert len(second.rows("SELECT text FROM note")) == 2
+        assert not second.is_copy
+    close_pooled(path)

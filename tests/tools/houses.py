@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -43,6 +43,7 @@ def house_at(
     person: Person | None = None,
     roots: Sequence[Path] = (),
     sandbox: Literal["any", "bubblewrap"] = "any",
+    **more: Any,
 ) -> Skillhouse:
     """Return a house in a project below `base`; without a person, every answer is no."""
     return Skillhouse(
@@ -51,4 +52,5 @@ def house_at(
         layers=(Layer(name="user", rules=rules),),
         roots=roots,
         sandbox=sandbox,
+        **more,
     )

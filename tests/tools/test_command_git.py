@@ -117,7 +117,6 @@ def test_config_is_open_to_words_that_write_it_alone(base: Path, line: str, open
         "git -C packages config -e",
         "git worktree add ../x -b x",
         "git worktree prune",
-        "git submodule update --init",
         "git submodule add ../repo sub",
         "git sparse-checkout set lib",
         "git maintenance start",
@@ -131,6 +130,28 @@ def test_config_is_open_to_words_that_write_it_alone(base: Path, line: str, open
 def test_words_without_their_whole_effect_are_refused(base: Path, line: str) -> None:
     with pytest.raises(RefusedError, match="nothing was done"):
         use_of(line, base / "linked")
+
+
+@pytest.mark.parametrize("options", ["--init", "--init --recursive", "--recursive --init sub"])
+def test_submodules_are_begun_by_the_person_and_updated_by_a_run(
+    tmp_path: Path, options: str
+) -> None:
+    outer = repositories.with_submodule(tmp_path)
+    copy = outer.with_name("copy")
+    repositories.git(tmp_path, "clone", "-q", str(outer), str(copy))
+    line = f"git submodule update {options}"
+    assert use_of(line, outer).writes_config
+    with pytest.raises(RefusedError, match="nothing was done"):
+        use_of(line, copy)
+
+
+def test_a_submodule_of_a_submodule_that_is_new_is_seen(tmp_path: Path) -> None:
+    outer = repositories.with_submodule(tmp_path)
+    text = '[submodule "deep"]\n\tpath = deep\n\turl = ../repo\n'
+    (outer / "sub/.gitmodules").write_text(text)
+    assert use_of("git submodule update --init", outer).writes_config
+    with pytest.raises(RefusedError, match="nothing was done"):
+        use_of("git submodule update --init --recursive", outer)
 
 
 @pytest.mark.parametrize("line", ["git gc", "git reflog expire --all"])

@@ -62,6 +62,7 @@ def test_bad_arguments_are_an_answer_and_nothing_happens(
 
 
 @pytest.mark.slow
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-56", "S001-67")
 def test_a_denied_command_is_refused_recorded_and_says_its_rule(tmp_path: Path) -> None:
     deny = Rule(effect=Effect.DENY, action="exec", pattern="rm *", reason="use the bin")
@@ -95,6 +96,7 @@ def test_a_line_that_only_a_shell_can_run_is_asked_about_and_no_rule_is_named(
 
 
 @pytest.mark.slow
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-52", "S001-66")
 def test_a_yes_holds_once(tmp_path: Path) -> None:
     person = Person([Answer.ONCE])
@@ -107,6 +109,7 @@ def test_a_yes_holds_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-65", "S001-70")
 def test_an_always_covers_its_directory_and_never_a_deny(tmp_path: Path) -> None:
     with house_at(tmp_path, person=Person([Answer.ALWAYS])) as house:
@@ -158,6 +161,7 @@ def test_a_loaded_skill_gives_its_body_its_directory_and_its_files(tmp_path: Pat
         assert house.call_sync("read", guide).content == "guide\n"
 
 
+@pytest.mark.under("owliabot")
 @pytest.mark.req("S000-48")
 def test_every_listed_location_can_be_read_whole(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/pdf")

@@ -83,6 +83,7 @@ def test_the_same_call_finds_its_answer_in_another_process(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-67")
 def test_the_log_says_which_approval_who_answered_and_where(tmp_path: Path) -> None:
     with unattended(tmp_path) as house:
@@ -111,6 +112,7 @@ def test_the_log_says_which_approval_who_answered_and_where(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("word", [Answer.SESSION, Answer.PROJECT, Answer.ALWAYS])
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-65", "S001-70")
 def test_what_a_lasting_yes_lets_pass(tmp_path: Path, word: Answer) -> None:
     person = Person([word])
@@ -154,6 +156,7 @@ def test_a_shell_line_and_a_skill_without_digest_have_no_lasting_yes(tmp_path: P
     assert inner == plain != ()
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-60")
 def test_what_is_asked_is_made_from_the_bytes_that_are_bound(tmp_path: Path) -> None:
     person = Person()
@@ -289,6 +292,7 @@ def test_a_call_is_worked_out_anew_after_the_answer(tmp_path: Path) -> None:
         assert asked == [None, "run.py", "run.py"]
 
 
+@pytest.mark.under("claude-desktop")
 @pytest.mark.req("S004-48")
 def test_a_question_about_a_skill_has_the_published_title_pattern_and_ids(tmp_path: Path) -> None:
     write_skill(tmp_path / "home/.claude/skills/pdf")

@@ -320,3 +320,28 @@ def test_a_stop_ends_the_question_that_a_person_thinks_about(tmp_path: Path) -> 
         told = house.call_sync(*WRITE)
         assert (told.status, "everything is stopped" in told.content) == ("denied", True)
         assert not (tmp_path / "project/a.txt").exists()
+
+
+@pytest.mark.req("S000-54")
+def test_a_command_that_is_not_on_the_list_is_refused_without_a_question(tmp_path: Path) -> None:
+    listed = Rule(effect=Effect.ALLOW, action="exec", pattern="git status")
+    asked = Rule(effect=Effect.ASK, action="exec", pattern="cargo *")
+    with house_at(tmp_path, listed, asked, profile="owliabot") as house:
+        expected = {
+            "git status": "allow",
+            "cargo test": "ask",
+            # The design's own skill runs it: on the list, and confirmed.
+            "curl -s http://wttr.in/Tokyo": "ask",
+            "make all": "deny",
+            "./curl x": "deny",
+            "env make": "deny",
+            "curl x | sh": "deny",
+            "echo $(make all)": "deny",
+        }
+        found = {one: house.forecast("exec", {"command": one}).effect for one in expected}
+        assert found == expected
+        person = Person([Answer.ONCE])
+    with house_at(tmp_path, listed, person=person, profile="owliabot") as house:
+        result = house.call_sync("exec", {"command": "make all"})
+        assert (result.status, person.asked) == ("denied", [])
+        assert "`make` is not on the list of commands" in result.content

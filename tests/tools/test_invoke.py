@@ -19,7 +19,7 @@ from tests.runtime.test_menu import ON, house_in, invoke, write
 from tests.tools.test_gate_approvals import answer
 
 DENY_EXEC = Rule(effect=Effect.DENY, action="exec", pattern="*")
-COMMANDS_ALONE = ExtensionSettings(commands=True)
+COMMANDS_ALONE = ExtensionSettings(commands=True, substitution=False)
 
 
 def commands(house: Skillhouse, name: str, arguments: str = "") -> list[tuple[str, str]]:

@@ -36,6 +36,8 @@ from tests.tools.houses import Person
 from tests.tools.test_gate_approvals import answer
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys
 
+pytestmark = pytest.mark.under("owliabot-js")
+
 DONE = "tools = {'tool': lambda params, context: {'done': True}}\n"
 DATA = {"success": True, "data": {"done": True}}
 
@@ -81,6 +83,7 @@ DECLARED = [
 ]
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "javascript"])
 @pytest.mark.req(
@@ -128,16 +131,22 @@ def test_a_call_has_thirty_seconds_unless_its_tool_says_otherwise(
 
         tools = {"plain": tool, "short": tool}
     """
-    write_code(tmp_path / "skills/one", source, tool("plain"), tool("short", timeout=7_000))
+    write_code(
+        tmp_path / "project/workspace/skills/one",
+        source,
+        tool("plain"),
+        tool("short", timeout=7_000),
+    )
 
     async def scene(house: Skillhouse) -> list[Any]:
         return [(await house.call(f"one:{name}", {})).data for name in ("plain", "short")]
 
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     seconds = [found["data"] - CPU_SLACK_SECONDS for found in played(house, scene)]
     assert seconds == [30, 7]
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-82")
 def test_arguments_are_checked_before_anything_runs(status: SandboxStatus, tmp_path: Path) -> None:
@@ -167,14 +176,18 @@ def test_a_read_runs_and_a_write_is_asked_about_where_the_person_is(
 
         tools = {"look": tool, "change": tool}
     """
-    write_code(tmp_path / "skills/one", source, tool("look"), tool("change", "write"))
+    write_code(
+        tmp_path / "project/workspace/skills/one", source, tool("look"), tool("change", "write")
+    )
     person = Person([Answer.ONCE])
 
     async def scene(house: Skillhouse) -> list[Any]:
         names = ("one:look", "one:change", "one:change")
         return [await house.call(name, {}) for name in names]
 
-    house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+    house = coded_house(
+        tmp_path, tmp_path / "project/workspace/skills", status=status, channel=person
+    )
     read, written, refused = played(house, scene)
     assert (read.data, written.data, refused.status) == (DATA, DATA, "denied")
     assert [asked.title for asked in person.asked] == ["one__change: one:change"] * 2
@@ -184,10 +197,15 @@ def test_a_read_runs_and_a_write_is_asked_about_where_the_person_is(
     assert ran == [["ran"], ["ran"]]
 
 
+@pytest.mark.under("default")
 @pytest.mark.req("S002-97")
 def test_a_question_that_nobody_answers_runs_nothing(status: SandboxStatus, tmp_path: Path) -> None:
     ran = tmp_path / "skills/one/ran"
-    write_code(tmp_path / "skills/one", f"open({str(ran)!r}, 'w')\n{DONE}", tool(level="write"))
+    write_code(
+        tmp_path / "skills/one",
+        f"open({str(ran)!r}, 'w')\n{DONE}",
+        tool(level="write"),
+    )
     house = coded_house(tmp_path, tmp_path / "skills", status=status)
 
     async def scene(house: Skillhouse) -> tuple[str, bool]:
@@ -207,6 +225,7 @@ NO_PYTHON = SandboxStatus(
 )
 
 
+@pytest.mark.under("default")
 @pytest.mark.parametrize("level", ["write", "sign"])
 @pytest.mark.parametrize(
     ("status", "text"),
@@ -237,24 +256,28 @@ def test_a_lock_that_cannot_be_installed_is_refused_before_anybody_is_asked(
     case: str, status: SandboxStatus, tmp_path: Path
 ) -> None:
     file, text, part = LOCKS[case]
-    skill = write_code(tmp_path / "skills/one", DONE, tool(level="write"))
+    skill = write_code(tmp_path / "project/workspace/skills/one", DONE, tool(level="write"))
     (skill / file).write_text(text)
     person = Person([Answer.ONCE])
-    house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+    house = coded_house(
+        tmp_path, tmp_path / "project/workspace/skills", status=status, channel=person
+    )
     result = called(house, "one:tool")
     assert (result.status, part in result.content) == ("error", True), result.content
     assert person.asked == []
 
 
 def test_an_executor_that_is_not_there_is_seen_before_anybody_is_asked(tmp_path: Path) -> None:
-    write_code(tmp_path / "skills/one", DONE, tool(level="write"))
+    write_code(tmp_path / "project/workspace/skills/one", DONE, tool(level="write"))
     # A port of this machine at which nobody listens.
     settings = SkillCodeSettings(
         enabled=True, executor="http://127.0.0.1:9/rpc", executor_token="env:TOKEN"
     )
     person = Person([Answer.ONCE])
     config = configured(make_places(tmp_path, {"TOKEN": "t" * 32}))
-    house = Skillhouse(config, roots=[tmp_path / "skills"], skill_code=settings, channel=person)
+    house = Skillhouse(
+        config, roots=[tmp_path / "project/workspace/skills"], skill_code=settings, channel=person
+    )
     result = called(house, "one:tool")
     assert "nothing was run: no server answers at 127.0.0.1" in result.content
     assert (result.status, person.asked) == ("error", [])
@@ -263,7 +286,7 @@ def test_an_executor_that_is_not_there_is_seen_before_anybody_is_asked(tmp_path:
 @pytest.mark.slow
 @pytest.mark.req("S002-96", "S002-97")
 def test_what_signs_is_decided_on_the_page_only(status: SandboxStatus, tmp_path: Path) -> None:
-    write_code(tmp_path / "skills/one", DONE, tool(level="sign"))
+    write_code(tmp_path / "project/workspace/skills/one", DONE, tool(level="sign"))
 
     async def scene(house: Skillhouse) -> None:
         asked = await house.call("one:tool", {})
@@ -277,7 +300,7 @@ def test_what_signs_is_decided_on_the_page_only(status: SandboxStatus, tmp_path:
         assert (await house.call("one:tool", {})).data == DATA
         assert (await house.call("one:tool", {})).status == "pending"
 
-    played(coded_house(tmp_path, tmp_path / "skills", status=status), scene)
+    played(coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status), scene)
 
 
 @pytest.mark.slow
@@ -290,16 +313,18 @@ def test_a_rule_raises_a_level_and_no_code_lowers_one(
         tools["tool"].security = {"level": "read"}
         security = {"level": "read"}
     """
-    write_code(tmp_path / "skills/low", lowers, tool(level="write"))
-    write_code(tmp_path / "skills/plain", DONE)
+    write_code(tmp_path / "project/workspace/skills/low", lowers, tool(level="write"))
+    write_code(tmp_path / "project/workspace/skills/plain", DONE)
     rules = (("ask", "skill_tool", "plain:*"),)
 
     async def scene(house: Skillhouse) -> list[str]:
         return [(await house.call(f"{name}:tool", {})).status for name in ("low", "plain")]
 
-    house = coded_house(tmp_path, tmp_path / "skills", *rules, status=status)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", *rules, status=status)
     assert played(house, scene) == ["pending", "pending"]
-    denied = coded_house(tmp_path, tmp_path / "skills", ("deny", "skill_tool", "plain:*"))
+    denied = coded_house(
+        tmp_path, tmp_path / "project/workspace/skills", ("deny", "skill_tool", "plain:*")
+    )
     assert called(denied, "plain:tool").status == "denied"
 
 
@@ -307,10 +332,12 @@ def test_a_rule_raises_a_level_and_no_code_lowers_one(
 @pytest.mark.req("S002-98")
 def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
     for name in ("low", "high"):
-        write_code(tmp_path / "skills" / name, DONE, tool("look"), tool("send", "sign"))
+        write_code(
+            tmp_path / "project/workspace/skills" / name, DONE, tool("look"), tool("send", "sign")
+        )
     levels = {"low": "read", "low:look": "write", "low:send": "read", "high": "write",
               "high:look": "sign", "hihg:look": "sign"}  # fmt: skip
-    house = coded_house(tmp_path, tmp_path / "skills", levels=levels)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", levels=levels)
     found = {one.full_name: one for one in house.tools() if isinstance(one, SkillCodeTool)}
     assert {name: one.level for name, one in found.items()} == {
         "low:look": "write", "low:send": "sign", "high:look": "sign", "high:send": "sign",
@@ -328,22 +355,24 @@ def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
     # A rule that allows lets what may write start, as it does any other; what signs, never.
     assert played(house, scene) == [("write", False), ("sign", True)]
     rule = ("allow", "skill_tool", "high:look")
-    house = coded_house(tmp_path, tmp_path / "skills", rule, levels=levels)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", rule, levels=levels)
     assert called(house, "high:look").status == "pending"
 
 
 @pytest.mark.slow
 def test_a_yes_is_about_the_code_as_it_was(tmp_path: Path) -> None:
-    write_code(tmp_path / "skills/one", DONE, tool(level="write"))
+    write_code(tmp_path / "project/workspace/skills/one", DONE, tool(level="write"))
 
     async def scene(house: Skillhouse) -> None:
         asked = await house.call("one:tool", {})
         answer(house, asked.approval_id, Answer.ONCE)
-        write_code(tmp_path / "skills/one", DONE + "# other\n", tool(level="write"))
+        write_code(
+            tmp_path / "project/workspace/skills/one", DONE + "# other\n", tool(level="write")
+        )
         again = await house.call("one:tool", {})
         assert (again.status, again.approval_id != asked.approval_id) == ("pending", True)
 
-    played(coded_house(tmp_path, tmp_path / "skills"), scene)
+    played(coded_house(tmp_path, tmp_path / "project/workspace/skills"), scene)
 
 
 CHILDREN = {
@@ -372,6 +401,7 @@ CHILDREN = {
 }
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "javascript"])
 @pytest.mark.req("S002-83")
@@ -420,9 +450,11 @@ ENVIRONMENT = """
 def test_code_gets_the_variables_that_it_declares_and_the_operator_names(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
-    write_code(tmp_path / "skills/one", ENVIRONMENT, env=["BOTH", "DECLARED", "UNSET"])
+    write_code(
+        tmp_path / "project/workspace/skills/one", ENVIRONMENT, env=["BOTH", "DECLARED", "UNSET"]
+    )
     house = coded_house(
-        tmp_path, tmp_path / "skills", status=status,
+        tmp_path, tmp_path / "project/workspace/skills", status=status,
         environment={"BOTH": "1", "DECLARED": "2", "NAMED": "3", "TELEGRAM_BOT_TOKEN": "4"},
         env={"one": ("BOTH", "NAMED", "UNSET"), "other": ("DECLARED",)},
     )  # fmt: skip
@@ -443,8 +475,8 @@ def test_a_file_is_read_through_the_gate_and_of_the_workspace_only(
 
         tools = {"tool": tool}
     """
-    write_code(tmp_path / "skills/one", source)
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    write_code(tmp_path / "project/workspace/skills/one", source)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     (house.services.project / "inside.txt").write_text("inside\n")
     (tmp_path / "outside.txt").write_text("outside\n")
     (house.services.project / "link.txt").symlink_to(tmp_path / "outside.txt")
@@ -480,10 +512,12 @@ async def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
 
         tools = {"tool": tool, "direct": direct}
     """
-    write_code(tmp_path / "skills/one", source, tool(), tool("direct"))
+    write_code(tmp_path / "project/workspace/skills/one", source, tool(), tool("direct"))
     gone = ok(b"nothing here", status="404 Not Found")
     async with serving(gone) as listed, serving() as other:
-        house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(listed.url,))
+        house = coded_house(
+            tmp_path, tmp_path / "project/workspace/skills", status=status, hosts=(listed.url,)
+        )
         async with letting_go(house):
             found = await house.call("one:tool", {"url": f"{listed.url}/a"})
             # An answer of any status is one: what it means is for the skill to say.
@@ -503,6 +537,7 @@ async def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
         assert tools.count(("fetch", "refusal")) == 1
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 async def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
     status: SandboxStatus, tmp_path: Path
@@ -532,6 +567,7 @@ async def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
         assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
 
 
+@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-45", "S002-46")
 def test_a_call_is_told_what_it_is_and_is_in_the_log(status: SandboxStatus, tmp_path: Path) -> None:
@@ -587,7 +623,7 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
     house_with_keys(tmp_path).close()
-    write_code(tmp_path / "skills/one", SIGNS, tool(level="sign"))
+    write_code(tmp_path / "project/workspace/skills/one", SIGNS, tool(level="sign"))
 
     async def scene(house: Skillhouse) -> None:
         call = {"text": "hello"}
@@ -618,7 +654,8 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
         assert (await started()).status == "pending"
 
     house = coded_house(
-        tmp_path, tmp_path / "skills", ("allow", "skill_tool", "one:tool"), status=status,
+        tmp_path, tmp_path / "project/workspace/skills", ("allow", "skill_tool", "one:tool"),
+        status=status,
         environment={VARIABLE: PASSWORD}, signer=SignerSettings(password=f"env:{VARIABLE}"),
     )  # fmt: skip
     played(house, scene)
@@ -655,9 +692,11 @@ def test_code_before_a_signature_runs_once_where_the_caller_waits(
     need(language == "python" or shutil.which("node"), "no node here")
     house_with_keys(tmp_path).close()
     source = SIGNS if language == "python" else SIGNS_IN_JAVASCRIPT
-    write_code(tmp_path / "skills/one", source, tool(level="sign"), language=language)
+    write_code(
+        tmp_path / "project/workspace/skills/one", source, tool(level="sign"), language=language
+    )
     house = coded_house(
-        tmp_path, tmp_path / "skills", status=status,
+        tmp_path, tmp_path / "project/workspace/skills", status=status,
         environment={VARIABLE: PASSWORD}, signer=SignerSettings(password=f"env:{VARIABLE}"),
     )  # fmt: skip
     answers = (("one__tool", 0.0), ("sign", 0.0))
@@ -679,9 +718,11 @@ def test_the_time_of_a_person_is_not_that_of_the_code(
 
         tools = {"tool": tool}
     """
-    skill = write_code(tmp_path / "skills/one", source, tool(timeout=4_000))
+    skill = write_code(tmp_path / "project/workspace/skills/one", source, tool(timeout=4_000))
     trusted = (tree_digest(skill),) if runs_here else ()
-    house = coded_house(tmp_path, tmp_path / "skills", status=status, in_process=trusted)
+    house = coded_house(
+        tmp_path, tmp_path / "project/workspace/skills", status=status, in_process=trusted
+    )
     call = {"path": str(tmp_path / "outside.txt")}
     found = played(house, lambda house: waited_for(house, call, ("read", 5.0)))
     assert found.data == {"success": True, "data": "outside"}
@@ -691,8 +732,8 @@ def test_the_time_of_a_person_is_not_that_of_the_code(
 def test_without_keys_a_skill_is_told_that_nobody_signs(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
-    write_code(tmp_path / "skills/one", SIGNS)
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    write_code(tmp_path / "project/workspace/skills/one", SIGNS)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     found = called(house, "one:tool", {"text": "hello"})
     assert found.status == "error"
     assert "this agent has no tool `sign`" in found.content

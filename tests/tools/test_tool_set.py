@@ -10,7 +10,7 @@ import pytest
 
 from skillhouse.tools import Plan, Session, Tool, ToolOffer
 from skillhouse.tools.call import object_schema
-from skillhouse.tools.tool_set import ToolSet
+from skillhouse.tools.tool_set import ToolNames, ToolSet
 
 
 class Named(Tool):
@@ -90,3 +90,44 @@ def test_what_is_wrong_with_arguments_is_said_by_the_tool_s_schema():
     assert "no argument `m`" in tools.argument_fault(one, {"m": 1})
     assert tools.argument_fault(one, {"n": "x"}).startswith("wrong argument `n` of `one`")
     assert "not JSON values" in tools.argument_fault(one, {"n": float("nan")})
+
+
+NAMES = ToolNames(
+    published={"fetch": ("web_fetch", "get"), "read": ("read", "read-file"), "sign": ("sign_it",)},
+    bare=True,
+)
+
+
+def test_a_published_name_is_listed_in_place_of_ours_and_both_are_taken():
+    tools = ToolSet([], Makers("read", "fetch", "exec"), ToolOffer(), NAMES)
+    assert list(tools.shown()) == ["read", "web_fetch", "exec"]
+    own = tools.get("fetch")
+    assert own is not None
+    assert (own.name, own.own_name) == ("fetch", "")
+    assert tools.get("web_fetch") is tools.get("get") is own
+    shown = tools.shown()["web_fetch"]
+    assert (shown.name, shown.own_name, shown.title) == ("web_fetch", "fetch", "web_fetch")
+    assert tools.get("read-file") is tools.get("read")
+    # What is not there is not there under another name.
+    assert tools.get("sign_it") is None
+
+
+def test_a_published_name_takes_nothing_from_a_tool_that_has_it():
+    mine = Named("web_fetch")
+    tools = ToolSet([mine], Makers("fetch"), ToolOffer(), NAMES)
+    assert tools.get("web_fetch") is mine
+    # The next of the design's names is listed then.
+    assert list(tools.shown()) == ["get", "web_fetch"]
+
+
+def test_a_name_without_its_skill_means_the_one_tool_of_that_name():
+    skills = [Named("a__go", "a:go"), Named("b__go", "b:go"), Named("a__one", "a:one"),
+              Named("a__exec", "a:exec"), Named("a__web_fetch", "a:web_fetch")]  # fmt: skip
+    tools = ToolSet(skills, Makers("fetch"), ToolOffer(), NAMES)
+    found = {n: [t.full_name for t in tools.bare(n)] for n in ("go", "one", "none", "exec")}
+    assert found == {"go": ["a:go", "b:go"], "one": ["a:one"], "none": [], "exec": []}
+    # Names of ours are none of theirs, whether our tool is there or not.
+    assert [*tools.bare("web_fetch"), *tools.bare("sign"), *tools.bare("sign_it")] == []
+    fewer = ToolSet(skills, {}, ToolOffer(lists=(("a:*",),)), NAMES)
+    assert [tool.full_name for tool in fewer.bare("go")] == ["a:go"]
+    assert ToolSet(skills, {}, ToolOffer()).bare("one") == ()

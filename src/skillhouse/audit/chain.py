@@ -43,6 +43,7 @@ from skillhouse.audit.record import (
     ulid,
 )
 from skillhouse.audit.redaction import KnownSecrets
+from skillhouse.audit.verify import active_problem
 from skillhouse.floor import make_private, opened_problem, sync_directory
 from skillhouse.floor.lock import try_lock, unlock
 
@@ -90,6 +91,8 @@ class ChainFile:
         self._durable = False
         self._retry_at = 0.0
         self._rotate_at = 0.0
+        self._fault = (0, "")
+        """What is wrong with the file, and since when; nothing where it was only touched."""
 
     @property
     def keys(self) -> LogKeys:
@@ -116,7 +119,9 @@ class ChainFile:
             try:
                 there = stat_at(self.path)
                 if there is not None and (there.st_dev, there.st_ino) == self._identity:
-                    return self._tail_of(there.st_size)
+                    tail = self._tail_of(there.st_size)
+                    self._check_unchanged(there.st_ctime_ns)
+                    return tail
             except BaseException:
                 unlock(self._handle)
                 raise
@@ -293,6 +298,24 @@ class ChainFile:
             self._day_end = self._first_day_end(size)
         return tail
 
+    def _check_unchanged(self, changed_ns: int) -> None:
+        """Read the whole file where something touched it after its last record (`log-changed`).
+
+        The side file is written after each record, so that the log is never younger. Programs can
+        set when a file was modified, but not when its state changed (inode(7)).
+        """
+        head = self._head.known()
+        if changed_ns <= self._head.written_ns():
+            return
+        if changed_ns != self._fault[0]:
+            problem = active_problem(self._handle, head.size, self.keys)
+            self._fault = (changed_ns, f"line {problem.line}: {problem.message}" if problem else "")
+        if fault := self._fault[1]:
+            message = f"the log was changed after it was written, {fault}; look at it with"
+            message += " `skillhouse audit verify`, then move it aside to start a new one"
+            raise AuditError("log-changed", message, self.path)
+        self._head.write(head, self.keys)
+
     def _read_head(self, size: int) -> LogHead:
         """Return what the side file says, and know the keys after that."""
         archives = archives_of(self.path) if size == 0 else ()
@@ -311,8 +334,8 @@ class ChainFile:
             message = "the log's side file was changed, or belongs to another key"
             raise AuditError("head-unreadable", message, self._head.path)
         # What is written on a failure is this head.
-        self._head.write(head, self._keys)
-        return self._head.known()
+        self._head.take(data, head)
+        return head
 
     def _key_missing(self, data: bytes) -> AuditError:
         """Return why a log without a key, which has this side file, is not written."""

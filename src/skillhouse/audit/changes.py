@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
@@ -21,7 +22,7 @@ def recorded(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> I
         yield
         failed = False
     finally:
-        _end(audit, action, intent, failed=failed)
+        _end(audit, action, intent, sys.exc_info()[1] if failed else None)
 
 
 @asynccontextmanager
@@ -35,9 +36,10 @@ async def recorded_async(
         yield
         failed = False
     finally:
+        fault = sys.exc_info()[1] if failed else None
         # Also when it is cancelled: each intent gets an outcome.
         with anyio.CancelScope(shield=True):
-            await in_thread(lambda: _end(audit, action, intent, failed=failed))
+            await in_thread(lambda: _end(audit, action, intent, fault))
 
 
 def _begin(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> str:
@@ -46,8 +48,13 @@ def _begin(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> str
     return audit.write(draft, durable=True)
 
 
-def _end(audit: AuditLog, action: str, intent: str, *, failed: bool) -> None:
-    status = "error" if failed else "ok"
-    tool = f"manage:{action}"
-    draft = AuditDraft(kind="outcome", tool=tool, user="local", status=status, intent=intent)
+def _end(audit: AuditLog, action: str, intent: str, fault: BaseException | None) -> None:
+    draft = AuditDraft(
+        kind="outcome",
+        tool=f"manage:{action}",
+        user="local",
+        status="ok" if fault is None else "error",
+        error="" if fault is None else str(fault) or type(fault).__name__,
+        intent=intent,
+    )
     audit.append_read(draft)

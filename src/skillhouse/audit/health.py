@@ -11,6 +11,7 @@ from skillhouse.audit.line import EncodedRecord, encode_record
 from skillhouse.audit.record import AuditDraft
 from skillhouse.audit.redaction import KnownSecrets
 from skillhouse.floor import dataclass
+from skillhouse.floor.machine import STATE_ADVICE, is_unwritable
 
 FREE_MIN = 1 << 20
 """Free bytes under which a log is near its end; a record has some 500."""
@@ -54,9 +55,10 @@ def troubles(log: WatchedLog) -> tuple[Trouble, ...]:
 
 def stuck(path: Path, checkpoints: Path) -> tuple[Trouble, ...]:
     """Return what would stop the next record or checkpoint, as far as it shows without writing."""
-    why = _why_not(path)
+    why, is_of_place = _why_not(path)
     if why:
-        message = f"the audit log cannot be written ({why}): effects are refused until it is"
+        said = f"the audit log cannot be written ({why}): effects are refused until it is"
+        message = f"{said}; {STATE_ADVICE}" if is_of_place else said
         return (Trouble(code="log-unwritable", message=message),)
     found = []
     there = _first_there(path.parent)
@@ -70,16 +72,18 @@ def stuck(path: Path, checkpoints: Path) -> tuple[Trouble, ...]:
     return tuple(found)
 
 
-def _why_not(path: Path) -> str:
-    """Return why a file cannot be opened to be appended to, or nothing; it is not made."""
+def _why_not(path: Path) -> tuple[str, bool]:
+    """Return why a file cannot be opened to be appended to, or nothing, and whether another place
+    would do; it is not made."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW))
     except FileNotFoundError:
         writable = os.access(_first_there(path.parent), os.W_OK | os.X_OK)
-        return "" if writable else "permission denied"
+        return ("", False) if writable else ("its place is read-only", True)
     except OSError as error:
-        return (error.strerror or "input or output error").lower()
-    return ""
+        why = (error.strerror or "input or output error").lower()
+        return why, is_unwritable(error)
+    return "", False
 
 
 def _first_there(directory: Path) -> Path:

@@ -31,6 +31,7 @@ from skillhouse.audit.record import (
 )
 from skillhouse.audit.redaction import CUT, KnownSecrets, clean_text, clean_word, redacted
 from skillhouse.floor import DecodeError, canonical_json
+from skillhouse.floor.paths import sendable
 
 MAX_REASON = 1_000
 """Characters of a reason, an error, or the resource of a permission."""
@@ -299,7 +300,7 @@ def _plain(value: object) -> object:
         return repr(value)
     if isinstance(value, str):
         # A lone surrogate has no UTF-8; JSON from outside may hold one.
-        return value.encode("utf-8", "backslashreplace").decode()
+        return sendable(value)
     return value
 
 

@@ -28,6 +28,7 @@ from skillhouse.audit.record import (
 from skillhouse.audit.redaction import LONG_TEXT, KnownSecrets, Secrets, clean_text, redacted
 from skillhouse.audit.retention import ArchiveCompactor, Retention
 from skillhouse.floor import lock as locks
+from skillhouse.floor.machine import state_advice
 
 if TYPE_CHECKING:
     from skillhouse.audit.verify import Progress, Verification
@@ -301,7 +302,8 @@ class AuditLog:
             raise
         except OSError as error:
             message = f"the audit log cannot be written ({error.strerror or error})"
-            raise self._fail("log-unwritable", message, pending) from error
+            advice = state_advice(error)
+            raise self._fail("log-unwritable", message, pending, advice=advice) from error
         if self._down is not None:
             self._down = None
             self._warn("[AUDIT-DEGRADED] over: the audit log is written again")
@@ -346,13 +348,13 @@ class AuditLog:
                 chain.end()
         raise AuditError("log-replaced", "the audit log is rotated all the time", self.path)
 
-    def _fail(self, code: str, message: str, pending: Pending) -> AuditError:
+    def _fail(self, code: str, message: str, pending: Pending, *, advice: str = "") -> AuditError:
         if self._down is None:
             self._warn(f"[AUDIT-DEGRADED] {code}: {message}; effects are refused until it is")
             self._down = (code, message, pending.ts)
         else:
             self._down = (code, message, self._down[2])
-        return AuditError(code, message, self.path)
+        return AuditError(code, message, self.path, advice=advice)
 
     def _retry_later(self) -> None:
         if self._timer is None and self._retry_seconds > 0:

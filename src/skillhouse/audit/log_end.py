@@ -95,6 +95,14 @@ class HeadFile:
             and read_at(self._handle, 0, HEAD_BYTES + 1) == self._known[0]
         )
 
+    def take(self, data: bytes, head: LogHead) -> None:
+        """Know what was read."""
+        self._known = (data, head)
+
+    def written_ns(self) -> int:
+        """Return when the file was last written, or changed in another way."""
+        return os.fstat(self._handle).st_ctime_ns
+
     def known(self) -> LogHead:
         return self._known[1]
 

@@ -49,8 +49,8 @@ LEVELS = ("", "read", "write", "sign")
 class AuditError(SkillhouseError):
     """The log cannot be written or read; `code` says why, and nothing was recorded."""
 
-    def __init__(self, code: str, message: str, path: Path) -> None:
-        super().__init__(f"{message}: `{path}`")
+    def __init__(self, code: str, message: str, path: Path, *, advice: str = "") -> None:
+        super().__init__(f"{message}: `{path}`{f'; {advice}' if advice else ''}")
         self.code = code
         self.message = message
         self.path = path

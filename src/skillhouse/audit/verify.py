@@ -248,6 +248,20 @@ def archive_problem(archive: Archive, keys: LogKeys) -> LogProblem | None:
     return walk.problems[0] if walk.problems else None
 
 
+def active_problem(handle: int, size: int, keys: LogKeys) -> LogProblem | None:
+    """Return the first problem of the records in an active file, up to byte `size`.
+
+    What a power cut left of the last line is none.
+    """
+    walk = LogWalk(keys=keys, is_middle=True)
+    walk.begin_file("")
+    for raw in split(chunks(handle, size)):
+        if raw.endswith(b"\n"):
+            walk.add(raw)
+    walk.finish()
+    return walk.problems[0] if walk.problems else None
+
+
 def _walk_archive(walk: LogWalk, archive: Archive, keys: LogKeys | None) -> None:
     walk.begin_file(archive.path.name)
     try:

@@ -133,8 +133,9 @@ class BubblewrapCell(CellProcess):
         self._guard = self._environment.guard(self._pause_seconds)
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
-        self._running = asyncio.Event()
-        self._is_ending = False
+        # INVARIANT: the task itself is never cancelled: no shield holds that off, and what it
+        # interrupts may be the clean-up of a process that has ended by itself, which then stays.
+        self._ending = anyio.CancelScope()
 
     def start(self, kind: socket.SocketKind) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
@@ -144,9 +145,9 @@ class BubblewrapCell(CellProcess):
         return ours
 
     async def _live(self, run: Run, theirs: socket.socket) -> None:
-        self._running.set()
         try:
-            self.completed = await run.complete(b"", spawned=theirs.close)
+            with self._ending:
+                self.completed = await run.complete(b"", spawned=theirs.close)
         except SandboxError as error:
             self.failure = error
         except OSError as error:
@@ -162,12 +163,7 @@ class BubblewrapCell(CellProcess):
         if self._task is None:
             await self._guard.remove()
             return
-        # A task that is cancelled before its first step never runs its `finally`.
-        await self._running.wait()
-        if not self._is_ending:
-            # INVARIANT: once. A second cancellation would interrupt the clean-up of the first.
-            self._is_ending = True
-            self._task.cancel()
+        self._ending.cancel()
         await asyncio.wait({self._task})
 
     def output_tail(self, max_bytes: int) -> bytes:

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from skillhouse.floor import InternalFaultError, SkillhouseError, as_error, dataclass
@@ -268,6 +268,24 @@ BATCH = 50
 
 Method = Callable[[Any], Awaitable[Any]]
 """Takes the params (an object, a list or None), returns plain values or raises `RpcError`."""
+
+
+def full_name(name: str, known: Iterable[str]) -> str:
+    """Return the full name of the one tool that a name without its skill's means; else the name.
+
+    >>> full_name("get_balance", ["crypto-balance:get_balance", "crypto-price:get_price"])
+    'crypto-balance:get_balance'
+
+    Raises:
+        RpcError: several tools are called so; it names them.
+    """
+    if ":" in name:
+        return name
+    found = [one for one in known if one.rpartition(":")[2] == name]
+    if len(found) > 1:
+        message = f"several skills have a tool `{name[:80]}`: {', '.join(found)}"
+        raise RpcError(INVALID_PARAMS, message)
+    return found[0] if found else name
 
 
 async def respond(data: bytes, methods: Mapping[str, Method]) -> bytes | None:

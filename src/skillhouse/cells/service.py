@@ -22,7 +22,14 @@ from skillhouse.cells.cell import (
     wrap_result,
 )
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
+from skillhouse.cells.rpc import (
+    INVALID_PARAMS,
+    UNAVAILABLE,
+    Method,
+    RpcError,
+    RpcRequest,
+    full_name,
+)
 from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.cells.served_call import ServedCall, read_context, read_execution
 from skillhouse.floor import Severity, WireNames, as_error, dataclass, tree_digest
@@ -88,8 +95,9 @@ def executor_methods(
     async def find(name: str, context: ServedCall, *, is_skill: bool = False) -> ServedTool:
         """Return a tool, or the first one of a skill; reload when it is unknown or has changed."""
         for is_last in (False, True):
+            wanted = name if is_skill else full_name(name, [one.name for one in source.tools()])
             for one in source.tools():
-                is_named = (one.spec.skill if is_skill else one.name) == name
+                is_named = (one.spec.skill if is_skill else one.name) == wanted
                 if is_named and (is_last or context.digest in ("", one.spec.digest)):
                     return one
             if not is_last:

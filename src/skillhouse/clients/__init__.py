@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.clients.client_configs import ClientConfigs as ClientConfigs
     from skillhouse.clients.client_configs import register as register
-    from skillhouse.clients.client_table import CLIENTS as CLIENTS
-    from skillhouse.clients.client_table import ClientConfig as ClientConfig
+    from skillhouse.clients.client_table import has_own_folder as has_own_folder
+    from skillhouse.clients.client_table import is_installed as is_installed
+    from skillhouse.clients.client_table import known_clients as known_clients
+    from skillhouse.clients.client_table import project_folders as project_folders
+    from skillhouse.clients.client_table import user_folders as user_folders
+    from skillhouse.clients.client_table import variable_folders as variable_folders
     from skillhouse.clients.comparison import compare as compare
     from skillhouse.clients.config_file import Change as Change
     from skillhouse.clients.config_file import ConfigFileError as ConfigFileError
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.clients.fixes import proposed_fixes as proposed_fixes
     from skillhouse.clients.folders import client_profile as client_profile
     from skillhouse.clients.folders import client_profiles as client_profiles
-    from skillhouse.clients.installed import is_installed as is_installed
+    from skillhouse.clients.folders import lens_profile as lens_profile
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
     from skillhouse.clients.verdicts import Budget as Budget

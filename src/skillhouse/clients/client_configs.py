@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,7 @@ from typing import Any
 
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.changes import recorded
-from skillhouse.clients.client_table import (
-    CLIENTS,
-    ClientConfig,
-    client_of,
-    difference,
-    parsed,
-    snippet_of,
-    with_entry,
-    with_values,
-    without_entry,
-)
+from skillhouse.clients.client_table import ClientConfig, client_of, known_clients, server_configs
 from skillhouse.clients.config_file import (
     Change,
     ConfigFile,
@@ -28,6 +19,13 @@ from skillhouse.clients.config_file import (
     Entries,
     ServerEntry,
     Standing,
+    difference,
+    parsed,
+    replaced_part,
+    snippet_of,
+    with_entry,
+    with_values,
+    without_entry,
 )
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.clients.program import (
@@ -43,7 +41,6 @@ SERVER_NAME = "skills"
 """Default name of our server in a client (docs/guides/agents.md)."""
 _NAME = regex(r"[A-Za-z0-9_-]{1,64}")
 
-_KNOWN = {config.client: config for config in CLIENTS}
 _MODES = {"user": 0o600, "project": 0o644}
 
 
@@ -98,7 +95,7 @@ class ClientConfigs:
             StateError: the records of earlier changes cannot be read.
             AuditError: the log cannot be written; nothing was changed.
         """
-        config = client_of(client, _KNOWN)
+        config = self._config(client, where)
         if not _NAME.fullmatch(name):
             message = f"expected a server's name of letters, digits, `-` and `_`, got `{name}`"
             raise ConfigError(message, key=name)
@@ -110,12 +107,14 @@ class ClientConfigs:
             return self._fix(config, where, change, dry_run=dry_run)
         if file is None or change.standing not in writes:
             return replace(change, reason=change.reason or _REASONS.get(change.standing, ""))
+        kept = self._entries.get(str(file.real), name)
         try:
             before = text
-            had_table = config.table in parsed(config, text)
             if change.standing is not Standing.MISSING:
-                text = without_entry(config, text, name)
-            text = with_entry(config, text, name, wanted)
+                text = without_entry(config, text, name, kept)
+            bare = text
+            had_table = config.table in parsed(config, bare)
+            text = with_entry(config, bare, name, wanted)
         except NotEditableError as error:
             return replace(change, reason=f"not edited, paste the entry yourself: {error}")
         lines = difference(before, text, change.file)
@@ -124,14 +123,17 @@ class ClientConfigs:
         )
         if dry_run:
             return change
-        kept = self._entries.get(str(file.real), name)
+        was, became = replaced_part(bare, text)
         entry = ServerEntry(
             file=str(file.real),
             client=config.client,
             name=name,
             text=json.dumps(wanted),
             made_file=kept.made_file if kept else not file.exists,
-            made_table=kept.made_table if kept else not had_table,
+            made_table=not had_table,
+            made_folders=kept.made_folders if kept else file.missing_folders(),
+            was=was,
+            became=became,
         )
         return self._write(change, file, text, entry, _MODES[where])
 
@@ -139,7 +141,7 @@ class ClientConfigs:
         self, client: str, *, where: str = "user", name: str = SERVER_NAME
     ) -> tuple[str, ...]:
         """Return what follows our program in an entry, from `mcp` on; empty without one."""
-        config = client_of(client, _KNOWN)
+        config = self._config(client, where)
         try:
             for path in config.files(self._places, self._project, where):
                 servers = parsed(config, self._file(path, where).text).get(config.table)
@@ -163,7 +165,7 @@ class ClientConfigs:
 
         With `force` every entry that starts skillhouse goes; no other ever does.
         """
-        config = client_of(client, _KNOWN)
+        config = self._config(client, where)
         change, file, text = self._inspect(config, where, name, None)
         ours = {Standing.INSTALLED, Standing.OUTDATED}
         if force:
@@ -174,9 +176,7 @@ class ClientConfigs:
             return replace(change, reason=change.reason or _STAYS.get(change.standing, ""))
         kept = self._entries.get(str(file.real), name)
         try:
-            after = without_entry(
-                config, text, name, with_table=kept is not None and kept.made_table
-            )
+            after = without_entry(config, text, name, kept)
         except NotEditableError as error:
             return replace(change, reason=f"not edited, remove the entry yourself: {error}")
         lines = difference(text, after, change.file)
@@ -189,6 +189,30 @@ class ClientConfigs:
             after = ""
         return self._write(change, file, after, None, _MODES[where])
 
+    def removable(self) -> tuple[tuple[Change, str], ...]:
+        """Return what `uninstall` with `force` would do of every entry here, each with its where.
+
+        Entries that were written for another project follow, as they are, with no where.
+        """
+        found = []
+        ours = (Standing.INSTALLED, Standing.OUTDATED, Standing.CHANGED, Standing.BY_HAND)
+        for change in self.status():
+            places = known_clients()[change.client].mcp
+            for where in places.places if places and change.standing in ours else ():
+                planned = self.uninstall(
+                    change.client, where=where, name=change.name, force=True, dry_run=True
+                )
+                if planned.file == change.file:
+                    found.append((planned, where))
+                    break
+        here = {(os.path.realpath(change.file), change.name) for change, _ in found}
+        for file, name, client in self._entries.files():
+            if (file, name) not in here and os.path.exists(file):
+                reason = f"there: `skillhouse mcp uninstall {client} --project`"
+                change = Change(client=client, file=file, name=name, standing=Standing.INSTALLED)
+                found.append((replace(change, reason=reason), ""))
+        return tuple(found)
+
     def status(
         self, *, name: str = SERVER_NAME, fix: bool = False, dry_run: bool = False
     ) -> tuple[Change, ...]:
@@ -198,8 +222,8 @@ class ClientConfigs:
         entries are made to start this program, unless `dry_run`; their other values stay.
         """
         changes: list[Change] = []
-        for config in CLIENTS:
-            for where in ("user", "project"):
+        for config in server_configs():
+            for where in config.places:
                 with isolated(passing=(AuditError,)) as failed:
                     changes += self._status_of(config, where, name, fix=fix, dry_run=dry_run)
                 changes += [self._unreadable(config, where, name, error) for error in failed]
@@ -300,12 +324,12 @@ class ClientConfigs:
                 if entry is not None:
                     # INVARIANT: recorded first, so an entry that a crash leaves is known as ours.
                     self._entries.put(entry)
-                if text or change.action != "uninstall":
+                if text or not (made and change.action == "uninstall"):
                     file.write(text, mode=mode)
                 else:
                     file.remove()
                 if change.action == "uninstall":
-                    self._entries.forget(str(file.real), change.name)
+                    self._entries.hand_over(str(file.real), change.name)
         except ConfigFileError as error:
             return replace(change, action="", reason=str(error))
         return replace(change, done=True, backup="" if backup is None else str(backup))
@@ -351,6 +375,13 @@ class ClientConfigs:
             return {**entry, **config.command((*self._own_program(), *arguments))}
         except ConfigError:
             return None
+
+    def _config(self, client: str, where: str) -> ClientConfig:
+        config = client_of(client, {one.client: one for one in server_configs()})
+        if where not in config.places:
+            message = f"{config.client} reads no MCP servers from a project; leave out --project"
+            raise ConfigError(message, key=client)
+        return config
 
     def _own_program(self) -> tuple[str, ...]:
         self._program = self._program or own_program(self._project)

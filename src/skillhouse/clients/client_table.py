@@ -1,30 +1,34 @@
-"""Where clients configure their MCP servers, and how an entry is read and written there.
+"""The clients that are known: the folders of each, its traces, and where it configures MCP servers.
 
-Measured on 2026-11-22 with `mcp add` and `mcp list` of Claude Code 2.1.197, Codex 0.169.0, Gemini
-CLI 0.61.0 and opencode 1.18.33, offline.
+`clients.json` is the table, one client a line, each with the public source that it is from and the
+day on which that was read. How a client reads what is in its folders is in its profile, if at all.
 """
 
 from __future__ import annotations
 
-import difflib
+import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from skillhouse.clients import jsonc, toml_text
-from skillhouse.clients.jsonc import NotEditableError
-from skillhouse.floor import ConfigError, Locations, dataclass, nearest
+from skillhouse.floor import ConfigError, Locations, dataclass, nearest, shaped
+from skillhouse.floor.regex import regex
+from skillhouse.skill import Profile, RootRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """Where and how one client configures its MCP servers."""
 
-    client: str
-    """Name of its profile."""
+    client: str = ""
+    """Its name in the table."""
+    source: str
+    read_on: str
     format: Literal["json", "toml"] = "json"
     table: str
     """The key that holds the servers by name."""
@@ -32,29 +36,40 @@ class ClientConfig:
     """Environment variable that names the directory of the user's files."""
     unset: str
     """That directory relative to home, when the variable is not set."""
+    mac: str = ""
+    """The same where it exists, as on macOS."""
     below: str = ""
     """Path below that directory."""
     user_files: tuple[str, ...]
     """Names of the user's file: the first that exists is written, or else the last."""
-    project_files: tuple[str, ...]
-    """The same, relative to the project."""
+    project_files: tuple[str, ...] = ()
+    """The same, relative to the project; none where a project has no such file."""
     command_is_list: bool = False
     """Whether `command` includes the arguments."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Other values of an entry."""
     comments: bool = False
-    """Whether the client reads a JSON file with comments."""
+    """Whether the client is known to read a JSON file with comments."""
     trailing_commas: bool = False
     nested: str = ""
     """Key of the user's file with such tables for single projects, by folder."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Shown after a change, by whose file it is: "user" or "project"."""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Whose files there are: "user", and "project" where a project has one."""
+        return ("user", "project") if self.project_files else ("user",)
+
     def files(self, places: Locations, project: Path, where: str) -> tuple[Path, ...]:
         if where == "project":
             return tuple(project / name for name in self.project_files)
         given = places.environment.get(self.variable, "") if self.variable else ""
-        base = Path(given) if given else places.home / self.unset
+        base = places.home / self.unset
+        if given:
+            base = Path(given)
+        elif self.mac and (places.home / self.mac).is_dir():
+            base = places.home / self.mac
         return tuple(Path(os.path.abspath(base / self.below / name)) for name in self.user_files)
 
     def entry(self, command: Sequence[str]) -> dict[str, Any]:
@@ -78,58 +93,66 @@ class ClientConfig:
         return command if command and command[0] else None
 
 
-CLIENTS = (
-    ClientConfig(
-        client="claude-code",
-        table="mcpServers",
-        variable="CLAUDE_CONFIG_DIR",
-        unset=".",
-        user_files=(".claude.json",),
-        project_files=(".mcp.json",),
-        # Without `alwaysLoad`, 2.1.330 starts before a slow server is up, and defers its tools.
-        fixed={"type": "stdio", "alwaysLoad": True},
-        nested="projects",
-        notes={"user": "Claude Code writes ~/.claude.json itself: quit Claude Code first"},
-    ),
-    ClientConfig(
-        client="codex",
-        format="toml",
-        table="mcp_servers",
-        variable="CODEX_HOME",
-        unset=".codex",
-        user_files=("config.toml",),
-        project_files=(".codex/config.toml",),
-        notes={"project": "Codex reads a project's file only where it trusts the project"},
-    ),
-    ClientConfig(
-        client="gemini-cli",
-        table="mcpServers",
-        unset=".gemini",
-        user_files=("settings.json",),
-        project_files=(".gemini/settings.json",),
-        comments=True,
-        notes=dict.fromkeys(
-            ("user", "project"), "Gemini CLI starts servers only in folders that it trusts"
-        ),
-    ),
-    ClientConfig(
-        client="opencode-cli",
-        table="mcp",
-        variable="XDG_CONFIG_HOME",
-        unset=".config",
-        below="opencode",
-        user_files=("opencode.jsonc", "opencode.json"),
-        project_files=("opencode.jsonc", "opencode.json"),
-        command_is_list=True,
-        fixed={"type": "local"},
-        comments=True,
-        trailing_commas=True,
-    ),
-)
-"""The clients whose configuration can be written."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownClient:
+    """One line of the table."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    project: tuple[str, ...] = ()
+    """Folders of skills in a project, its own one first."""
+    user: tuple[str, ...] = ()
+    """A person's folders, as a profile's roots are written, its own one first."""
+    links: str = ""
+    """What it does with links, as a profile's `symlinks`; empty where that is not known."""
+    programs: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
+    """As a profile's; both are empty where it has a profile."""
+    source: str
+    read_on: str
+    mcp: ClientConfig | None = None
+
+    def folders(self) -> Profile:
+        """Return a profile that claims its folders, and nothing of what it does there."""
+        return Profile(
+            name=self.name,
+            title=self.title,
+            client=self.title,
+            facts=(f"Folders: {self.source}",),
+            unknown=("how it reads, names and lists the skills in its folders",),
+            programs=self.programs,
+            traces=self.traces,
+            read_on=self.read_on,
+            folders_only=True,
+            walk="none",
+            symlinks="ignore",
+            roots=(
+                *(RootRule(scope="project", path=path) for path in self.project),
+                *(RootRule(scope="user", path=path) for path in self.user),
+            ),
+        )
+
+
+@functools.cache
+def known_clients() -> Mapping[str, KnownClient]:
+    """Return the table, by name: programs that were tried, those with a profile, and the rest."""
+    data = Path(__file__).with_name("clients.json").read_bytes()
+    found = {}
+    for one in shaped(json.loads(data), tuple[KnownClient, ...]):
+        mcp = None if one.mcp is None else replace(one.mcp, client=one.name)
+        found[one.name] = replace(one, mcp=mcp)
+    return found
+
+
+def server_configs() -> tuple[ClientConfig, ...]:
+    """Return those whose configuration of MCP servers can be written."""
+    return tuple(one.mcp for one in known_clients().values() if one.mcp is not None)
 
 
 _T = TypeVar("_T")
+LISTED_MAX = 12
+"""Clients that a message about an unknown one lists."""
 
 
 def client_of(name: str, known: Mapping[str, _T]) -> _T:
@@ -137,55 +160,106 @@ def client_of(name: str, known: Mapping[str, _T]) -> _T:
 
     Where a design has the name of its program, the program's profile is called `NAME-cli`.
     """
-    for each in (name, f"{name}-cli"):
+    table = known_clients()
+    by_alias = {alias: one.name for one in table.values() for alias in one.aliases}
+    for each in (name, f"{name}-cli", by_alias.get(name, "")):
         if each in known:
             return known[each]
-    close = next(iter(nearest(name, known)), "")
-    message = f"unknown client `{name}`, expected one of: {', '.join(known)}"
-    raise ConfigError(message, key=name, suggestion=close)
+    where = f"expected one of: {', '.join(known)}"
+    if len(known) > LISTED_MAX:
+        where = "`skillhouse profiles list` has them"
+    close = next(iter(nearest(name, (*known, *by_alias))), "")
+    is_known = name in table or name in by_alias
+    what = "where it configures MCP servers is not known:" if is_known else "unknown client"
+    message = f"`{name}`: {what} {where}" if is_known else f"{what} `{name}`, {where}"
+    raise ConfigError(message, key=name, suggestion="" if is_known else close)
 
 
-def parsed(config: ClientConfig, text: str) -> dict[str, Any]:
-    """Return the value of a text; `NotEditableError` if the client itself cannot read it."""
-    if config.format == "toml":
-        return toml_text.parse(text)
-    document = jsonc.parse(text)
-    if document.comments and not config.comments:
-        raise NotEditableError(f"{config.client} does not read comments, and this file has some")
-    if document.has_trailing_commas and not config.trailing_commas:
-        raise NotEditableError(
-            f"{config.client} does not read a comma behind the last value, and this file has one"
-        )
-    value: dict[str, Any] = document.value
-    return value
+def is_installed(profile: Profile, places: Locations) -> bool:
+    """Whether a command of the client is on the path, or a trace of a run is at home.
+
+    A profile that names neither, as a user's own, counts as installed. A directory that holds
+    `skills` alone is none: what installs skills makes it.
+    """
+    if not profile.programs and not profile.traces:
+        return True
+    path = places.environment.get("PATH", os.defpath)
+    if any(shutil.which(program, path=path) for program in profile.programs):
+        return True
+    return any(_is_trace(places.home / trace.removeprefix("~/")) for trace in profile.traces)
 
 
-def with_entry(config: ClientConfig, text: str, name: str, entry: dict[str, Any]) -> str:
-    if config.format == "toml":
-        return toml_text.with_entry(text, config.table, name, entry)
-    changed = jsonc.with_entry(text, config.table, name, entry)
-    return changed if changed.endswith("\n") or text.strip() else f"{changed}\n"
+def _is_trace(path: Path) -> bool:
+    try:
+        return os.listdir(path) != ["skills"]
+    except OSError:
+        return os.path.lexists(path)
 
 
-def without_entry(config: ClientConfig, text: str, name: str, *, with_table: bool = False) -> str:
-    if config.format == "toml":
-        return toml_text.without_entry(text, config.table, name)
-    return jsonc.without_entry(text, config.table, name, with_table=with_table)
+def has_own_folder(profile: Profile, places: Locations) -> bool:
+    """Whether the client's own folder of skills is at home, though nothing else of it may be."""
+    one = known_clients().get(profile.name)
+    if one is None or not one.user:
+        return False
+    place = _PLACE.fullmatch(one.user[0])
+    if place is None or place["inside"] in _SHARED:
+        return False
+    given = places.environment.get(place["name"] or "", "")
+    base = Path(given) if given else places.home / (place["unset"] or "")
+    return (base / (place["inside"] or "")).is_dir()
 
 
-def snippet_of(config: ClientConfig, name: str, entry: dict[str, Any]) -> str:
-    """Return the text of a file with this entry alone, to be pasted."""
-    if config.format == "toml":
-        return toml_text.rendered(config.table, name, entry)
-    return json.dumps({config.table: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
+_SHARED = frozenset({".agents/skills", "agents/skills"})
+"""Folders of a person that are no client's own."""
+_PLACE = regex(r"(?:~|\$\{(?P<name>\w+)(?::-~/(?P<unset>[^}]*))?\})(?:/(?P<inside>.*))?")
 
 
-def difference(before: str, after: str, label: str) -> tuple[str, ...]:
-    old, new = before.splitlines(), after.splitlines()
-    return tuple(difflib.unified_diff(old, new, label, label, lineterm="", n=2))
+class VariableFolder(NamedTuple):
+    """A folder of a person that a client finds by a variable of the environment."""
+
+    client: str
+    variable: str
+    """It names the directory, or several with the separator of `PATH`."""
+    unset: str
+    """That directory relative to home when the variable is not set; empty for none."""
+    below: str
+    """The folder below that directory; empty for the directory itself."""
 
 
-def with_values(config: ClientConfig, text: str, name: str, values: Mapping[str, Any]) -> str:
-    """Return a text with these values in an entry, whose other values stay."""
-    write = toml_text.with_values if config.format == "toml" else jsonc.with_values
-    return write(text, config.table, name, values)
+@functools.cache
+def variable_folders() -> tuple[VariableFolder, ...]:
+    return tuple(
+        VariableFolder(one.name, place["name"], place["unset"] or "", place["inside"] or "")
+        for one in known_clients().values()
+        for place in filter(None, map(_PLACE.fullmatch, one.user))
+        if place["name"]
+    )
+
+
+@functools.cache
+def user_folders() -> Mapping[str, tuple[str, ...]]:
+    """Return who reads a folder of a person, by its path below home when no variable is set."""
+    return _readers(
+        (os.path.join(place["unset"] or "", place["inside"] or ""), one.name)
+        for one in known_clients().values()
+        for place in filter(None, map(_PLACE.fullmatch, one.user))
+        if place["unset"] or not place["name"]
+    )
+
+
+@functools.cache
+def project_folders() -> Mapping[str, tuple[str, ...]]:
+    """Return who reads a folder of a project, by its path; hidden ones, which say whose it is."""
+    return _readers(
+        (path, one.name)
+        for one in known_clients().values()
+        for path in one.project
+        if path.startswith(".")
+    )
+
+
+def _readers(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path, name in pairs:
+        found[path].append(name)
+    return {path: tuple(names) for path, names in found.items()}

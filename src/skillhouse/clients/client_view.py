@@ -54,7 +54,7 @@ def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None
     over: dict[str, Cut] = {}
     if needed > space:
         extra = [full - short for full, short in zip(whole, bare, strict=True)]
-        place = _shortened if rule.overflow == "shorten" else _without
+        place = _shortened if rule.overflow in ("shorten", "name_all") else _without
         marks = _omitted(bare, space) if rule.overflow == "omit" else place(bare, extra, space)
         over = {
             skill.key: mark
@@ -139,6 +139,17 @@ _MISREAD = frozenset(
 """Findings about a listed skill of which a client shows something else than its author wrote."""
 
 
+_NO_ROOT = Verdict(state=LensState.UNSEEN, code="no-root")
+
+
+def _links(root: str) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            return sorted(entry.path for entry in entries if entry.is_symlink())
+    except (OSError, ValueError):
+        return []
+
+
 class Reals(dict[str, str]):
     def __missing__(self, path: str) -> str:
         self[path] = os.path.realpath(path)
@@ -159,8 +170,15 @@ class ClientView:
     links: list[tuple[str, str]] = field(default_factory=list)
     cuts: dict[str, Cut] = field(default_factory=dict)
     winners: dict[str, Skill] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    """Each SKILL.md that a link in a root leads to, by its real path, where no more is known."""
 
     def __post_init__(self) -> None:
+        for root in self.roots if self.profile.folders_only else ():
+            for link in _links(str(root.path)):
+                file = f"{link}/{SKILL_FILE}"
+                if os.path.isfile(file):
+                    self.held.setdefault(self.reals[file], file)
         for skill in self.index.skills:
             self.listed.setdefault(self.reals[skill.file], skill)
         for skill in self.index.shadowed:
@@ -194,6 +212,10 @@ class ClientView:
         )
 
     def verdict(self, real: str, places: Sequence[str]) -> Verdict:
+        if self.profile.folders_only:
+            roots = tuple(self.reals[str(root.path)].rstrip("/") + "/" for root in self.roots)
+            has = real in self.held or any(place.startswith(roots) for place in places)
+            return Verdict(state=LensState.FOLDER) if has else _NO_ROOT
         if skill := self.listed.get(real):
             state = LensState.MANUAL if self._is_manual(skill) else LensState.SEEN
             found = self.warnings.get(real, {})
@@ -230,7 +252,7 @@ class ClientView:
                     return Verdict(state=LensState.UNTRUSTED, code="project-untrusted")
                 parts = place[len(real_root.rstrip("/")) + 1 :].split("/")[:-1]
                 return self._skipped(root, real_root, parts)
-        return Verdict(state=LensState.UNSEEN, code="no-root")
+        return _NO_ROOT
 
     def _skipped(self, root: Root, real_root: str, parts: list[str]) -> Verdict:
         """Say why a walk of `root` does not reach the directory named by `parts`."""

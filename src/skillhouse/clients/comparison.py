@@ -12,8 +12,8 @@ from pathlib import Path
 
 from skillhouse.clients.client_view import ClientView, Reals
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState, NearMiss, Verdict
-from skillhouse.discovery import default_roots, discover, git_root
-from skillhouse.floor import InternalFaultError, as_error, dataclass, isolated
+from skillhouse.discovery import default_roots, discover
+from skillhouse.floor import InternalFaultError, as_error, dataclass, git_root, isolated
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
 DEPTH_MAX = 12
@@ -141,7 +141,8 @@ def compare(
                 start=start, home=home, environment=environment, profile=profile, explicit=explicit
             )
             may_read = trusted or bool(profile.client)
-            index = discover(roots, profile=profile, trusted=may_read, cache=cache)
+            read = () if profile.folders_only else roots
+            index = discover(read, profile=profile, trusted=may_read, cache=cache)
             view = ClientView(profile, roots, index, reals, may_read=may_read)
             judged.append(view.judge())
             views.append(view)
@@ -188,6 +189,8 @@ class _LensRows:
                 real = reals[skill.file]
                 self._places[real].add(skill.file)
                 self._skills.setdefault(real, skill)
+            for real, file in view.held.items():
+                self._places[real].add(file)
             for real, fault in view.faults.items():
                 if os.path.basename(real) == SKILL_FILE:
                     self._places[real].add(str(fault.path))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
+import json
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from skillhouse.clients import jsonc, toml_text
+from skillhouse.clients.client_table import ClientConfig
+from skillhouse.clients.jsonc import NotEditableError
+from skillhouse.clients.trees import remove_empty
 from skillhouse.floor import (
     DecodeError,
     PathError,
@@ -89,6 +98,11 @@ class ConfigFile:
                     os.unlink(name, dir_fd=handle)
                 raise
             os.fsync(handle)
+
+    def missing_folders(self) -> tuple[str, ...]:
+        """Return the directories that `write` has to make, the outermost first."""
+        above = (self.real.parent, *self.real.parent.parents)
+        return tuple(str(one) for one in reversed(above) if not os.path.lexists(one))
 
     def remove(self) -> None:
         with descriptor(self._directory(create=False)) as handle:
@@ -188,6 +202,11 @@ class ServerEntry:
     """Whether we made the file."""
     made_table: bool = False
     """Whether we made the table of servers."""
+    made_folders: tuple[str, ...] = ()
+    """Directories that we made for the file, the outermost first."""
+    was: str = ""
+    """What of the file was replaced by `became`, which holds the entry."""
+    became: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +249,19 @@ class Entries:
             message = f"a record of an entry cannot be read: {error}"
             raise StateError(message, self._path) from None
 
+    def files(self) -> tuple[tuple[str, str, str], ...]:
+        """Return (file, name, client) of every entry that was written and not removed, sorted."""
+        if not self._path.exists():
+            return ()
+        with pooled(self._path, STATE) as store:
+            rows = store.rows("SELECT record FROM client_entry ORDER BY file, name", ())
+        found = []
+        for (record,) in rows:
+            with suppress(DecodeError):
+                entry = decode(record, ServerEntry)
+                found.append((entry.file, entry.name, entry.client))
+        return tuple(found)
+
     def put(self, entry: ServerEntry) -> None:
         """Store a record; it replaces the one of the same file and name."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -239,8 +271,105 @@ class Entries:
                 (entry.file, entry.name, encode(entry)),
             )
 
+    def hand_over(self, file: str, name: str) -> None:
+        """Forget an entry; what we made for it and is left goes to another one of ours there."""
+        gone = self.get(file, name)
+        self.forget(file, name)
+        if gone is None:
+            return
+        left = remove_empty(gone.made_folders)
+        for path, other, _ in self.files():
+            heir = self.get(path, other)
+            if heir is not None and path == file:
+                made_file, made_table = gone.made_file, gone.made_table
+                heir = replace(heir, made_file=made_file or heir.made_file)
+                heir = replace(heir, made_table=made_table or heir.made_table)
+            elif heir is None or not path.startswith(tuple(f"{place}/" for place in left)):
+                continue
+            self.put(replace(heir, made_folders=(*left, *heir.made_folders)))
+            break
+
     def forget(self, file: str, name: str) -> None:
         if self._path.exists():
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 query = "DELETE FROM client_entry WHERE file = ? AND name = ?"
                 connection.execute(query, (file, name))
+
+
+def parsed(config: ClientConfig, text: str) -> dict[str, Any]:
+    """Return the value of a text; `NotEditableError` if the client itself cannot read it."""
+    if config.format == "toml":
+        return toml_text.parse(text)
+    document = jsonc.parse(text)
+    if document.comments and not config.comments:
+        raise NotEditableError(
+            f"{config.client} is not known to read comments, and this file has some"
+        )
+    if document.has_trailing_commas and not config.trailing_commas:
+        raise NotEditableError(
+            f"{config.client} is not known to read a comma behind the last value, "
+            "and this file has one"
+        )
+    value: dict[str, Any] = document.value
+    return value
+
+
+def with_entry(config: ClientConfig, text: str, name: str, entry: dict[str, Any]) -> str:
+    if config.format == "toml":
+        return toml_text.with_entry(text, config.table, name, entry)
+    changed = jsonc.with_entry(text, config.table, name, entry)
+    return changed if changed.endswith("\n") or text.strip() else f"{changed}\n"
+
+
+def without_entry(
+    config: ClientConfig, text: str, name: str, kept: ServerEntry | None = None
+) -> str:
+    """Return a text without an entry, and where `kept` made the table without the empty table.
+
+    What we replaced is put back as it was, so that what no parser sees is the same too.
+    """
+    servers = dict(parsed(config, text)[config.table])
+    del servers[name]
+    with_table = kept is not None and kept.made_table and not servers
+    if kept is not None and kept.became and text.count(kept.became) == 1:
+        back = text.replace(kept.became, kept.was)
+        wanted = {**parsed(config, text), config.table: servers}
+        if with_table:
+            del wanted[config.table]
+        with suppress(NotEditableError):
+            if parsed(config, back) == wanted:
+                return back
+    if config.format == "toml":
+        return toml_text.without_entry(text, config.table, name)
+    return jsonc.without_entry(text, config.table, name, with_table=with_table)
+
+
+def replaced_part(before: str, after: str) -> tuple[str, str]:
+    """Return what of a text was replaced, and by what.
+
+    >>> replaced_part("{}", '{"a": 1}')
+    ('', '"a": 1')
+    """
+    most = min(len(before), len(after))
+    start = next((at for at in range(most) if before[at] != after[at]), most)
+    tail = (at for at in range(most - start) if before[-1 - at] != after[-1 - at])
+    end = next(tail, most - start)
+    return before[start : len(before) - end], after[start : len(after) - end]
+
+
+def snippet_of(config: ClientConfig, name: str, entry: dict[str, Any]) -> str:
+    """Return the text of a file with this entry alone, to be pasted."""
+    if config.format == "toml":
+        return toml_text.rendered(config.table, name, entry)
+    return json.dumps({config.table: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
+
+
+def difference(before: str, after: str, label: str) -> tuple[str, ...]:
+    old, new = before.splitlines(), after.splitlines()
+    return tuple(difflib.unified_diff(old, new, label, label, lineterm="", n=2))
+
+
+def with_values(config: ClientConfig, text: str, name: str, values: Mapping[str, Any]) -> str:
+    """Return a text with these values in an entry, whose other values stay."""
+    write = toml_text.with_values if config.format == "toml" else jsonc.with_values
+    return write(text, config.table, name, values)

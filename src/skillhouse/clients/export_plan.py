@@ -56,7 +56,7 @@ class Planner:
         self._source = source
         self._places = source.places
         self._records = {record.target: record for record in records}
-        self._clients = client_profiles(self._places)
+        self._clients = client_profiles(self._places, here=True)
 
     def plans(self, request: ExportRequest) -> Iterator[ExportPlan]:
         """Yield a plan for each skill and folder, and one for each client that refuses."""
@@ -101,9 +101,10 @@ class Planner:
     def again(self, request: ExportRequest) -> Iterator[ExportPlan]:
         """Yield a plan for each record, with the form and the folder that it has."""
         by_source = {os.path.realpath(skill.directory): skill for skill in self._everything()}
+        every = client_profiles(self._places)
         for record in self._records.values():
             skill = by_source.get(record.source)
-            known = [profile for profile in self._clients if profile.name in record.clients]
+            known = [profile for profile in every if profile.name in record.clients]
             if skill is None:
                 reason = "its skill is not found from here"
                 item = _item(record.skill, record.source, record.clients, ExportState.SOURCE_GONE)
@@ -209,6 +210,8 @@ class Planner:
             for one in readers:
                 verdict = verdicts[one.name].get(leaf_of(skill))
                 notes += remarks(verdict, skill, one.name)
+                if one.folders_only:
+                    notes.append(f"how {one.name} reads a skill is not known, only its folders are")
                 known = (os.path.join(plan.item.target, "SKILL.md"), os.path.realpath(skill.file))
                 notes += [
                     f"{one.name} has another skill of that name: {other}"
@@ -366,8 +369,9 @@ def link_text(skill: Skill, folder: Folder, readers: Sequence[Profile], source: 
         raise ExportError("not-linked", Path(source), f"{message}, not linked")
     for profile in readers:
         if profile.symlinks != "follow" or not folder.follows:
-            message = f"{profile.name} does not follow links out of its folder; export a copy"
+            does = "is not known to" if profile.folders_only else "does not"
+            message = f"{profile.name} {does} follow links out of its folder; export a copy"
             raise ExportError("not-linked", Path(folder.path), message)
-    if folder.where == "project":
-        return os.path.relpath(source, folder.real)
-    return source
+    # As `doctor --fix` makes them; a link between trees that share nothing names the whole path.
+    is_apart = os.path.commonpath((source, folder.real)) == os.sep
+    return source if is_apart else os.path.relpath(source, folder.real)

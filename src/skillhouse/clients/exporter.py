@@ -22,8 +22,8 @@ from skillhouse.clients.export_state import (
     Record,
     Records,
 )
-from skillhouse.clients.folders import FolderHandle, client_profile, remove_empty, resolved
-from skillhouse.clients.trees import found_digest, source_digest
+from skillhouse.clients.folders import FolderHandle, client_profile, resolved
+from skillhouse.clients.trees import found_digest, remove_empty, source_digest
 from skillhouse.floor import SkillhouseError, as_error, isolated, make_private
 from skillhouse.floor.lock import lock
 from skillhouse.skill import SKILL_FILE

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from skillhouse.clients.client_table import difference
-from skillhouse.clients.config_file import ConfigFile, ConfigFileError
+from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference
 from skillhouse.clients.export_state import ExportError
 from skillhouse.clients.fix import Fix, bound_of, is_own
 from skillhouse.clients.relocations import relocations
@@ -214,6 +213,9 @@ def _links(lens: Lens, gone: Collection[str]) -> Iterator[Fix]:
         for place, client in enumerate(lens.clients):
             verdict = skill.verdicts[place]
             if verdict.state is not LensState.UNSEEN or verdict.code != "no-root":
+                continue
+            if client.profile.folders_only:
+                # Whether it follows a link is not known.
                 continue
             name = os.path.basename(skill.directory)
             root = client_root(lens, skill, client.name)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from skillhouse.clients.client_table import client_of
+from skillhouse.clients.client_table import client_of, is_installed, known_clients
 from skillhouse.clients.export_state import ExportError, Where
 from skillhouse.clients.trees import copy_tree, found_digest
 from skillhouse.discovery import Root, default_roots
@@ -24,15 +24,28 @@ from skillhouse.floor import (
 from skillhouse.skill import Profile, load_profile, profile_names
 
 
-def client_profiles(places: Locations) -> tuple[Profile, ...]:
-    """Return the profiles of clients to export to, by name: not of those that were never run."""
-    profiles = (load_profile(name, places.profiles) for name in profile_names(places.profiles))
-    return tuple(profile for profile in profiles if profile.client and not profile.read_on)
+def client_profiles(places: Locations, *, here: bool = False) -> tuple[Profile, ...]:
+    """Return the profiles of all clients: those whose reading is known, and those of folders alone.
+
+    With `here` the latter only where the client is installed.
+    """
+    own = (load_profile(name, places.profiles) for name in profile_names(places.profiles))
+    read = [profile for profile in own if profile.client]
+    names = {profile.name for profile in read}
+    rest = (one.folders() for one in known_clients().values() if one.name not in names)
+    return (*read, *(one for one in rest if not here or is_installed(one, places)))
 
 
 def client_profile(name: str, places: Locations) -> Profile:
     """Return the profile of a client, or raise `ConfigError`."""
     return client_of(name, {profile.name: profile for profile in client_profiles(places)})
+
+
+def lens_profile(name: str, places: Locations) -> Profile:
+    """Return a profile, of a client or a design, or the folders of a client; or `ConfigError`."""
+    if name in profile_names(places.profiles):
+        return load_profile(name, places.profiles)
+    return client_profile(name, places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,16 +253,3 @@ def _missing(folder: Folder) -> tuple[str, ...]:
         missing.append(str(place))
         place = place.parent
     return tuple(reversed(missing))
-
-
-def remove_empty(directories: Collection[str]) -> tuple[str, ...]:
-    """Remove empty directories, innermost first; return those that remain."""
-    left = []
-    for directory in reversed(tuple(directories)):
-        try:
-            os.rmdir(directory)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            left.append(directory)
-    return tuple(reversed(left))

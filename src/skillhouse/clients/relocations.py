@@ -9,14 +9,13 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from skillhouse.clients.client_table import difference
 from skillhouse.clients.comparison import read_plainly
-from skillhouse.clients.config_file import ConfigFile, ConfigFileError
+from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference
 from skillhouse.clients.export_state import ExportError
 from skillhouse.clients.findings import names_of, same_names
 from skillhouse.clients.fix import Fix, bound_of, is_own
 from skillhouse.clients.trees import source_digest
-from skillhouse.clients.verdicts import Lens, LensSkill, LensState
+from skillhouse.clients.verdicts import LISTED, Lens, LensSkill
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
@@ -124,8 +123,7 @@ def _free_name(name: str, directory: str, taken: set[str]) -> str:
 
 
 def _users(skill: LensSkill) -> int:
-    listed = (LensState.SEEN, LensState.MANUAL)
-    return sum(verdict.state in listed for verdict in skill.verdicts)
+    return sum(verdict.state in LISTED for verdict in skill.verdicts)
 
 
 def _directory(lens: Lens, skill: LensSkill) -> str:

@@ -6,7 +6,7 @@ import difflib
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from skillhouse.clients.export_state import ExportError
@@ -225,3 +225,16 @@ def _files(directory: Path, prefix: str = "", depth: int = 0) -> Iterator[tuple[
             yield from _files(Path(item.path), f"{prefix}{item.name}/", depth + 1)
         elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
             yield prefix + item.name, bool(mode & stat.S_IXUSR)
+
+
+def remove_empty(directories: Collection[str]) -> tuple[str, ...]:
+    """Remove empty directories, innermost first; return those that remain."""
+    left = []
+    for directory in reversed(tuple(directories)):
+        try:
+            os.rmdir(directory)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            left.append(directory)
+    return tuple(reversed(left))

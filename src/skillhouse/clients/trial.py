@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.clients.comparison import compare
-from skillhouse.clients.verdicts import Lens, LensSkill, LensState, Verdict
+from skillhouse.clients.verdicts import LISTED, Lens, LensSkill, LensState, Verdict
 from skillhouse.discovery import default_roots
 from skillhouse.floor import Locations, PathError, read_beneath
 from skillhouse.skill import (
@@ -74,7 +74,7 @@ def try_skills(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdi
 
 def objection(verdict: Verdict | None) -> str:
     """Return why a client would not load a skill, and the fix; empty when it would."""
-    if verdict is None or verdict.state in (LensState.SEEN, LensState.MANUAL):
+    if verdict is None or verdict.state in LISTED:
         return ""
     cause = CAUSES.get(verdict.code)
     if cause is None or not cause.title:
@@ -139,5 +139,5 @@ class Seen:
     def _known(self, client: str) -> Iterator[LensSkill]:
         number = self._names.index(client)
         for skill in self._lens.skills:
-            if skill.verdicts[number].state in (LensState.SEEN, LensState.MANUAL):
+            if skill.verdicts[number].state in LISTED:
                 yield skill

@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from skillhouse.clients.verdicts import Lens, LensProblem, LensSkill, LensState
+from skillhouse.clients.verdicts import LISTED, Lens, LensProblem, LensSkill, LensState
 
 _SHARED = ".agents/skills"
 """Chosen where several directories serve the same number of clients (client guide)."""
@@ -60,7 +60,7 @@ def _served(lens: Lens) -> Mapping[str, set[str]]:
     served: dict[str, set[str]] = defaultdict(set)
     for skill in lens.skills if lens.exported else ():
         for name, verdict in lens.by_client(skill):
-            if verdict.state in (LensState.SEEN, LensState.MANUAL):
+            if verdict.state in LISTED:
                 served[_origin(lens, skill)].add(name)
     return served
 
@@ -93,7 +93,10 @@ def _fix(
         if name in see or not any(name in missing or parts for _, missing in groups):
             continue
         way = _way(name, readers)
-        if way is not None:
+        if way is not None and client.profile.folders_only:
+            # Whether it follows a link is not known.
+            parts.append(f"for {name}: skillhouse export NAME --to {name}")
+        elif way is not None:
             up = os.path.relpath(best, way)
             link = lens.short(os.path.join(base, way))
             parts.append(f"for {name}: ln -s {up}/NAME {link}/NAME")

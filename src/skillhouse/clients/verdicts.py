@@ -18,6 +18,8 @@ class LensState(enum.StrEnum):
     """Listed for the model."""
     MANUAL = "manual"
     """For people only: `disable-model-invocation`."""
+    FOLDER = "folder"
+    """In a folder of a client of which no more than its folders is known."""
     SHADOWED = "shadowed"
     """Another skill of the same name is used."""
     DROPPED = "dropped"
@@ -25,6 +27,10 @@ class LensState(enum.StrEnum):
     UNTRUSTED = "untrusted"
     UNSEEN = "unseen"
     """Not found; the code says why, `no-root` that no root contains it."""
+
+
+LISTED = frozenset({LensState.SEEN, LensState.MANUAL, LensState.FOLDER})
+"""States of a skill that a client has, as far as is known."""
 
 
 class Cut(enum.StrEnum):

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from skillhouse.discovery.catalog import Catalog as Catalog
     from skillhouse.discovery.catalog import catalog_under as catalog_under
     from skillhouse.discovery.catalog import render_catalog as render_catalog
-    from skillhouse.discovery.catalog import within as within
     from skillhouse.discovery.catalog_styles import STYLES as STYLES
+    from skillhouse.discovery.catalog_text import within as within
+    from skillhouse.discovery.links import LinkPlaces as LinkPlaces
     from skillhouse.discovery.roots import Root as Root
     from skillhouse.discovery.roots import default_roots as default_roots
-    from skillhouse.discovery.roots import git_root as git_root
     from skillhouse.discovery.watch_limits import WatchUse as WatchUse
     from skillhouse.discovery.watch_limits import watch_bound as watch_bound
     from skillhouse.discovery.watch_limits import watch_use as watch_use

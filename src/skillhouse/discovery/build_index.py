@@ -10,18 +10,26 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from skillhouse.discovery.duplicates import usual_first, variant_of
+from skillhouse.discovery.links import (
+    PROJECT,
+    Following,
+    LinkPlaces,
+    following_of,
+    real_places,
+)
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import ScannedRoot, scan
 from skillhouse.discovery.scan_snapshots import NOT_TRUSTED, ScanEntry, ScanSnapshots
-from skillhouse.floor import Diagnostic, Severity, is_utf8
+from skillhouse.floor import Diagnostic, Severity, is_utf8, target_problem
 from skillhouse.skill import (
     MENDS,
     Duplicates,
+    Finding,
     Identity,
     IndexContent,
     LeftOut,
+    ParsePolicy,
     Profile,
-    ScopeRule,
     Skill,
     SkillIndex,
     load_profile,
@@ -46,12 +54,20 @@ class Precedence:
     def add(self, skill: Skill) -> None:
         """Add a skill; a file below two roots counts once, as the stronger root has it."""
         key = self._key(skill)
-        if skill.file in self._files:
+        # A SKILL.md that is a link counts by where it is.
+        place = os.path.realpath(skill.file) if skill.link else skill.file
+        if place in self._files:
             other = self.skills.get(key)
-            if self._duplicates == "last" and other is not None and other.file == skill.file:
+            if other is None or other.file != skill.file:
+                return
+            if self._duplicates == "last":
+                self.skills[key] = skill
+            elif other.link and not skill.link and other.scope == skill.scope:
+                # Listed where it is, rather than where a link to it was met first.
+                del self.skills[key]
                 self.skills[key] = skill
             return
-        self._files.add(skill.file)
+        self._files.add(place)
         other = self.skills.setdefault(key, skill)
         if other is not skill:
             self._clash(key, skill, other)
@@ -149,6 +165,10 @@ def discover(
         chosen.scope(root.scope)
     if chosen.root_order == "scope":
         given.sort(key=lambda root: ranks[root.scope])
+    # What a person links in a project is the project's.
+    of_project = real_places(
+        root.path for root in given if root.scope == PROJECT and "\0" not in str(root.path)
+    )
     general: list[Diagnostic] = []
     scans: dict[tuple[str, str], _Scan] = {}
     snapshots = ScanSnapshots(cache) if cache is not None else None
@@ -158,10 +178,23 @@ def discover(
                 general.append(_general("root-limit", Severity.WARNING, root.note, root.path))
             real = _real(root, general, trusted=trusted)
             if real is not None and (root.scope, real) not in scans:
-                rule, how = _of_root(root, chosen)
-                takes_root = root.scope == EXPLICIT and _goes_by_place(chosen)
-                scanned = scan(real, rule, how, snapshots, clock, takes_root=takes_root)
-                scans[root.scope, real] = _Scan(scanned, root.namespace, how.symlinks == "follow")
+                rule = chosen.scope(root.scope)
+                if root.max_depth is not None:
+                    rule = replace(rule, max_depth=root.max_depth)
+                following = following_of(root.symlinks or chosen.symlinks, root.scope)
+                written = (*root.places.written, *of_project)
+                places = replace(root.places, written=written, is_trusted=trusted)
+                scanned = scan(
+                    real,
+                    rule,
+                    chosen,
+                    snapshots,
+                    clock,
+                    takes_root=root.scope == EXPLICIT and _goes_by_place(chosen),
+                    following=following,
+                    places=places,
+                )
+                scans[root.scope, real] = _Scan(scanned, root.namespace, following, places)
     finally:
         if snapshots is not None:
             snapshots.close()
@@ -176,18 +209,71 @@ def discover(
 class _Scan(NamedTuple):
     scanned: ScannedRoot
     namespace: str
-    follows: bool
-    """Whether links were followed out of the root."""
+    following: Following
+    places: LinkPlaces
 
+    def is_first(self, path: str, judged: set[str] | None) -> bool:
+        """Whether what is at a path is reported here: once, whatever links lead to it."""
+        if judged is None or self.following == "follow":
+            return True
+        real = os.path.realpath(path)
+        if real in judged:
+            return False
+        judged.add(real)
+        return True
 
-def _of_root(root: Root, profile: Profile) -> tuple[ScopeRule, Profile]:
-    """Return the bounds and the profile of a root, which can have its own of some values."""
-    rule = profile.scope(root.scope)
-    if root.max_depth is not None:
-        rule = replace(rule, max_depth=root.max_depth)
-    if root.symlinks is not None:
-        profile = replace(profile, symlinks=root.symlinks)
-    return rule, profile
+    def skill(
+        self, entry: ScanEntry, scope: str, root: str, policy: ParsePolicy
+    ) -> Skill | Finding:
+        """Return the skill of an entry that is one, or why what a link leads to is none."""
+        skill = self._found(
+            Skill(
+                name=f"{self.namespace}:{entry.name}" if self.namespace else entry.name,
+                description=entry.description,
+                scope=scope,
+                file=entry.path,
+                root=root,
+                packed_fields=entry.packed_fields or b"",
+                policy=policy,
+                signature=None if entry.signature == NOT_TRUSTED else entry.signature,
+            )
+        )
+        problem = target_problem(Path(os.path.realpath(skill.file))) if skill.link else ""
+        if not problem:
+            return skill
+        message = f"a symbolic link leads to `{skill.file}`: {problem}"
+        return Finding("link-owner", message, fatal=True)
+
+    @property
+    def _bound(self) -> str:
+        """Where links in a skill of a project stay: before a person trusts it, anywhere."""
+        if self.following == "own":
+            return "/"
+        return self.places.project or self.scanned.walk.root
+
+    def _found(self, skill: Skill) -> Skill:
+        """Return a skill below the root as it is found, by a link out of the root as well."""
+        follows = self.following in ("own", "within_project")
+        if follows and skill.scope == PROJECT:
+            skill = replace(skill, link_bound=self._bound, link_targets=self.places.link_ends)
+        if not self.scanned.walk.leaves(skill.file):
+            return replace(skill, follows=True) if follows else skill
+        if self.following == "follow":
+            # The target of a link that leaves the root is below no root.
+            return replace(skill, root=Path(skill.root).anchor)
+        directory, name = os.path.split(skill.file)
+        # One real place is one skill: a directory is named by where it is, a file by its link.
+        real = os.path.realpath(directory)
+        end = os.path.realpath(skill.file)
+        is_of_work = self.places.is_of_work(end)
+        return replace(
+            skill,
+            file=os.path.join(real, name),
+            link=skill.file,
+            scope=PROJECT if is_of_work else skill.scope,
+            # A person's own that is in the project leads nowhere else.
+            follows=follows and (skill.scope == PROJECT or not is_of_work),
+        )
 
 
 def _real(root: Root, general: list[Diagnostic], *, trusted: bool) -> str | None:
@@ -224,39 +310,38 @@ def _merged(
 ) -> IndexContent:
     """Merge the roots; of duplicates the first wins by scope, then root, then place or path."""
     precedence = Precedence(profile.identity, profile.duplicates)
-    policy = profile.parse_policy
     diagnostics = list(general)
+    judged: set[str] | None = None
+    if any(one.scanned.walk.leads_out for one in scans.values()):
+        judged = set()
     left_out: list[LeftOut] = []
     goes_by_place = _goes_by_place(profile)
-    for (scope, real), (scanned, namespace, follows) in scans.items():
-        walk = scanned.walk
+    for (scope, real), one in scans.items():
+        walk = one.scanned.walk
         left_out += walk.left_out
         diagnostics += [finding.diagnostic(Path(path)) for path, finding in walk.findings]
-        entries = scanned.entries()
+        entries = one.scanned.entries()
         for entry in entries:
-            if entry.findings:
+            if entry.findings and one.is_first(entry.path, judged):
                 path = Path(entry.path)
                 diagnostics += [finding.diagnostic(path) for finding in entry.findings]
         usable = [entry for entry in entries if entry.packed_fields is not None]
         listed = _once(usable, walk.links(), diagnostics)
         is_ordered = goes_by_place and len({entry.name for entry in usable}) < len(usable)
         for entry in usual_first(listed, real) if is_ordered else listed:
-            precedence.add(
-                Skill(
-                    name=f"{namespace}:{entry.name}" if namespace else entry.name,
-                    description=entry.description,
-                    scope=scope,
-                    file=entry.path,
-                    # The target of a link that leaves the root is below no root.
-                    root=Path(real).anchor if follows and walk.leaves(entry.path) else real,
-                    packed_fields=entry.packed_fields or b"",
-                    policy=policy,
-                    signature=None if entry.signature == NOT_TRUSTED else entry.signature,
-                )
-            )
+            found = one.skill(entry, scope, real, profile.parse_policy)
+            if isinstance(found, Skill):
+                precedence.add(found)
+            else:
+                diagnostics.append(found.diagnostic(Path(entry.path)))
     losers, clashes = precedence.losers()
+    skills = list(precedence.skills.values())
+    if profile.root_order == "scope" and any(skill.link for skill in skills):
+        # What a person linked in the project is among its skills.
+        ranks = {rule.name: rank for rank, rule in enumerate(profile.scopes)}
+        skills.sort(key=lambda skill: ranks[skill.scope])
     return IndexContent(
-        skills=tuple(precedence.skills.values()),
+        skills=tuple(skills),
         shadowed=tuple(losers),
         # A file below two roots is reported once.
         diagnostics=tuple(dict.fromkeys(diagnostics + clashes)),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import skillhouse.skill as skill_package
 from skillhouse.floor import SkillError, dataclass
 from skillhouse.floor.regex import regex
-from skillhouse.skill import Profile, Skill
+from skillhouse.skill import Profile, Skill, is_demanded
 
 DIRECT_CHARS = 1_000
 """Characters of a body that the direct prompt shows (S004-38)."""
@@ -40,18 +40,37 @@ class CatalogEntry(NamedTuple):
     """Whether a description or body is not there in full."""
 
 
+Shortening = Callable[[Skill, int], str]
+"""Gives so many characters of a skill's description."""
+
+
+class Entry(Protocol):
+    def __call__(
+        self, skill: Skill, chars: int | None, shorten: Shortening | None = None, /
+    ) -> CatalogEntry | None:
+        """Return a skill's lines, or None when its file cannot be used any more.
+
+        `chars` bounds the description: 0 is no description, None is the profile's bound. `shorten`
+        cuts it to the former.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
     """How a list of skills is written for a model."""
 
     head: str
     tail: str
-    entry: Callable[[Skill, int | None], CatalogEntry | None]
-    """Returns the lines, or None when the skill's file cannot be used any more. The number bounds
-    the description: 0 is no description, None is the profile's bound."""
+    entry: Entry
 
 
-def style_of(name: str, profile: Profile) -> Style:
+ListedFiles = Callable[[Skill], Sequence[str]]
+"""Gives the names in a skill's directory that a list may have, in order."""
+
+
+def style_of(name: str, profile: Profile, files: ListedFiles | None = None) -> Style:
+    if name == "awareness":
+        return _awareness(profile, files)
     return _BUILDERS[name](profile)
 
 
@@ -99,8 +118,16 @@ def one_line(text: str) -> str:
     """Return a text without line breaks and without what a person cannot see."""
     if not text.isprintable():
         # Compiling the pattern takes longer than a whole catalog, so it is not done for most.
-        text = re.sub(_UNPRINTABLE, " ", text)
+        text = re.sub(_UNPRINTABLE, _blank, text)
     return text
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return a blank for what a person cannot see, and as it is what spelling demands there."""
+    first = found.start()
+    signs = enumerate(found[0], first)
+    kept = "".join(sign if is_demanded(found.string, at) else " " for at, sign in signs)
+    return kept if kept.strip() else " "
 
 
 def escaped(text: str) -> str:
@@ -118,15 +145,19 @@ def _bold(text: str) -> str:
     return one_line(text).replace("*", "\\*")
 
 
-def _describing(profile: Profile) -> Callable[[Skill, int | None], tuple[str, bool]]:
+def _describing(
+    profile: Profile,
+) -> Callable[[Skill, int | None, Shortening | None], tuple[str, bool]]:
     """Return a function that gives a skill's description, and whether it was cut."""
     most = profile.catalog.description_chars
 
-    def describe(skill: Skill, chars: int | None) -> tuple[str, bool]:
+    def describe(skill: Skill, chars: int | None, shorten: Shortening | None) -> tuple[str, bool]:
         text = skill.description
         limit = most if chars is None else chars if most is None else min(chars, most)
         if limit is None or len(text) <= limit:
             return text, False
+        if shorten is not None and limit == chars:
+            return shorten(skill, limit), True
         return shortened(text, limit), True
 
     return describe
@@ -162,8 +193,10 @@ def _tagged(
 ) -> Style:
     describe = _describing(profile)
 
-    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
-        about, is_cut = describe(skill, chars)
+    def entry(
+        skill: Skill, chars: int | None, shorten: Shortening | None = None, /
+    ) -> CatalogEntry:
+        about, is_cut = describe(skill, chars, shorten)
         attribute, version = attributes(skill)
         description = f"    <description>{escaped(about)}</description>\n" if chars != 0 else ""
         return CatalogEntry(
@@ -181,14 +214,20 @@ def _tagged(
     return Style(head=head, tail="</available_skills>", entry=entry)
 
 
-def _awareness(profile: Profile) -> Style:
+def _awareness(profile: Profile, files_of: ListedFiles | None = None) -> Style:
     describe = _describing(profile)
     sources = _sources(profile)
+    tops: dict[str, Sequence[str]] = {}
 
-    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
+    def entry(
+        skill: Skill, chars: int | None, shorten: Shortening | None = None, /
+    ) -> CatalogEntry:
         """Return the lines of S004-35."""
-        about, is_cut = describe(skill, chars)
-        listed = skill_package.list_top(skill.directory)
+        about, is_cut = describe(skill, chars, shorten)
+        if skill.file not in tops:
+            listed = files_of(skill) if files_of else skill_package.list_top(skill.directory)
+            tops[skill.file] = listed
+        listed = tops[skill.file]
         files = list(listed[: profile.resources_listed])
         if len(listed) > len(files):
             files.append(f"and {len(listed) - len(files)} more")
@@ -214,47 +253,62 @@ def _awareness(profile: Profile) -> Style:
 
 def _direct(profile: Profile) -> Style:
     describe = _describing(profile)
+    bodies: dict[str, tuple[str, bool] | None] = {}
 
-    def entry(skill: Skill, chars: int | None) -> CatalogEntry | None:
+    def entry(
+        skill: Skill, chars: int | None, shorten: Shortening | None = None, /
+    ) -> CatalogEntry | None:
         """Return the lines of S004-37, the body read now."""
         heading = f"### Skill: {one_line(skill.name)}\n"
         if chars == 0:
             return CatalogEntry(text=heading + "\n", is_cut=True)
-        about, is_cut = describe(skill, chars)
-        try:
-            text = skill_package.load(skill).body.strip()
-        except (SkillError, OSError):
-            # One bad file never hides other skills; loading it reports the error.
+        about, is_cut = describe(skill, chars, shorten)
+        if skill.file not in bodies:
+            bodies[skill.file] = _body_beginning(skill)
+        if (found := bodies[skill.file]) is None:
             return None
-        hidden = skill_package.hidden_text(text)
-        if hidden is not None and hidden.asks:
-            # A list asks for no approval, so text that may hide an instruction is left to the tool.
-            return None
-        body = skill_package.revealed(text)
-        shown = shortened(body, DIRECT_CHARS)
+        body, is_body_cut = found
         return CatalogEntry(
-            text=f"{heading}**Description:** {one_line(about)}\n\n{_body(shown)}\n\n",
-            is_cut=is_cut or shown is not body,
+            text=f"{heading}**Description:** {one_line(about)}\n\n{body}\n\n",
+            is_cut=is_cut or is_body_cut,
         )
 
     return Style(head="## Available Skills\n\n", tail="", entry=entry)
 
 
+def _body_beginning(skill: Skill) -> tuple[str, bool] | None:
+    """Return the beginning of a body, and whether it was cut; None if it cannot be shown."""
+    try:
+        text = skill_package.load(skill).body.strip()
+    except (SkillError, OSError):
+        # One bad file never hides other skills; loading it reports the error.
+        return None
+    hidden = skill_package.hidden_text(text)
+    if hidden is not None and hidden.asks:
+        # A list asks for no approval, so text that may hide an instruction is left to the tool.
+        return None
+    body = skill_package.revealed(text)
+    shown = shortened(body, DIRECT_CHARS)
+    return _body(shown), shown is not body
+
+
 def _body(text: str) -> str:
     """Return a body whose lines cannot imitate the list around it."""
     if not text.isprintable():
-        text = re.sub(_UNPRINTABLE_IN_BODY, " ", text)
+        text = re.sub(_UNPRINTABLE_IN_BODY, _blank, text)
     return _LAYOUT.sub(r"\\", text)
 
 
 def _tool(profile: Profile) -> Style:
     describe = _describing(profile)
 
-    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
+    def entry(
+        skill: Skill, chars: int | None, shorten: Shortening | None = None, /
+    ) -> CatalogEntry:
         """Return the line of S004-39."""
         if chars == 0:
             return CatalogEntry(text=f"- **{_bold(skill.name)}**\n", is_cut=True)
-        about, is_cut = describe(skill, chars)
+        about, is_cut = describe(skill, chars, shorten)
         return CatalogEntry(text=f"- **{_bold(skill.name)}**: {one_line(about)}\n", is_cut=is_cut)
 
     name = next((rule.name for rule in profile.tools if rule.kind == "skill"), "skill")
@@ -272,8 +326,10 @@ def _titled(profile: Profile) -> Style:
     """Our own layout: each skill begins as the load style `titled` shows it."""
     describe = _describing(profile)
 
-    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
-        about, is_cut = describe(skill, chars)
+    def entry(
+        skill: Skill, chars: int | None, shorten: Shortening | None = None, /
+    ) -> CatalogEntry:
+        about, is_cut = describe(skill, chars, shorten)
         description = f"{one_line(about)}\n" if chars != 0 else ""
         return CatalogEntry(
             text=(
@@ -300,6 +356,6 @@ _BUILDERS: Mapping[str, Callable[[Profile], Style]] = {
     "titled": _titled,
 }
 COMPACT = "compact"
-"""The style of `compact_list`, which lays out the whole list at once."""
+"""The plain list of `names_first`, one skill a line without markup."""
 STYLES = (*_BUILDERS, COMPACT)
 """All renderers (DESIGN, public contract)."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from skillhouse.discovery.links import Following, LinkPlaces, project_of, real_places
+from skillhouse.floor import dataclass, git_root
 from skillhouse.floor.regex import regex
 from skillhouse.skill import Profile, RootRule, Symlinks, WalkUp
 
@@ -27,10 +29,12 @@ class Root:
     """The plugin of these skills, which are called `plugin:skill`."""
     max_depth: int | None = None
     """Overrides the scope's depth."""
-    symlinks: Symlinks | None = None
+    symlinks: Symlinks | Following | None = None
     """Overrides the profile's treatment of links."""
     note: str = ""
     """What was omitted when the root was made; `discover` reports it."""
+    places: LinkPlaces = field(default=LinkPlaces(), compare=False, repr=False)
+    """Where links out of it may lead, as far as its scope lets any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,9 @@ def default_roots(
     profile: Profile,
     explicit: Sequence[Path] = (),
     builtin: Path | None = None,
+    written: Sequence[Path] = (),
+    targets: frozenset[str] = frozenset(),
+    link_ends: frozenset[str] = frozenset(),
 ) -> tuple[Root, ...]:
     """Return the roots of the profile's rules, whether they exist or not.
 
@@ -87,6 +94,9 @@ def default_roots(
         environment: Where the profile's variables are looked up.
         explicit: Further roots, in order.
         builtin: The skills of this package.
+        written: Directories, besides the project, in which tools write.
+        targets: Real directories of skills out of the project that its trust names.
+        link_ends: Other real paths out of it that its trust names as what links lead to.
     """
     place = _StartPoint(
         start=Path(os.path.abspath(start)),
@@ -108,7 +118,13 @@ def default_roots(
             # Of two equal roots the later one is stronger.
             roots.pop(root.path, None)
         roots.setdefault(root.path, root)
-    return tuple(roots.values())
+    places = LinkPlaces(
+        project=project_of(place.start, home, git_root(place.start)),
+        written=real_places(written),
+        targets=targets,
+        link_ends=link_ends,
+    )
+    return tuple(replace(root, places=places) for root in roots.values())
 
 
 def _real(path: Path) -> str:
@@ -173,13 +189,6 @@ def _way(place: _StartPoint, walk: WalkUp) -> tuple[Path, ...]:
     elif walk == "home" and home in way:
         end = home
     return way[: way.index(end) + 1] if end is not None else way[:1]
-
-
-def git_root(start: Path) -> Path | None:
-    for place in (start, *start.parents):
-        if os.path.lexists(place / ".git"):
-            return place
-    return None
 
 
 def _expanded(rule: RootRule, base: str, rest: str) -> Iterator[Root]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import skillhouse.skill as skill_package
+from skillhouse.discovery.links import Following, LinkPlaces
 from skillhouse.discovery.scan_snapshots import (
     FIELDS,
     NOT_TRUSTED,
@@ -38,7 +39,7 @@ from skillhouse.floor import (
 )
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
-READING = 4
+READING = 6
 """Increase it when the same bytes give another result: older snapshots become invalid."""
 FRESH_NANOSECONDS = 100_000_000
 """A file that changed more recently may change again without a new time stamp (kernel ticks)."""
@@ -71,12 +72,15 @@ def scan(
     clock: Callable[[], int],
     *,
     takes_root: bool = False,
+    following: Following = "within_root",
+    places: LinkPlaces = LinkPlaces(),  # noqa: B008 - a frozen value.
 ) -> ScannedRoot:
     """Return the entries of the real path `root`; no unchanged file of a snapshot is opened.
 
-    `takes_root` takes a SKILL.md in the root itself, too.
+    `takes_root` takes a SKILL.md in the root itself, too; `following` and `places` say which links
+    are followed.
     """
-    key = _key(root, rule, profile, takes_root=takes_root)
+    key = _key(root, rule, profile, takes_root=takes_root, following=following)
     fresh = clock() - FRESH_NANOSECONDS
 
     def new_walk() -> RootWalk:
@@ -85,10 +89,12 @@ def scan(
             rule.max_depth,
             rule.max_directories,
             profile.skipped_directories,
-            profile.symlinks,
+            following,
             profile.dotfiles,
             takes_root or profile.root_skill,
             profile.link_files,
+            profile.any_case,
+            places,
         )
 
     known: dict[str, ScanEntry] = {}
@@ -252,7 +258,9 @@ def _signature(info: os.stat_result, path: str) -> Signature:
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
-def _key(root: str, rule: ScopeRule, profile: Profile, *, takes_root: bool) -> str:
+def _key(
+    root: str, rule: ScopeRule, profile: Profile, *, takes_root: bool, following: Following
+) -> str:
     """Return all that a snapshot depends on besides the files; the root is first, for readers."""
     return repr(
         (
@@ -261,10 +269,11 @@ def _key(root: str, rule: ScopeRule, profile: Profile, *, takes_root: bool) -> s
             rule.max_directories,
             sorted(profile.skipped_directories),
             profile.nested_skills,
-            profile.symlinks,
+            following,
             profile.dotfiles,
             takes_root or profile.root_skill,
             profile.link_files,
+            profile.any_case,
             # The fast parser gives the same result.
             astuple(replace(profile.parse_policy, yaml_fast_path=True)),
             READING,

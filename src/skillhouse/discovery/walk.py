@@ -9,13 +9,21 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import field
 
+from skillhouse.discovery.links import (
+    LINK_DEPTH_MAX,
+    LINK_DIRECTORIES_MAX,
+    Followed,
+    Following,
+    LinkPlaces,
+)
 from skillhouse.floor import dataclass, is_utf8
-from skillhouse.skill import SKILL_FILE, Finding, LeftOut, Symlinks
+from skillhouse.skill import SKILL_FILE, Finding, LeftOut
 
 ENTRIES_MANY = 100_000
 """Entries of one directory from which on a root is said to be slow to scan."""
 
 _FILE = f"/{SKILL_FILE}"
+_NAME_LENGTH, _FOLDED = len(SKILL_FILE), SKILL_FILE.lower()
 _CIRCLE = "a symbolic link that leads in a circle, or through too many others"
 _TRIES = 4
 """How often a link is followed before it is said to lead in a circle."""
@@ -41,13 +49,17 @@ class RootWalk:
     max_directories: int
     """Directories that are looked at; links count, wherever they lead."""
     skipped: frozenset[str]
-    symlinks: Symlinks = "within_root"
+    symlinks: Following = "within_root"
     dotfiles: bool = True
     """Whether directories whose name begins with a dot are entered."""
     takes_root: bool = False
     """Whether a SKILL.md in the root itself is looked at too; the walk goes on below it."""
     link_files: bool = True
     """Whether a SKILL.md that is a link is looked at, where links are followed."""
+    any_case: bool = False
+    """Whether a file whose name is SKILL.md in another case is a skill, where there is no other."""
+    places: LinkPlaces = field(default_factory=LinkPlaces)
+    """Where links out of the root may lead, if they are followed."""
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """(path, finding) in the order in which the places were met."""
     left_out: list[LeftOut] = field(default_factory=list)
@@ -56,25 +68,30 @@ class RootWalk:
     _deeper: list[str] = field(default_factory=list)
     _links: dict[tuple[int, int], str] = field(default_factory=dict)
     """Directories that links led to, by device and inode: each is entered once."""
+    _current: Followed | None = None
+    """The link behind which the directory is that is looked at."""
+    _misnamed: list[str] = field(default_factory=list)
+    """Files of the directory that was listed last, whose name is SKILL.md in any case."""
     _ways_out: list[str] = field(default_factory=list)
+    """Links out of the root that were followed."""
 
     def run(self, look: Look) -> None:
         """Show each place of a SKILL.md to `look`: shallow directories first, then by name."""
         if not self._is_directory():
             return
-        if self.takes_root and os.path.lexists(self.root + _FILE):
-            file, name = self.root.rstrip("/") + _FILE, os.path.basename(self.root)
-            try:
-                look(file, name, None)
-            except OSError as error:
-                self._without_skill(file, name, look, error)
+        self._look_at_root(look)
         seen, most = 0, self.max_directories
-        pending = deque([(self.root, 0)])
+        pending: deque[tuple[str, int, Followed | None]] = deque([(self.root, 0, None)])
         while pending:
-            place, depth = pending.popleft()
+            place, depth, behind = pending.popleft()
+            self._current = behind
             prefix = place.rstrip("/") + "/"
             names, links = self._listed(place)
+            if self._misnamed and self._takes_misnamed(prefix, look):
+                continue
             is_too_deep = depth >= self.max_depth
+            if behind is not None:
+                names = self._behind(behind, prefix, names, depth)
             for at, name in enumerate(names):
                 path = prefix + name
                 seen += 1
@@ -82,7 +99,8 @@ class RootWalk:
                     self._note_limit([prefix + left for left in names[at:]], len(pending))
                     self._note_depth()
                     return
-                if links and name in links and not self._enters_link(path):
+                is_link = bool(links) and name in links
+                if is_link and not self._enters_link(path):
                     continue
                 if is_too_deep:
                     self._too_deep.append(path)
@@ -98,15 +116,57 @@ class RootWalk:
                 except OSError as error:
                     goes_on = self._without_skill(file, name, look, error)
                 if goes_on:
-                    pending.append((path, depth + 1))
+                    followed = self._followed(path, depth, behind) if is_link else behind
+                    pending.append((path, depth + 1, followed))
         self._note_depth()
 
     def links(self) -> tuple[str, ...]:
         return tuple(self._links.values())
 
+    @property
+    def leads_out(self) -> bool:
+        """Whether a link out of the root was followed."""
+        return bool(self._ways_out)
+
     def leaves(self, path: str) -> bool:
         """Whether a link leads from the root to this SKILL.md outside of it."""
         return any(path == way or path.startswith(way + "/") for way in self._ways_out)
+
+    def _look_at_root(self, look: Look) -> None:
+        if not self.takes_root or not os.path.lexists(self.root + _FILE):
+            return
+        file, name = self.root.rstrip("/") + _FILE, os.path.basename(self.root)
+        try:
+            look(file, name, None)
+        except OSError as error:
+            self._without_skill(file, name, look, error)
+
+    def _followed(self, path: str, depth: int, behind: Followed | None) -> Followed | None:
+        """Return the bounds behind a link, which are those of the first on the way."""
+        if behind is not None or self.symlinks == "follow" or not self.leaves(path):
+            return behind
+        return Followed(path, os.path.realpath(path), depth + 1 + LINK_DEPTH_MAX)
+
+    def _behind(self, link: Followed, prefix: str, names: list[str], depth: int) -> list[str]:
+        """Return those of the names behind a link that are looked at; the rest is noted."""
+        if not names or depth >= self.max_depth:
+            return names
+        is_deep = depth >= link.depth_max
+        room = 0 if is_deep else link.room(len(names))
+        code = "depth-limit" if is_deep else "scan-limit"
+        if room < len(names) and code not in link.said:
+            link.said.add(code)
+            paths = tuple(prefix + name for name in names[room:])
+            if is_deep:
+                most = LINK_DEPTH_MAX
+                message = f"not looked into: deeper than {most} directories behind the link"
+                self.left_out.append(LeftOut(link.link, "depth", most, paths))
+            else:
+                most = LINK_DIRECTORIES_MAX
+                message = f"stopped after {most} directories behind the link"
+                self.left_out.append(LeftOut(link.link, "directories", most, paths))
+            self._note(link.link, code, message)
+        return names[:room]
 
     def _is_directory(self) -> bool:
         """Whether the root can be scanned; one that is missing is no finding (S000-14)."""
@@ -122,20 +182,39 @@ class RootWalk:
             self._note(self.root, "root-not-directory", message, fatal=True)
         return stat.S_ISDIR(mode)
 
+    def _takes_misnamed(self, prefix: str, look: Look) -> bool:
+        """Look at a file in another case, or note it; whether it hides what is below."""
+        if prefix == self.root.rstrip("/") + "/" or SKILL_FILE in self._misnamed:
+            return False
+        file = prefix + min(self._misnamed)
+        if self.any_case:
+            try:
+                return not look(file, os.path.basename(prefix.rstrip("/")), None)
+            except OSError as error:
+                self._unreadable(file, error)
+        elif _may_be_skill(file):
+            message = f"expected a file named `{SKILL_FILE}`, got `{min(self._misnamed)}`"
+            self._note(file, "wrong-case", message, fatal=True)
+        return False
+
     def _listed(self, place: str) -> tuple[list[str], set[str]]:
         """Return the sorted names of directories and links in `place`, and which are links."""
         names = []
         links = set()
         count = 0
+        self._misnamed = []
         try:
             with os.scandir(place) as entries:
                 for entry in entries:
                     count += 1
                     if entry.is_dir(follow_symlinks=False):
                         names.append(entry.name)
-                    elif entry.is_symlink():
+                        continue
+                    if entry.is_symlink():
                         names.append(entry.name)
                         links.add(entry.name)
+                    if len(entry.name) == _NAME_LENGTH and entry.name.lower() == _FOLDED:
+                        self._misnamed.append(entry.name)
         except OSError as error:
             # What was read before the error still counts.
             self._unreadable(place, error)
@@ -209,10 +288,13 @@ class RootWalk:
         real = os.path.realpath(link)
         if real == self.root or real.startswith(self.root.rstrip("/") + "/"):
             return real
-        if self.symlinks == "follow":
+        refusal = None
+        if self.symlinks != "follow":
+            refusal = self.places.refusal(self.symlinks, link, real, self._current)
+        if refusal is None:
             self._ways_out.append(link)
             return real
-        self._note(link, "link-escape", f"a symbolic link out of the root, to `{real}`")
+        self.findings.append((link, refusal))
         return None
 
     def _note_depth(self) -> None:
@@ -245,6 +327,22 @@ class RootWalk:
         self, path: str, code: str, message: str, *, fatal: bool = False, info: bool = False
     ) -> None:
         self.findings.append((path, Finding(code, message, None, fatal, info=info)))
+
+
+def _may_be_skill(file: str) -> bool:
+    """Whether a file begins as a skill does: a page about skills may be called so too."""
+    try:
+        # O_NONBLOCK: opening a FIFO that has no writer must not hang.
+        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return False
+    try:
+        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+        return is_file and os.read(handle, 6).removeprefix(b"\xef\xbb\xbf").startswith(b"---")
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
 
 
 def _end_of(link: str) -> os.stat_result:

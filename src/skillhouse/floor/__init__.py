@@ -54,14 +54,17 @@ if TYPE_CHECKING:
     from skillhouse.floor.ownership import check_private as check_private
     from skillhouse.floor.ownership import directory_problem as directory_problem
     from skillhouse.floor.ownership import file_problem as file_problem
+    from skillhouse.floor.ownership import is_sealed as is_sealed
     from skillhouse.floor.ownership import make_private as make_private
     from skillhouse.floor.ownership import open_own as open_own
     from skillhouse.floor.ownership import opened_problem as opened_problem
+    from skillhouse.floor.ownership import target_problem as target_problem
     from skillhouse.floor.ownership import trail as trail
     from skillhouse.floor.paths import checked_parts as checked_parts
     from skillhouse.floor.paths import confine as confine
     from skillhouse.floor.paths import descriptor as descriptor
     from skillhouse.floor.paths import file_stamp as file_stamp
+    from skillhouse.floor.paths import git_root as git_root
     from skillhouse.floor.paths import is_utf8 as is_utf8
     from skillhouse.floor.paths import open_beneath as open_beneath
     from skillhouse.floor.paths import open_directory_beneath as open_directory_beneath
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.secret_names import is_public_certificate as is_public_certificate
     from skillhouse.floor.secret_names import is_secret as is_secret
     from skillhouse.floor.secret_names import is_secret_file as is_secret_file
+    from skillhouse.floor.secret_names import may_end_secret as may_end_secret
     from skillhouse.floor.trees import EXECUTABLE_MODE as EXECUTABLE_MODE
     from skillhouse.floor.trees import FILE_MODE as FILE_MODE
     from skillhouse.floor.trees import SIGNATURE_FILE as SIGNATURE_FILE

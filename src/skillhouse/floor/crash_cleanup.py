@@ -45,6 +45,9 @@ directory has exactly this second with zero nanoseconds, unless a program set it
 PLACEHOLDER_FILES = {"commondir": b".", "config.worktree": b""}
 """Placeholders that are files, with their content: git fails on a directory there. It reads that
 the repository is the directory itself, as it is without the file (gitrepository-layout(5))."""
+PLACEHOLDER_SOCKETS = frozenset({".npmrc"})
+"""Placeholders that are sockets, on which a run has an empty file: pnpm, yarn and bun fail on a
+directory there. Git passes over a socket, so that no one commits what is not theirs."""
 
 _PROC = Path("/proc")
 _OWNER = re.compile(r"([0-9a-f]+)\.([0-9a-f]+)\.([0-9a-f]{8})\.([0-9a-f]{8})(?:-.*)?", re.DOTALL)
@@ -295,7 +298,7 @@ def remove_stashes(state: Path, is_meant: Callable[[str], bool]) -> None:
 
 
 def is_placeholder(path: str) -> bool:
-    """Whether a path is our empty directory, or our file that says nothing.
+    """Whether a path is our empty directory, our socket, or our file that says nothing.
 
     Any program can give its own the same time, so what it holds counts as well.
     """
@@ -305,6 +308,8 @@ def is_placeholder(path: str) -> bool:
             return False
         if stat.S_ISDIR(info.st_mode):
             return not os.listdir(path)
+        if stat.S_ISSOCK(info.st_mode):
+            return os.path.basename(path) in PLACEHOLDER_SOCKETS
         content = PLACEHOLDER_FILES.get(os.path.basename(path))
         if content is None or not stat.S_ISREG(info.st_mode) or info.st_size != len(content):
             return False
@@ -319,10 +324,10 @@ def remove_placeholder(path: str) -> None:
     if not is_placeholder(path):
         return
     with contextlib.suppress(OSError):
-        if os.path.basename(path) in PLACEHOLDER_FILES and not os.path.isdir(path):
-            os.unlink(path)
-        else:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
             os.rmdir(path)
+        else:
+            os.unlink(path)
 
 
 def _remove_placeholders(value: str) -> None:

@@ -139,8 +139,8 @@ class ConfigError(SkillhouseError):
 class StateError(SkillhouseError):
     """Kept state is corrupt or newer than this program; nothing was changed."""
 
-    def __init__(self, message: str, path: Path) -> None:
-        super().__init__(f"{message}: `{path}`")
+    def __init__(self, message: str, path: Path, *, advice: str = "") -> None:
+        super().__init__(f"{message}: `{path}`{f'; {advice}' if advice else ''}")
         self.path = path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import time
@@ -68,6 +69,26 @@ def _running() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     except (OSError, AttributeError):
         return time.monotonic()
+
+
+STATE_VARIABLE = "SKILLHOUSE_STATE_DIRECTORY"
+STATE_ADVICE = f"set {STATE_VARIABLE} to a directory that you can write"
+_HOME_ADVICE = "set HOME to a directory that you can write"
+_UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def is_unwritable(error: BaseException | None) -> bool:
+    """Whether a place refuses to be written, as a read-only file system does.
+
+    >>> is_unwritable(OSError(errno.EROFS, "read-only")), is_unwritable(OSError(errno.EIO, "bad"))
+    (True, False)
+    """
+    return isinstance(error, OSError) and error.errno in _UNWRITABLE
+
+
+def state_advice(error: BaseException | None) -> str:
+    """Return what to set where the place of the state refuses to be written; else nothing."""
+    return STATE_ADVICE if is_unwritable(error) else ""
 
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
@@ -144,6 +165,23 @@ class Locations:
     def state(self) -> Path:
         """Return the directory of files that must not be lost (XDG base directories)."""
         return self._base("XDG_STATE_HOME", ".local/state")
+
+    def advice(self, error: OSError) -> str:
+        """Return what to set for a file of ours that cannot be written; "" if nothing helps.
+
+        >>> me = Locations(start=Path("/work"), home=Path("/home/me"), environment={})
+        >>> me.advice(OSError(errno.EROFS, "read-only", "/home/me/.local"))
+        'set SKILLHOUSE_STATE_DIRECTORY to a directory that you can write'
+        """
+        if not is_unwritable(error) or not isinstance(error.filename, str):
+            return ""
+        path = Path(error.filename)
+        state = Path(self.environment.get(STATE_VARIABLE) or self.state())
+        if self.home.is_relative_to(path):
+            return _HOME_ADVICE
+        if path.is_relative_to(state) or state.is_relative_to(path):
+            return STATE_ADVICE
+        return _HOME_ADVICE if path.is_relative_to(self.home) else ""
 
     def _base(self, variable: str, otherwise: str) -> Path:
         # The specification has relative paths ignored; one would be a folder of the project.

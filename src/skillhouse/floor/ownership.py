@@ -163,6 +163,44 @@ def directory_problem(path: Path, *, secret: bool = False, looks: Looks | None =
     return _way_problem(way, directory=way.real, is_private=secret)
 
 
+def target_problem(path: Path) -> str:
+    """Return why others may change what a link leads to, and what mends it; or nothing.
+
+    As `file_problem` for a file and `directory_problem` for a directory, but that a file may have
+    other names, and its directory be sticky: package managers and Nix keep one copy of equal files,
+    in a directory where each builder may add some.
+
+    Args:
+        path: The target, without links.
+    """
+    if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
+        return ""
+    way = trail(path)
+    if not way.steps or way.steps[-1][0] != way.real:
+        return ""
+    info = way.steps[-1][1]
+    if stat.S_ISDIR(info.st_mode):
+        return _way_problem(way, directory=way.real)
+    above = os.path.dirname(way.real)
+    if problem := _way_problem(way, directory=above, may_be_sticky=True):
+        return problem
+    shown, mode = shlex.quote(str(path)), stat.S_IMODE(info.st_mode)
+    if not _is_ours(info, is_above=False):
+        return f"it belongs to user {info.st_uid}; {_take_over(shown)}"
+    if _others_write(info):
+        return f"other users can write it (mode {mode:04o}); {_chmod('go-w', shown, info)}"
+    return ""
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether all may read what is at a path and no one may write it, as in a store of packages."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return mode & 0o222 == 0 and mode & 0o444 == 0o444
+
+
 def open_own(path: Path, *, secret: bool = False) -> int:
     """Open a file that decides, or has a secret, and return its descriptor.
 

@@ -196,6 +196,15 @@ def is_utf8(text: str) -> bool:
     return True
 
 
+def sendable(text: str) -> str:
+    r"""Return a text that can be encoded: names of files may hold bytes that are not Unicode.
+
+    >>> print(sendable("caf\udce9"))
+    caf\udce9
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
@@ -254,3 +263,8 @@ def write_atomically(path: Path, *, mode: int = 0o600, durable: bool = False) ->
         raise
     if durable:
         sync_directory(path.parent)
+
+
+def git_root(start: Path) -> Path | None:
+    """Return the nearest directory from `start` upwards that is a work tree of git."""
+    return next((one for one in (start, *start.parents) if os.path.lexists(one / ".git")), None)

@@ -14,7 +14,12 @@ from collections.abc import Callable
 
 from skillhouse.floor.light_dataclass import dataclass
 from skillhouse.floor.regex import regex
-from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES, path_pattern
+from skillhouse.floor.secret_names import (
+    NEVER_WRITTEN,
+    PROTECTED_NAMES,
+    end_filter,
+    path_pattern,
+)
 
 
 class PathClass(enum.StrEnum):
@@ -290,24 +295,14 @@ def name_filter(paths: PersistentPaths) -> Callable[[str], bool]:
 
 @functools.cache
 def _name_filter(asked: tuple[str, ...]) -> Callable[[str], bool]:
-    patterns = (*(p for group in PATH_GROUPS for p in group.patterns), *asked)
-    ends = {pattern.rsplit("/", 1)[-1].casefold() for pattern in patterns}
-    exact = frozenset(end for end in ends if "*" not in end)
-    starts = tuple({start for end in ends - exact if (start := end.partition("*")[0])})
-    tails = tuple({end.rpartition("*")[2] for end in ends - exact if end[0] == "*"} | {" ", "."})
+    may_end = end_filter((*(p for group in PATH_GROUPS for p in group.patterns), *asked))
 
-    def may_end(name: str) -> bool:
+    def may_persist(name: str) -> bool:
         text = name.casefold()
-        return (
-            text in exact
-            or text.startswith(starts)
-            or text.endswith(tails)
-            or "~" in text
-            or ":" in text
-            or not text.isascii()
-        )
+        is_odd = text.endswith((" ", ".")) or "~" in text or ":" in text or not text.isascii()
+        return is_odd or may_end(text)
 
-    return may_end
+    return may_persist
 
 
 def spelled(relative: str) -> str:

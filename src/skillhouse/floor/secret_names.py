@@ -16,7 +16,7 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from skillhouse.floor.regex import regex
 
@@ -177,7 +177,28 @@ def path_pattern(patterns: Iterable[str]) -> re.Pattern[str]:
     return regex(f"(?:{found})(?=/|$)")
 
 
+def end_filter(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Return what says of a name in small letters whether a path of `patterns` may end with it.
+
+    It is much cheaper than the pattern itself, which then decides.
+    """
+    ends = {pattern.rsplit("/", 1)[-1].casefold() for pattern in patterns}
+    exact = frozenset(end for end in ends if "*" not in end)
+    starts = tuple({start for end in ends - exact if (start := end.partition("*")[0])})
+    later = {end.strip("*") for end in ends - exact if end[0] == "*" == end[-1]}
+    tails = tuple({end.rpartition("*")[2] for end in ends - exact if end[0] == "*" != end[-1]})
+
+    def may_end(name: str) -> bool:
+        if name in exact or name.startswith(starts) or name.endswith(tails):
+            return True
+        return bool(later) and any(text in name for text in later)
+
+    return may_end
+
+
 _SECRET = path_pattern(SECRET_NAMES)
+may_end_secret = end_filter(SECRET_NAMES)
+"""Whether a secret's path may end with a name in small letters, whatever is above it."""
 _EMPTY = regex(r"/(?:\.?/)+")
 _PUBLIC = regex(
     r".*\.pub|(?:.*[._-])?(?:example|sample|template|tmpl|dist|defaults|schema)(?:[._-].*)?"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.command_meaning import CommandMeaning as CommandMeaning
     from skillhouse.permission.command_outline import CommandReading as CommandReading
     from skillhouse.permission.command_outline import reading_of as reading_of
+    from skillhouse.permission.command_reader import program_of as program_of
     from skillhouse.permission.command_reader import read_command as read_command
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError

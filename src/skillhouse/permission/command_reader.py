@@ -14,6 +14,7 @@ from skillhouse.permission.grammar import (
     Grammar,
     OptionRule,
     grammar_of,
+    table_named,
 )
 from skillhouse.permission.operand_readers import READERS, with_hyphen
 
@@ -39,6 +40,11 @@ def read_command(argv: tuple[str, ...], depth: int = 0, *, module: bool = False)
     else:
         _Reader(meaning, grammar, depth).read()
     return meaning
+
+
+def program_of(name: str) -> str:
+    """Return what `read_command` calls a program; its grammar is mostly not read for that."""
+    return table_named(name.rsplit("/", 1)[-1]) or read_command((name,)).program
 
 
 class _Reader:

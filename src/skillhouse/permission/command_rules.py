@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.floor.rules import Effect, matches
 from skillhouse.permission.command_meaning import CommandMeaning
-from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.command_reader import program_of, read_command
 from skillhouse.permission.decision import Layer, Rule
 from skillhouse.permission.patterns import (
     Breadth,
@@ -76,6 +76,8 @@ class CommandRules(Protocol):
         """Return what the rules that deny or ask name of a program: the words before a wildcard."""
         ...
 
+    def restricted_programs(self) -> Collection[str]: ...
+
 
 class ArgumentRules:
     """Rules by argument: a final `*` is any further words; without one the words are all.
@@ -97,6 +99,9 @@ class ArgumentRules:
 
     def restricted(self, program: str) -> Sequence[CommandMeaning]:
         return self._restricted.get(program, ())
+
+    def restricted_programs(self) -> Collection[str]:
+        return self._restricted.keys()
 
     def denies(self, argv: tuple[str, ...]) -> str:
         for pattern in self._deny:
@@ -154,14 +159,31 @@ class LayerRules:
             self._anywhere.append(place)
             return
         first = one.pattern.words[0]
-        for name in {first, read_command((first,)).program}:
+        # The tables of programs of which no command is judged are not read.
+        for name in {first, program_of(first)}:
             self._by_program.setdefault(name, []).append(place)
 
     def restricted(self, program: str) -> Sequence[CommandMeaning]:
+        return self._strict().get(program, ())
+
+    def restricted_programs(self) -> Collection[str]:
+        return self._strict().keys()
+
+    def denied_programs(self) -> frozenset[str]:
+        """Return the programs that are denied whatever their words are."""
+        return frozenset(
+            one.pattern.words[0]
+            for one in self._rules
+            if one.rule.effect is Effect.DENY
+            and one.pattern.is_open
+            and len(one.pattern.words) == 1
+        )
+
+    def _strict(self) -> Mapping[str, Sequence[CommandMeaning]]:
         if self._restricted is None:
             strict = [one for one in self._rules if one.rule.effect is not Effect.ALLOW]
             self._restricted = _by_program([one.pattern for one in strict])
-        return self._restricted.get(program, ())
+        return self._restricted
 
     def _about(self, meaning: CommandMeaning) -> Iterator[_LayerRule]:
         """Yield the rules that may be about a command, in their order."""

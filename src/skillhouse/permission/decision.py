@@ -73,6 +73,8 @@ class Layer:
     """Which of several matching rules is the layer's verdict."""
     dialect: Dialect = OURS
     """What its patterns mean."""
+    is_builtin: bool = False
+    """Whether its rules come with the program, and no file of a person holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from skillhouse.permission.raw_line import RawCommand, Word
 from skillhouse.permission.unknown_program import (
     PROGRAMMED,
     VARYING,
+    WORDS_MAX,
     code_words,
     hidden_code,
     table_of,
@@ -37,6 +38,32 @@ _ORDERED = frozenset(
     "pdftex latex pdflatex xelatex lualatex duckdb mongosh erl socat".split()
 )
 """Programs that take orders from their input, and start what these say (their manuals)."""
+_STARTING = {
+    **dict.fromkeys("scp sftp ssh-copy-id sshfs autossh mosh".split(), "ssh"),
+    **dict.fromkeys(
+        "pydoc pydoc3 ipython ipython3 bpython ptpython idle idle3 pytest py.test coverage nose2 "
+        "nosetests tox nox behave jupyter jupyter-lab jupyter-notebook jupyter-nbconvert papermill "
+        "django-admin flask gunicorn uvicorn celery streamlit pdb3 cython3 pyinstaller".split(),
+        "python",
+    ),
+    **dict.fromkeys("ts-node tsx nodemon pm2 mocha".split(), "node"),
+}
+"""Programs that do nothing but by another one, whatever their words are."""
+_RUNNING = frozenset(("uv", "uvx", "poetry", "pipenv", "hatch", "pdm", "rye", "conda", "pipx"))
+"""Programs that start Python where a word is its code."""
+_PYTHON = regex(r".*\.pyw?|-m|--module|--script|-")
+_FAR = frozenset(("fetch", "pull", "push", "clone", "ls-remote"))
+_SSH = regex(r"[a-z+]*ssh://.*|.*=[a-z+]*ssh://.*")
+_NAMING_FAR = frozenset((("remote", "add"), ("remote", "set-url"), ("submodule", "add")))
+_MANAGING = regex(r"(system|host|time|locale|login|machine|bus|journal)ctl|systemd-\w+")
+_ELSEWHERE = regex(r"-H.*|--host(=.*)?")
+"""The option by which these work on another machine over ssh (systemctl(1))."""
+_HOST = regex(r"[^/:]+:(?!//|:).*")
+"""An address that git(1) and rsync(1) reach by ssh."""
+_COMPILING = frozenset("gcc cc g++ c++ clang clang++ tcc rustc ghc as nasm".split())
+"""Programs that take code from their input where a word of theirs is `-`."""
+_CALL = regex(r"[(\[]")
+"""In code, what may call something; assemblers have sections in brackets."""
 _NAMING = regex(
     r".*(RSH|SSH|INIT|EDITOR|OPT(ION)?S|FLAGS|WRAPPER|SHELL|HOOKS?|CMD|LINKER|RUNNER|COMPILER)|"
     r"CC|CXX|CPP|LD|AR|AS",
@@ -55,6 +82,8 @@ _FINDING = {
     "find": FIND_RUNS,
     "fd": frozenset(("-x", "-X", "--exec", "--exec-batch")),
 }
+_DECIDING = frozenset(("config",))
+_WORD = regex(r"[\w.+-]+")
 _REPLACING = frozenset(("-I", "-i", "-J", "--replace"))
 _SENDING = frozenset(("pushes", "publishes"))
 _NAMED = frozenset(("script", "task"))
@@ -90,6 +119,8 @@ class Fence:
         self._words = words
         self._started = started
         self._shape = shape
+        self._made: list[str] = []
+        """Texts that the line has written to files so far."""
 
     def behind(
         self, meaning: CommandMeaning, patterns: Sequence[Word], depth: int
@@ -165,6 +196,8 @@ class Fence:
     def _concern(self, at: CommandMeaning, *, is_limited: bool) -> str:
         """Return why one program of a chain may start what a rule denies or asks about."""
         name = at.argv[0].rpartition("/")[2]
+        if said := self._linked(at):
+            return said
         if at.grammar is None and name.startswith("git-"):
             whole = ("git", name[4:], *at.argv[1:])  # gitcli(7): its older name.
             ruling = self._rules.rule(whole)
@@ -178,7 +211,7 @@ class Fence:
         if at.unknown and is_wrapper(at.grammar) and not _is_read_over(at):
             return f"what it starts is not seen: {at.unknown}"
         concern = self._started(("", *code_words(at))) or hidden_code(at)
-        return concern or self._another_word(at)
+        return concern or self._configured(at) or self._another_word(at)
 
     def _another_word(self, at: CommandMeaning) -> str:
         """Return why a sub-command may do what a rule denies or asks about by another."""
@@ -197,6 +230,35 @@ class Fence:
                 return ruling.denied or ruling.asked
         return ""
 
+    def _linked(self, at: CommandMeaning) -> str:
+        """Return why the program that another name is a link to, or starts, is restricted."""
+        argv = at.argv
+        for real, how in self._behind_name(at):
+            ruling = self._rules.rule((real, *argv[1:])) if self._rules.restricted(real) else None
+            if ruling and (said := ruling.denied or ruling.asked):
+                return f"`{argv[0][:60]}` {how} `{real}`: {said}"
+        return ""
+
+    def _behind_name(self, at: CommandMeaning) -> Iterator[tuple[str, str]]:
+        """Yield the programs by which a command works, and how; what costs a look at files last."""
+        program = at.argv[0]
+        yield _started_by(at), "works by"
+        yield self._places.program_behind(program), "is"
+        run_by = self._places.interpreter_of(program)
+        if "/" in program or run_by not in hazards.SHELLS:
+            # A program of the system is itself, whatever shell it was written for.
+            yield run_by, "works by"
+
+    def _configured(self, at: CommandMeaning) -> str:
+        """Return which file that says what a program starts names one that is restricted."""
+        words = [*at.argv[1:]] if at.unknown else [*code_words(at, kinds=_DECIDING)]
+        for path in words:
+            text = self._places.text_of(path) if len(words) <= WORDS_MAX else ""
+            names = set(_WORD.findall(text)) if text else set()
+            if found := names.intersection(self._rules.restricted_programs()):
+                return f"`{path[:60]}` says what is started, and names `{min(found)[:60]}`"
+        return ""
+
     def _copied(self, argv: Sequence[str], patterns: Sequence[Word]) -> str:
         """Return why a copy of a program, or a link to it, would run under another name."""
         for at, word in enumerate(argv[1:], start=1):
@@ -209,31 +271,67 @@ class Fence:
                     return f"`{word[:60]}` is a program of the system: this {said}"
         return ""
 
-    def fed(self, raws: Sequence[RawCommand]) -> list[tuple[Effect, str]]:
-        """Return that a text which a line gives a program to read may start what a rule denies.
+    def fed(self, raws: Sequence[RawCommand]) -> list[str]:
+        """Return why a text that a line gives a program may start what a rule denies.
 
         Of a text that commands print or a here-document holds each part may be a command, where a
         command of the pipeline is none that is known only to read it.
         """
         if not self._rules.is_fence:
             return []
-        found = [(Effect.ASK, said) for said in self._copies(raws)]
+        found = []
         texts, reading = _given(raws)
-        if not texts or all(_innermost(argv).is_quiet for argv in reading):
+        if self._made and not all(map(_only_reads, reading)):
+            # A program may be led by a file that no word names: `cmake .`, `make`.
+            said = self._started(("", *self._made))
+            found += [f"a file that the line writes and may run: {said}"] if said else []
+        if _writes(raws):
+            found += [*self._copies(raws), *self._headed(texts)]
+            self._made += texts
+        if not texts or all(map(_only_reads, reading)):
             return found
         said = self._started(("", *texts)) or next(filter(None, _orders(reading, texts)), "")
-        return [*found, (Effect.ASK, f"a text that a program reads: {said}")] if said else found
+        return [*found, f"a text that a program reads: {said}"] if said else found
 
     def _copies(self, raws: Sequence[RawCommand]) -> Iterator[str]:
         """Yield which words of a pipeline that writes are programs that are restricted."""
-        argvs = [tuple(word.text for word in raw.words) for raw in raws]
-        is_redirected = any(
-            one.kind in ("write", "append") for raw in raws for one in raw.redirects
-        )
-        if is_redirected or any(argv and _may_write(_innermost(argv)) for argv in argvs):
-            for argv, raw in zip(argvs, raws, strict=True):
-                if said := self._copied(argv, raw.words):
-                    yield said
+        for raw in raws:
+            if said := self._copied(tuple(word.text for word in raw.words), raw.words):
+                yield said
+
+    def _headed(self, texts: Sequence[str]) -> Iterator[str]:
+        """Yield which texts name a restricted program in their first line, as one that is written
+        and started does (execve(2))."""
+        for text in texts:
+            head = text.partition("\n")[0].removeprefix("#!").split()
+            if text.startswith("#!") and (said := self._started(("", *head))):
+                yield f"a text that is written as a program: {said}"
+
+
+def _started_by(meaning: CommandMeaning) -> str:
+    """Return the program by which another one does what its words say, or nothing.
+
+    >>> [_started_by(read_command(("git", word, "h:b"))) for word in ("fetch", "show")]
+    ['ssh', '']
+    """
+    name, after = meaning.argv[0].rpartition("/")[2], meaning.argv[1:]
+    if name in _RUNNING and any(map(_PYTHON.fullmatch, after)):
+        return "python"
+    is_far = _MANAGING.fullmatch(name) and any(map(_ELSEWHERE.fullmatch, after))
+    if is_far or any(map(_SSH.fullmatch, after)):
+        return "ssh"
+    words = meaning.words(meaning.operands) if name in ("rsync", "git") else ()
+    if name == "git" and meaning.path[:2] not in _NAMING_FAR:
+        words = words[:1] if not _FAR.isdisjoint(meaning.path) else ()
+    return "ssh" if any(map(_HOST.fullmatch, words)) else _STARTING.get(name, "")
+
+
+def _writes(raws: Sequence[RawCommand]) -> bool:
+    """Whether a pipeline writes to a file, or has a command that is not known only to read."""
+    if any(one.kind in ("write", "append") for raw in raws for one in raw.redirects):
+        return True
+    argvs = (tuple(word.text for word in raw.words) for raw in raws)
+    return any(argv and _may_write(_innermost(argv)) for argv in argvs)
 
 
 def _given(raws: Sequence[RawCommand]) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -260,8 +358,20 @@ def _orders(reading: Sequence[tuple[str, ...]], texts: Sequence[str]) -> Iterato
         meaning = _innermost(argv)
         program = hazards.base_name(meaning.argv[0])
         sign = _ORDERS.get(program) or (VARYING if _takes_orders(program, meaning) else None)
+        if _compiles(meaning):
+            sign = _CALL
         if sign is not None and any(map(sign.search, texts)):
             yield f"what `{program}` does with it is not seen, and some rules deny or ask"
+
+
+def _only_reads(argv: tuple[str, ...]) -> bool:
+    meaning = _innermost(argv)
+    return meaning.is_quiet and not _compiles(meaning)
+
+
+def _compiles(meaning: CommandMeaning) -> bool:
+    """Whether a command makes a program of its input."""
+    return hazards.base_name(meaning.argv[0]) in _COMPILING and "-" in meaning.argv
 
 
 def _takes_orders(program: str, meaning: CommandMeaning) -> bool:

@@ -144,6 +144,12 @@ def grammar_of(program: str, *, module: bool = False) -> Grammar | None:
     return None if module else _by_other_name(program)
 
 
+def table_named(program: str) -> str:
+    """Return the name of the grammar of a program, without reading it; empty for other names."""
+    stem, is_module = _names().get(program, ("", False))
+    return "" if is_module else stem.rpartition("/")[2]
+
+
 _VERSIONED = regex(r"([A-Za-z][\w+-]*?[A-Za-z+])-?\d+(\.\d+)*w?")
 _TARGET = regex(
     r"x86_64|amd64|i[3-6]86|aarch64|arm\w*|riscv\w*|powerpc\w*|ppc\w*|mips\w*|s390x?|sparc\w*|avr|"

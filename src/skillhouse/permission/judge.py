@@ -112,7 +112,7 @@ def _planned(
         if entering and went and joined == "||":
             judged.shell = "`||` after `cd`"
         verdicts = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
-        judged.remarks += one.fed(raws)
+        judged.fence(one.fed(raws))
         for each in verdicts:
             judged.add(each.judged, each.redirected)
             judged.remark(each.remarks)
@@ -180,6 +180,7 @@ class _Verdicts:
     remarks: list[tuple[Effect, str]] = field(default_factory=list)
     commands: list[JudgedCommand] = field(default_factory=list)
     concerns: list[str] = field(default_factory=list)
+    fenced: list[str] = field(default_factory=list)
     shell: str = ""
     """Why nothing but a shell can run the line; empty when a plan can."""
 
@@ -196,6 +197,10 @@ class _Verdicts:
     def remark(self, remarks: Sequence[tuple[Effect, str]]) -> None:
         self.remarks += remarks
         self.concerns += [reason for effect, reason in remarks if effect is Effect.ASK]
+
+    def fence(self, reasons: Sequence[str]) -> None:
+        self.remarks += [(Effect.ASK, reason) for reason in reasons]
+        self.fenced += reasons
 
     def verdict(
         self,
@@ -215,6 +220,7 @@ class _Verdicts:
             structure=structure,
             commands=tuple(self.commands),
             concerns=tuple(dict.fromkeys(self.concerns)),
+            fenced=tuple(dict.fromkeys(self.fenced)),
             needs_shell=needs_shell and effect is not Effect.DENY,
         )
 

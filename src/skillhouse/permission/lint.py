@@ -48,7 +48,7 @@ class RuleFinding:
 
 
 def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
-    """Return what is odd about the rules of each layer, in their order.
+    """Return what is odd about the rules of each layer, in their order; not of the program's own.
 
     >>> rules = tuple(
     ...     Rule(effect=effect, action="exec", pattern=pattern)
@@ -60,6 +60,7 @@ def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
     return tuple(
         finding
         for layer in layers
+        if not layer.is_builtin
         for index in range(len(layer.rules))
         for finding in _findings(layer, index)
     )

@@ -179,6 +179,8 @@ def _qpdf(meaning: CommandMeaning) -> None:
     _prefixed(meaning)
     if "--" in meaning.argv:
         refuse(meaning, "`--` does not end the options of qpdf")
+    if any(option.name == "--empty" for option in meaning.options):
+        meaning.written_values += meaning.words(meaning.reads)  # There is no input file.
 
 
 def _date(meaning: CommandMeaning) -> None:

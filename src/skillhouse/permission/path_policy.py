@@ -5,7 +5,9 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret, is_secret_file
@@ -16,6 +18,9 @@ from skillhouse.permission.plain_line import LineSurroundings
 
 PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
 """Directories of programs that every run has."""
+HEAD_BYTES = 256
+"""Linux reads so much for the first line (`BINPRM_BUF_SIZE`)."""
+TEXT_BYTES = 262_144
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")
 
 
@@ -42,14 +47,20 @@ class PathPolicy:
         """
         self.paths = paths
         self._is_open = is_open
-        self._cwd = None if cwd is None else os.path.realpath(cwd)
-        self._writable = tuple(os.path.realpath(place) for place in writable)
-        readable_places = (*readable, *writable)
-        self._readable = tuple(os.path.realpath(place) for place in readable_places)
+        given = {*readable, *writable, *(() if cwd is None else (cwd,))}
+        real = {place: os.path.realpath(place) for place in given}
+        self._cwd = None if cwd is None else real[cwd]
+        self._writable = tuple(real[place] for place in writable)
+        self._readable = tuple(real[place] for place in (*readable, *writable))
         self.binds_programs = binds_programs
-        self._programs = frozenset(map(os.path.realpath, programs))
+        self._program_places = programs
         self.directory = ""
         """Where the line has gone by `cd`: relative to `cwd`, or absolute."""
+
+    @cached_property
+    def _programs(self) -> frozenset[str]:
+        """The real directories of programs; few commands are compared with them."""
+        return frozenset(map(os.path.realpath, self._program_places))
 
     def surroundings(self, environment: Mapping[str, str]) -> LineSurroundings:
         """Return what a line that is given here is read by."""
@@ -122,6 +133,45 @@ class PathPolicy:
             return ""
         is_among = os.path.realpath(directory) in self._programs
         return name if is_among else "*" if os.path.realpath(full) in self._programs else ""
+
+    def has_program(self, name: str) -> bool:
+        """Whether a plain name is that of a program of the system or of PATH."""
+        return "/" not in name and any(
+            os.access(os.path.join(place, name), os.X_OK) for place in self._programs
+        )
+
+    def program_behind(self, program: str) -> str:
+        """Return the name of the file that a program of the system is a link to, or nothing."""
+        name = self.named_program(program) if "/" in program else program
+        for directory in self._programs if name else ():
+            path = os.path.join(directory, name)
+            if os.path.islink(path):
+                return os.path.basename(os.path.realpath(path))
+        return ""
+
+    def interpreter_of(self, program: str) -> str:
+        """Return the name of the program that the first line of another says it is run by
+        (execve(2), `#!`; env(1), `-S`), or nothing."""
+        own = os.path.join(self._cwd or "", self.directory, program)
+        named = self.named_program(program) if "/" in program else program
+        paths = [os.path.join(place, named) for place in self._programs] if named else [own]
+        for path in paths if self._cwd else ():
+            first = _start_of(path, HEAD_BYTES).partition(b"\n")[0]
+            words = os.fsdecode(first[2:]).split() if first[:2] == b"#!" else []
+            names = [
+                os.path.basename(word) for word in words if word[:1] != "-" and "=" not in word
+            ]
+            if names and names[0] == "env":
+                names = names[1:]
+            if names:
+                return names[0]
+        return ""
+
+    def text_of(self, path: str) -> str:
+        """Return the beginning of a file of the current tree that holds data, or nothing."""
+        if self._cwd is None or self.kind_of(path) != "file":
+            return ""
+        return _start_of(self.resolved(path), TEXT_BYTES).decode("utf-8", "replace")
 
     def is_own_program(self, program: str) -> bool:
         """Whether a path names a program of the current tree or of a readable place, by its text.
@@ -226,6 +276,14 @@ _STARTED = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _start_of(path: str, size: int) -> bytes:
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            return file.read(size) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    except OSError:
+        return b""  # It starts nothing either.
 
 
 def is_protected(path: str) -> bool:

@@ -170,5 +170,8 @@ class CommandVerdict:
     concerns: tuple[str, ...] = ()
     """Reasons to ask that are about no command's words and no redirection: variables, patterns
     and directories, to which no rule applies."""
+    fenced: tuple[str, ...] = ()
+    """Those to which an allow of everything does not apply either: texts that a program reads or
+    that are written as one, and copies of programs (decision 385)."""
     needs_shell: bool = False
     """Whether the line is sound but nothing short of a shell can run it."""

@@ -24,13 +24,14 @@ from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.unknown_program import (
+    BY_HAND,
     WORDS_MAX,
     possible_commands,
     runs_at_its_place,
     shape_concern,
     unlisted,
 )
-from skillhouse.permission.wrappers import DEPTH_MAX
+from skillhouse.permission.wrappers import DEPTH_MAX, only_reads
 
 Remark = tuple[Effect, str]
 
@@ -265,7 +266,7 @@ class CommandJudge:
                 )
         return None
 
-    def fed(self, raws: Sequence[RawCommand]) -> list[Remark]:
+    def fed(self, raws: Sequence[RawCommand]) -> list[str]:
         """Return why a text that a pipeline gives a program to read may start what is denied."""
         return self._fence.fed(raws)
 
@@ -302,11 +303,17 @@ class CommandJudge:
             if ruling.denied or ruling.asked:
                 return ruling.denied or ruling.asked
             is_tried = place >= after and (is_whole or in_texts)
-            if is_tried and runs_at_its_place(words):
+            # Of an unknown program the first word may be what it starts, as that of `nice` is.
+            is_first = is_whole and in_texts and all(word[:1] == "-" for word in argv[1:place])
+            if is_tried and (runs_at_its_place(words) or (is_first and self._is_effective(words))):
                 verdict = self.words(words, is_guess=True)
                 if verdict.effect is not Effect.ALLOW:
                     return f"`{words[0][:60]}` is a program there: {verdict.reason}"
         return ""
+
+    def _is_effective(self, words: tuple[str, ...]) -> bool:
+        """Whether words name a program that is there and does more than read."""
+        return self._places.has_program(words[0]) and not only_reads(words)
 
     def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""
@@ -323,6 +330,8 @@ class CommandJudge:
             words = meaning.words(meaning.operands)
             if len(words) == 1 and not meaning.options and self._places.kind_of(words[0]):
                 return f"`{words[0][:60]}` is overwritten, with what is not committed"
+        if ruling.literals < 2 and (said := self._overwritten(meaning)):
+            return said
         left = ruling.left
         if ruling.cover is Breadth.NONE and meaning.hazards:
             left = meaning.hazards[0].said
@@ -331,6 +340,19 @@ class CommandJudge:
             or pattern_concern(meaning, patterns)
             or CommandPaths(self._places).concern(meaning, patterns)
         )
+
+    def _overwritten(self, meaning: CommandMeaning) -> str:
+        """Return which file is replaced by a program that mostly looks, or makes no such files."""
+        is_looking = meaning.program in _LOOKING or meaning.argv[:2] == ("git", "archive")
+        if meaning.program in _EDITING and not is_looking:
+            return ""
+        # Where it reads nothing besides, its purpose is to change what its words name.
+        is_second = is_looking or bool(meaning.reads or meaning.read_values)
+        for path in meaning.written if is_second else meaning.written_values:
+            is_meant = not (is_looking or BY_HAND.fullmatch(path))
+            if not is_meant and self._places.kind_of(path) in ("file", "code"):
+                return f"`{path[:60]}` is overwritten"
+        return ""
 
     def _redirect(self, raw: RawRedirect, verdict: SimpleVerdict) -> tuple[Redirect, ...]:
         if isinstance(raw.target, str):
@@ -365,6 +387,16 @@ def _is_plain_command(words: Sequence[Word]) -> bool:
     return len(words) > 1 and words[0].text == "command" and words[1].text[:1] != "-"
 
 
+_LOOKING = frozenset(
+    "uniq shuf iconv tree xmllint xsv gettext ffprobe identify time ss journalctl nvidia-smi psql "
+    "mysql pip".split()
+)
+"""Programs that mostly print, and can write what they print to a file instead."""
+_EDITING = frozenset(
+    "cp mv ln install tee touch truncate sed perl patch dd rm rmdir mkdir chmod chown chgrp git "
+    "hg svn jj".split()
+)
+"""Programs that change the files which their words name; others make what no person writes."""
 _SAYING = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "which"))
 """Programs that need no rule: they print their words, or test a file of the workspace."""
 _LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")

@@ -54,6 +54,14 @@ _VERBS = frozenset(
     "rollout scale patch reload restart enable disable unlock export submit approve".split()
 )
 """Sub-commands of many programs that run, change or send something."""
+BY_HAND = regex(
+    r"(?i).*\.(?:c|h|cc|cpp|hpp|rs|go|java|kt|swift|py|rb|php|pl|lua|js|mjs|cjs|ts|tsx|jsx|vue|sh|"
+    r"bash|zsh|fish|sql|md|rst|adoc|tex|txt|toml|ya?ml|json|ini|cfg|conf|html?|css|scss|lock|csv)"
+    r"|(?:.*/)?(?:Makefile|Dockerfile|README|LICENSE)"
+)
+"""Paths of files that people write."""
+_DATA = frozenset(("csv", "json"))
+"""Suffixes of files that many programs read two of."""
 CODE_SUFFIXES = frozenset(
     "py pyw pyc pyz ipynb sh bash zsh fish ksh csh ps1 bat cmd js mjs cjs jsx ts mts cts tsx rb "
     "pl pm t php phar lua tcl tk exp r rmd jl m scm ss rkt lisp lsp cl el fasl hs lhs ml mli ex "
@@ -62,7 +70,7 @@ CODE_SUFFIXES = frozenset(
     "mk mak cmake ninja just spec service desktop scpt applescript vbs wsf ahk gdb lldb sql "
     "xsh nu elv janet fnl raku p6 cr dart swift kt vim tex ltx sty cls latexmkrc ps eps gp gnuplot "
     "plt plot roff ms me man tr bc dc oct sage mac max wl nb feature robot tap do ado sas sps por "
-    "k q ijs apl forth fs fsx csx cs vb ron pp hcl tf rego j2 tmpl erb".split()
+    "ll mir k q ijs apl forth fs fsx csx cs vb ron pp hcl tf rego j2 tmpl erb".split()
 )
 """Ends of names of files that some program runs."""
 
@@ -78,6 +86,7 @@ def shape_concern(words: Sequence[str], places: PathPolicy) -> str:
     if len(words) > WORDS_MAX:
         return f"more than {WORDS_MAX} words of a program without a grammar"
     before, is_first, ended = "", True, False
+    files: list[str] = []
     for word in words:
         if word == "--" and not ended:
             before, ended = "", True
@@ -93,6 +102,10 @@ def shape_concern(words: Sequence[str], places: PathPolicy) -> str:
             if concern := _operand_concern(word, places):
                 return concern
             before, is_first = "", False
+            files += [word] if places.kind_of(word) else []
+    last = files[-1] if len(files) > 1 and places.kind_of(files[-1]) == "file" else ""
+    if BY_HAND.fullmatch(last) and _suffix(last) not in _DATA:
+        return f"`{files[-1][:60]}` may be overwritten with what is made of `{files[0][:60]}`"
     return ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.registry.candidates import Candidate as Candidate
-    from skillhouse.registry.candidates import SourceFile as SourceFile
+    from skillhouse.registry.candidates import SourceListing as SourceListing
     from skillhouse.registry.candidates import find_candidates as find_candidates
     from skillhouse.registry.certificate_issue import checked_days as checked_days
     from skillhouse.registry.certificate_issue import issue as issue
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.installs import InstallPlace as InstallPlace
     from skillhouse.registry.installs import Installs as Installs
     from skillhouse.registry.installs import LocalEditsError as LocalEditsError
+    from skillhouse.registry.local_tree import local_files as local_files
     from skillhouse.registry.lock import LOCK_FILE as LOCK_FILE
     from skillhouse.registry.lock import Lock as Lock
     from skillhouse.registry.lock import LockedSignature as LockedSignature
@@ -43,10 +44,12 @@ if TYPE_CHECKING:
     from skillhouse.registry.lock import entry_of as entry_of
     from skillhouse.registry.lock import entry_value as entry_value
     from skillhouse.registry.lock import read_lock as read_lock
+    from skillhouse.registry.lock_merge import LockMerge as LockMerge
+    from skillhouse.registry.lock_merge import merge_lock as merge_lock
     from skillhouse.registry.members import directory_members as directory_members
-    from skillhouse.registry.mirror import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
     from skillhouse.registry.mirror import MirrorReport as MirrorReport
     from skillhouse.registry.mirror import update_mirror as update_mirror
+    from skillhouse.registry.mirror_directory import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
     from skillhouse.registry.mirror_directory import MirrorDirectory as MirrorDirectory
     from skillhouse.registry.mirror_directory import MirrorError as MirrorError
     from skillhouse.registry.other_hashes import Comparison as Comparison
@@ -94,9 +97,11 @@ if TYPE_CHECKING:
     from skillhouse.registry.signed_directory import SignedSkill as SignedSkill
     from skillhouse.registry.signed_directory import read_signature as read_signature
     from skillhouse.registry.signed_directory import signed_skill as signed_skill
+    from skillhouse.registry.source import MissingPathError as MissingPathError
     from skillhouse.registry.source import Source as Source
     from skillhouse.registry.source import SourceError as SourceError
     from skillhouse.registry.source import parse_source as parse_source
+    from skillhouse.registry.source_files import SourceFile as SourceFile
     from skillhouse.registry.timestamps import check_timestamp as check_timestamp
     from skillhouse.registry.timestamps import read_timestamp as read_timestamp
     from skillhouse.registry.timestamps import timestamp_request as timestamp_request

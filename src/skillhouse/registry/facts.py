@@ -43,8 +43,11 @@ class SkillFacts:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def read_facts(directory: Path, folder: str) -> SkillFacts:
+def read_facts(directory: Path, folder: str, *, any_name: bool = False) -> SkillFacts:
     """Return what is known of the skill in `directory`, whose name was `folder` where it is from.
+
+    Args:
+        any_name: Also where its name is no name for a directory.
 
     Raises:
         SkillError: it is no skill that could be loaded, or its name is no name for a directory.
@@ -78,7 +81,7 @@ def read_facts(directory: Path, folder: str) -> SkillFacts:
         hidden=hidden_text(result.text),
         diagnostics=(*result.diagnostics, *declared.diagnostics),
     )
-    return _checked(facts, file)
+    return facts if any_name else _checked(facts, file)
 
 
 def _of_manifest(manifest: SkillManifest, diagnostics: tuple[Diagnostic, ...]) -> SkillFacts:
@@ -95,7 +98,7 @@ def _of_manifest(manifest: SkillManifest, diagnostics: tuple[Diagnostic, ...]) -
 
 
 def _checked(facts: SkillFacts, path: Path) -> SkillFacts:
-    # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
+    # A package is named after it.
     if findings := validate_name(facts.name, directory=facts.name):
         raise SkillError(findings[0].code, path, findings[0].message)
     return facts

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO, Self
 
 from skillhouse.floor import dataclass, is_utf8
-from skillhouse.registry.candidates import SourceFile
 from skillhouse.registry.git_progress import GitProgress, GitWords
 from skillhouse.registry.source import Source, SourceError
+from skillhouse.registry.source_files import SUBMODULE, SourceFile
 from skillhouse.skill import FILE_MAX, ArchiveError, ArchiveMember
 
 PACK_MAX = 512 * 1024 * 1024
@@ -39,7 +39,9 @@ MESSAGE_MAX = 300
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _HEAD = "refs/skillhouse/head"
 _CHUNK = 65_536
-_EXECUTABLE, _PLAIN = "100755", "100644"
+_EXECUTABLE, _PLAIN, _LINK = "100755", "100644", "120000"
+_LINK_MAX = 4096
+"""Bytes of what a link says (PATH_MAX of Linux)."""
 _CONFIGURED = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -138,6 +140,11 @@ class GitRepository:
             self._blobs = None
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    def dated(self) -> str:
+        """Return the day on which the commit was made, as its author's side says: YYYY-MM-DD."""
+        said = self._run("show", "--no-patch", "--format=%cs", self.commit)
+        return said.decode("ascii", "replace").strip()[:10]
+
     def files(self) -> tuple[SourceFile, ...]:
         """Return what is in the commit; contents are read when they are asked for.
 
@@ -157,8 +164,13 @@ class GitRepository:
         head, _, name = entry.partition(b"\t")
         mode, kind, blob, size = head.decode("ascii").split()
         path = os.fsdecode(name)
-        if kind != "blob" or mode not in (_PLAIN, _EXECUTABLE) or self._blobs is None:
-            return SourceFile(path=path, member=None)
+        if kind != "blob" or self._blobs is None:
+            return SourceFile(path=path, member=None, missing=SUBMODULE, is_directory=True)
+        if mode == _LINK and int(size) <= _LINK_MAX:
+            link = os.fsdecode(b"".join(self._blobs.read(blob, int(size))))
+            return SourceFile(path=path, member=None, link=link)
+        if mode not in (_PLAIN, _EXECUTABLE):
+            return SourceFile(path=path, member=None, missing="no plain file")
         if not is_utf8(path):
             # Never NFC text, so that it is refused where it belongs to a skill.
             path = f"{path.encode('utf-8', 'backslashreplace').decode()}\\"

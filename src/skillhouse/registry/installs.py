@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.crash_cleanup import is_left, owner_name
 from skillhouse.floor.lock import lock as hold
+from skillhouse.floor.machine import is_unwritable
 from skillhouse.registry.lock import (
     Lock,
     LockEntry,
@@ -138,7 +139,7 @@ class Installs:
         target = place.target(name)
         with self._changing(place):
             lock = read_lock(place.lock)
-            before = self._judged(lock, name, target, force=force)
+            before = self._judged(lock, name, target, force=force, wanted=entry.tree_digest)
             # INVARIANT: read again from the disk, after everything that could write there.
             after = read_tree(staged, whole=True).digest
             signature = _signature(staged)
@@ -163,9 +164,16 @@ class Installs:
             # A skill that comes back as the lock has it changes nothing there.
             self._end(place.lock, None if is_known else lock.with_skill(name, entry))
 
-    def check(self, place: InstallPlace, name: str, *, force: bool = False) -> None:
-        """Refuse what `install` would refuse to replace, before a person is asked for more."""
-        self._judged(read_lock(place.lock), name, place.target(name), force=force)
+    def check(
+        self, place: InstallPlace, name: str, *, wanted: str = "", force: bool = False
+    ) -> None:
+        """Refuse what `install` would refuse to replace, before a person is asked for more.
+
+        Args:
+            wanted: The tree digest of what is to be installed: just these files may be there.
+        """
+        lock = read_lock(place.lock)
+        self._judged(lock, name, place.target(name), force=force, wanted=wanted)
 
     def remove(self, place: InstallPlace, name: str, *, force: bool = False) -> Path | None:
         """Take a skill out of place and out of the lock; return where its directory is now.
@@ -198,10 +206,33 @@ class Installs:
         with self._changing(place):
             write_lock(place.lock, read_lock(place.lock).with_skill(name, entry))
 
-    def recover(self) -> None:
-        """End a change that another process began and did not end."""
+    def put_back(self, path: Path, name: str, entry: LockEntry, put: Callable[[], object]) -> None:
+        """Put a skill that was removed back by `put`, and into the lock at `path` again.
+
+        Raises:
+            StateError: the lock cannot be used; nothing was put back.
+        """
         with self._held():
             self._recover()
+            lock = read_lock(path)
+            put()
+            if name not in lock.skills:
+                write_lock(path, lock.with_skill(name, entry))
+
+    def mend(self, path: Path, lock: Lock) -> None:
+        """Put a lock in the place of one that cannot be used."""
+        with self._held():
+            write_lock(path, lock)
+
+    def recover(self) -> None:
+        """End a change that another process began and did not end, where that can be written."""
+        try:
+            with self._held():
+                self._recover()
+        except OSError as error:
+            # Who may not write here reads what is there; `expected` knows of an unfinished change.
+            if not is_unwritable(error):
+                raise
 
     def expected(self, target: Path, entry: LockEntry) -> tuple[LockEntry, ...]:
         """Return what a skill's files may be: the entry of the lock, and of an unfinished change.
@@ -241,13 +272,15 @@ class Installs:
                 raise StateError(message, self._directory) from error
             yield
 
-    def _judged(self, lock: Lock, name: str, target: Path, *, force: bool) -> str:
+    def _judged(self, lock: Lock, name: str, target: Path, *, force: bool, wanted: str = "") -> str:
         """Return the digest of what is at `target`, empty for nothing, or refuse to replace it."""
         if not os.path.lexists(target):
             return ""
         entry = lock.skills.get(name)
         if entry is None:
-            message = "there is a skill already that was not installed; move it away first"
+            if wanted and self._holds(target, wanted):
+                return wanted
+            message = "other files are there, of a skill that was not installed; move it away first"
             raise SkillError("skill-exists", target, message)
         if target.is_symlink() or not target.is_dir():
             raise LocalEditsError("local-edits", target, "is no directory any more; move it away")
@@ -261,6 +294,15 @@ class Installs:
             message = "its files are not those that were installed, nothing was changed (--force)"
             raise LocalEditsError("local-edits", target, message)
         return found
+
+    def _holds(self, target: Path, wanted: str) -> bool:
+        """Whether just these files are there: a lock that was lost makes them no one else's."""
+        if target.is_symlink() or not target.is_dir():
+            return False
+        try:
+            return matching_tree(target, (wanted,), self.packed).digest == wanted
+        except TreeError:
+            return False
 
     def _begin(
         self, place: InstallPlace, name: str, staged: Path, before: str, entry: LockEntry | None

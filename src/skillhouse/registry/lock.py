@@ -27,7 +27,13 @@ LOCK_MAX = 8 * 1024 * 1024
 """Bytes of a lock: a thousand skills take less than one MiB."""
 SKILLS_MAX = 10_000
 
+OURS, BASE, BETWEEN, THEIRS = (sign * 7 for sign in (b"<", b"|", b"=", b">"))
+"""What git begins the lines with that it puts into a file with a conflict."""
+MERGE_MEND = "`skillhouse lock --merge`"
+
 _DIGEST = re.compile(r"skilltree1:[0-9a-f]{64}")
+DIGEST_SHOWN = len("skilltree1:") + 12
+"""Characters of a tree digest that people are shown."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -74,8 +80,15 @@ class LockEntry:
     """The skill's directory in what was resolved; empty for its top."""
     path: str = ""
     """Where it is: relative to the project, or to the user's home."""
+    dated: str = ""
+    """Day of the commit or release, else of the install, in UTC; empty in older locks."""
     previous: Mapping[str, Any] | None = None
     """The entry before the last update, for a rollback."""
+
+    @property
+    def label(self) -> str:
+        """The version, or a day and the digest of the files where there is none."""
+        return self.version or f"{self.dated} {self.tree_digest[:DIGEST_SHOWN]}".strip()
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -165,6 +178,7 @@ def entry_value(entry: LockEntry) -> dict[str, Any]:
         "pinned": entry.pinned,
         "pin_reason": entry.pin_reason or None,
         "accepted": entry.accepted,
+        "dated": entry.dated,
         "previous": None if entry.previous is None else dict(entry.previous),
     }
 
@@ -209,12 +223,28 @@ def read_lock(path: Path) -> Lock:
     if len(data) > LOCK_MAX:
         raise StateError(f"expected a lock of at most {LOCK_MAX} bytes", path)
     try:
-        return _decoded(data)
+        return decode_lock(data)
     except DecodeError as error:
+        if line := marked_line(data):
+            message = f"the lock has the marks of a merge in line {line}: {MERGE_MEND} mends it"
+            raise StateError(message, path) from error
         raise StateError(f"the lock cannot be used: {error}", path) from error
 
 
-def _decoded(data: bytes) -> Lock:
+def marked_line(data: bytes) -> int:
+    """Return the line in which git began to mark a conflict; 0 for none.
+
+    >>> marked_line(b"{}"), marked_line(bytes([60]) * 7 + b" HEAD")
+    (0, 1)
+    """
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.startswith((OURS, THEIRS)):
+            return number
+    return 0
+
+
+def decode_lock(data: bytes) -> Lock:
+    """Return what the bytes of a lock file say; DecodeError where they are none."""
     value = json_value(data)
     if not isinstance(value, dict) or not isinstance(value.get("skills"), dict):
         raise DecodeError("expected an object with `skills`")

@@ -59,11 +59,12 @@ def _member(directory: Path, path: str, size: int, *, is_executable: bool) -> Ar
         is_directory=False,
         is_executable=is_executable,
         size=size,
-        open=partial(_content, directory, path),
+        open=partial(content, directory, path),
     )
 
 
-def _content(directory: Path, path: str) -> Iterator[bytes]:
+def content(directory: Path, path: str) -> Iterator[bytes]:
+    """Yield the content of a file below a directory; ArchiveError where it cannot be read."""
     try:
         handle = open_beneath(directory, path)
     except PathError as error:

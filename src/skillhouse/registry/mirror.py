@@ -12,7 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode, urlsplit
 
 from skillhouse.floor import DecodeError, SkillhouseError, dataclass, isolated, shaped
-from skillhouse.registry.mirror_directory import MirrorDirectory, MirrorError, MirrorState
+from skillhouse.registry.mirror_directory import (
+    MIRROR_BYTES_MAX,
+    MirrorDirectory,
+    MirrorError,
+    MirrorState,
+)
 from skillhouse.registry.mirror_lists import write_lists
 from skillhouse.registry.releases import (
     REPOSITORY_FILE,
@@ -31,8 +36,6 @@ from skillhouse.registry.repository import LISTED_MAX, Repository
 from skillhouse.registry.repository_access import RepositoryError
 from skillhouse.registry.revocations import list_number
 
-MIRROR_BYTES_MAX = 50 * 1024**3
-"""Bytes of all archives of a mirror, unless its owner says otherwise."""
 THREADS = 4
 """Skills that are fetched at once: most of the time goes by waiting for answers."""
 CHANGES = 1_000

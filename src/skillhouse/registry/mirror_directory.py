@@ -31,6 +31,8 @@ from skillhouse.floor.digests import file_digest
 from skillhouse.floor.lock import try_lock
 from skillhouse.registry.releases import SkillReleases, blob_path, decode_skill, index_path
 
+MIRROR_BYTES_MAX = 50 * 1024**3
+"""Bytes of all archives of a mirror, unless its owner says otherwise."""
 OWN = ".mirror"
 """The directory of what is not served: the state, the lock, files that are not whole yet."""
 _PARTIAL = "partial-"

@@ -19,6 +19,15 @@ _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _GITHUB_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^:]+)")
+_PAGE = re.compile(
+    r"(?P<repository>https?://[^/]+(?:/[^/]+)+?)(?:\.git)?/-/(?:tree|blob)/(?P<ref>[^/]+)"
+    r"(?P<inside>(?:/.*)?)"
+)
+"""A directory or file of a repository, as GitLab shows it."""
+_FORGES = ("gitlab.com", "codeberg.org", "bitbucket.org")
+"""Hosts whose addresses are repositories, also without `.git`."""
+_LISTS = ("skills.sh", "www.skills.sh")
+"""Pages that name skills of GitHub."""
 _RANGE = re.compile(r"[0-9A-Za-z.+^~*<>=, |-]{0,100}")
 _MCP = "mcp:"
 _TRANSPORTS = ("https", "http", "ssh", "file")
@@ -26,6 +35,10 @@ _TRANSPORTS = ("https", "http", "ssh", "file")
 
 class SourceError(SkillhouseError):
     """A source cannot be used, or gives nothing that can be installed."""
+
+
+class MissingPathError(SourceError):
+    """A source has no directory, or no skill, at a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +78,9 @@ def parse_source(text: str, start: Path, *, home: Path, github: str = GITHUB) ->
         return _local(text, start, home)
     if text.startswith(_MCP):
         return _mcp(text)
+    if "#" in text and ("://" not in text or ".git#" in text):
+        better = text.replace("#", "@", 1)[:80]
+        raise SourceError(f"a branch, tag or commit follows `@`, and not `#`: `{better}`")
     if (match := _SCP.fullmatch(text)) is not None:
         return _scp(text, match)
     if "://" in text or "::" in text:
@@ -94,7 +110,7 @@ def _local(text: str, start: Path, home: Path) -> Source:
     if place.is_dir():
         return Source(kind="directory", location=str(place), repository=place.as_uri())
     if not place.exists():
-        raise SourceError(f"nothing is at `{place}`")
+        raise MissingPathError(f"nothing is at `{place}`")
     if not place.name.lower().endswith(_ARCHIVES):
         raise SourceError(f"expected a directory, or a file {_suffixes()}, got `{place}`")
     return Source(kind="archive", location=str(place), repository=place.as_uri())
@@ -166,6 +182,18 @@ def _web(address: str, path: str, *, is_git: bool, github: str) -> Source | None
             return _github("/".join(words), github)
     if is_git or re.search(r"\.git(?=$|//|@)", path):
         return None
+    if (page := _PAGE.fullmatch(unquote(address.partition("?")[0]))) is not None:
+        inside = page["inside"].removesuffix("SKILL.md").strip("/")
+        return _git(f"{page['repository']}.git", inside, page["ref"], is_ref_given=True)
+    host = urlsplit(address).hostname
+    if host in _FORGES and path.count("/") > 1 and "?" not in address:
+        where, inside, ref = _split(address.partition("://")[2])
+        return _git(f"https://{where.rstrip('/')}.git", inside, ref)
+    if host in _LISTS:
+        words = [*unquote(path).strip("/").split("/"), "", ""]
+        flag = f" --skill {words[2]}" if words[2] else ""
+        message = f"a list of skills, no source: `skillhouse install {words[0]}/{words[1]}{flag}`"
+        raise SourceError(message)
     parts = urlsplit(address)
     origin = f"{parts.scheme}://{parts.netloc}"
     if path.lower().endswith(_ARCHIVES):

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.retrieval.confidence import CONFIDENT as CONFIDENT
+    from skillhouse.retrieval.confidence import Fit as Fit
+    from skillhouse.retrieval.confidence import fit_of as fit_of
     from skillhouse.retrieval.confidence import is_weak as is_weak
     from skillhouse.retrieval.head_index import HeadIndex as HeadIndex
     from skillhouse.retrieval.hits import Hit as Hit

@@ -71,12 +71,12 @@ class Evidence(NamedTuple):
         weighed: float = sum(map(mul, FEATURE_WEIGHTS, self.features))
         return weighed
 
-    def matched(self) -> dict[str, tuple[str, ...]]:
-        """Return the words of the query that the row has, by field."""
+    def matched(self, words: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
+        """Return the words that the row has of the query, by field; `words` as of `Judge.words`."""
         words_of: dict[str, tuple[str, ...]] = {}
         for field, (shift, most) in zip(FIELDS, FIELD_BITS, strict=True):
             numbers = (n for n, mask in self.answered.items() if mask >> shift & most)
-            if texts := tuple(dict.fromkeys(self.concepts[number].text for number in numbers)):
+            if texts := tuple(dict.fromkeys(words[number] for number in numbers)):
                 words_of[field] = texts
         return words_of
 
@@ -144,6 +144,26 @@ class Judge:
         first = [self._with_phrase(each) for each in judged[:PHRASES]]
         first.sort(key=order)
         return first + judged[PHRASES:]
+
+    def words(self, evidence: Evidence) -> dict[int, str]:
+        """Return what a row has of each concept that it answers, as the query or the row has it."""
+        places = self._ranking.places([evidence.row])
+        return {
+            number: self._word(self._concepts[number], mask, places)
+            for number, mask in evidence.answered.items()
+        }
+
+    def _word(self, concept: Concept, mask: int, places: Sequence[Places]) -> str:
+        if any(alternative.text for alternative in concept.alternatives):
+            for alternative in concept.alternatives:
+                counts = 0
+                for stem in alternative.stems:
+                    for _, own in self._ranking.counts(self._found[stem], places):
+                        counts |= own
+                if counts == mask:
+                    found = alternative.text
+                    return f"{found} ({concept.text})" if found else concept.text
+        return concept.text
 
     def _values(
         self, concept: Concept, places: Sequence[Places], norms: Sequence[Sequence[float]]

@@ -45,7 +45,7 @@ class HeadIndex:
         skills = [self._skills[-number] for _, number in best]
         return SearchIndex.from_documents(
             (skill.id, skill.name, skill.description, "") for skill in skills
-        ).search(query, limit=limit, collapse=collapse)
+        ).search(query, limit=limit, collapse=collapse, of=len(self._skills))
 
 
 def _folded(text: str) -> str:

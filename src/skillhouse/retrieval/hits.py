@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from skillhouse.floor import dataclass
 from skillhouse.retrieval.confidence import confidence
-from skillhouse.retrieval.evidence import Evidence
+from skillhouse.retrieval.evidence import Evidence, Judge
 from skillhouse.retrieval.tokens import name_keys
 
 
@@ -25,10 +25,11 @@ class Hit:
     exact: bool = False
     """Whether the query is this skill's name or id; such hits come first."""
     confidence: float = 0.0
-    """How likely a skill that is judged like this fits, from 0 to 1; below `CONFIDENT` it is a weak
-    match."""
+    """How likely a skill that is judged like this fits in a library of this size, from 0 to 1;
+    below `CONFIDENT` it is a weak match, and below `UNFIT` none."""
     matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The words of the query that each field answers, translated or corrected where needed."""
+    """The words of the query that each field answers; where it has another word, translated or
+    corrected, that word and the query's in brackets."""
     alike: tuple[str, ...] = ()
     """Ids of skills of the same name or with the same texts, which are no hits of their own."""
     similarity: float = 0.0
@@ -67,18 +68,19 @@ def best_first(
     return ranked
 
 
-def hit_of(heads: Sequence[Head], group: Sequence[Ranked]) -> Hit:
-    """Return the hit of the first of a group, with the ids of the rest."""
+def hit_of(heads: Sequence[Head], group: Sequence[Ranked], skills: int, judge: Judge) -> Hit:
+    """Return the hit of the first of a group, with the ids of the rest, in a library of so many
+    skills."""
     (evidence, score, is_exact), *others = group
     head = heads[evidence.row]
-    matches = evidence.matched()
+    matches = evidence.matched(judge.words(evidence))
     return Hit(
         id=head.id,
         name=head.name,
         score=score,
         fields=tuple(matches),
         exact=is_exact,
-        confidence=1.0 if is_exact else confidence(evidence),
+        confidence=1.0 if is_exact else confidence(evidence, skills),
         matches=matches,
         similarity=0.0 if evidence.fused is None else evidence.fused.similarity,
         alike=tuple(heads[each.evidence.row].id for each in others),

@@ -95,6 +95,7 @@ class SearchIndex:
         limit: int = 5,
         collapse: bool = False,
         votes: Votes | None = None,
+        of: int | None = None,
     ) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
 
@@ -105,16 +106,17 @@ class SearchIndex:
         Args:
             collapse: Whether skills of one name or with one description are one hit, the best one.
             votes: Those of encoders on these rows, where the index has none of its own.
+            of: How many skills are searched, where these are those of them that may fit.
         """
         if limit <= 0 or not len(self):
             return []
         votes = votes or self._votes(query)
         with self._lock:
             try:
-                return self._hits(query, limit, votes, collapse=collapse)
+                return self._hits(query, limit, votes, of or len(self), collapse=collapse)
             except (DamagedError, OSError):
                 self._rows = self._renewed()
-                return self._hits(query, limit, votes, collapse=collapse)
+                return self._hits(query, limit, votes, of or len(self), collapse=collapse)
 
     def _votes(self, query: str) -> Votes | None:
         return None if self.meanings is None else self.meanings.votes(query)
@@ -140,7 +142,9 @@ class SearchIndex:
         judged, _ = _judged(rows, query, CANDIDATES, self._votes(query), mix)
         return [(rows.heads[each.row].id, each) for each in judged]
 
-    def _hits(self, query: str, limit: int, votes: Votes | None, *, collapse: bool) -> list[Hit]:
+    def _hits(
+        self, query: str, limit: int, votes: Votes | None, skills: int, *, collapse: bool
+    ) -> list[Hit]:
         rows = self._rows
         judged, judge = _judged(rows, query, limit, votes)
         key = name_key(query)
@@ -153,7 +157,7 @@ class SearchIndex:
             named, pinned = votes.fused(named), votes.fused(pinned)
         ranked = best_first(judged, named, pinned)
         groups = collapsed(rows.heads, ranked) if collapse else [[each] for each in ranked]
-        return [hit_of(rows.heads, group) for group in groups[:limit]]
+        return [hit_of(rows.heads, group, skills, judge) for group in groups[:limit]]
 
     def __len__(self) -> int:
         return len(self._rows.heads)

@@ -42,6 +42,19 @@ _FREQUENCY = 0.06
 (reference/retrieval-resources.md, section 3)."""
 
 
+ASKING_WORDS = frozenset(
+    """
+    how what which who whom whose when where why do does did can could would should will shall may
+    might must have has had am i me my mine we us our you your he she his her him them there any
+    some need want like please help tell give get make just really very so up out about
+    """.split()
+)
+"""What people ask with. Descriptions rarely have these words, so they would weigh much there."""
+ASKING_WEIGHT = 0.6
+"""Their weight where no bodies are searched. With bodies it helps shipped evals and costs requests
+by hand (decision record 0404)."""
+
+
 class Mix(NamedTuple):
     """How much translations count."""
 
@@ -182,6 +195,8 @@ class _Reading:
             if is_unknown and is_correctable(term):
                 own = self._corrected(term, stem)
             weight = self._found(own.stems[0]).idf
+            if term in ASKING_WORDS and not self._ranking.has_bodies:
+                weight *= ASKING_WEIGHT
             if is_beside and is_pair(term):
                 weight *= self._mix.pairs
             elif reverse and not self._count(stem):
@@ -195,7 +210,11 @@ class _Reading:
         words = [_tokens(word) for word in translations(term)]
         stems = stems_of_query(token for tokens in words for token in tokens)
         found = [tuple(stem for token in tokens for stem in stems[token]) for tokens in words]
-        return [Alternative(each, REVERSE_WEIGHT) for each in found if self._rows(each)]
+        return [
+            Alternative(each, REVERSE_WEIGHT, word)
+            for each, word in zip(found, translations(term), strict=True)
+            if self._rows(each)
+        ]
 
     def translated(self, meaning: Meaning) -> Concept | None:
         """Return the concept of a word of another language, if it is one."""
@@ -215,14 +234,16 @@ class _Reading:
     def _senses(self, senses: Iterable[tuple[str, float]]) -> list[Alternative]:
         """Return the senses whose words the skills have, the likely ones in this library first."""
         known: dict[tuple[str, ...], float] = {}
+        texts: dict[tuple[str, ...], str] = {}
         for text, weight in senses:
             stems = self._of(text.split())
             if stems and (rows := self._rows(stems)):
                 known[stems] = max(known.get(stems, 0.0), weight * rows**_FAMILIAR)
+                texts.setdefault(stems, text)
         best = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:_SENSES_MAX]
         total = sum(weight for _, weight in best)
         return [
-            Alternative(stems, self._mix.senses * math.sqrt(weight / total))
+            Alternative(stems, self._mix.senses * math.sqrt(weight / total), texts[stems])
             for stems, weight in best
             if weight > _SENSE_LEAST * total
         ]
@@ -230,7 +251,7 @@ class _Reading:
     def _corrected(self, term: str, stem: str) -> Alternative:
         """Return the stem that was most likely meant, or `stem`."""
         most = edits_max(term)
-        best, weight, least = stem, 1.0, math.inf
+        best, weight, least, meant = stem, 1.0, math.inf, ""
         for word, other in self._ranking.alike(term):
             edits = distance(term, word, most)
             if edits > most:
@@ -239,10 +260,10 @@ class _Reading:
             count = self._count(other)
             cost = edits - _SAME_START * (word[0] == term[0]) - _FREQUENCY * math.log1p(count)
             if count and cost < least:
-                best, weight, least = other, CORRECTION_WEIGHTS[edits], cost
+                best, weight, least, meant = other, CORRECTION_WEIGHTS[edits], cost, word
         if best != stem:
             self.corrected[term] = best
-        return Alternative((best,), weight)
+        return Alternative((best,), weight, meant if best != stem else "")
 
     def _of(self, tokens: Iterable[str]) -> tuple[str, ...]:
         """Return the stems of tokens; of those that were not asked for, the tokens."""

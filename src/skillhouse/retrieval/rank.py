@@ -34,6 +34,8 @@ class Alternative(NamedTuple):
 
     stems: tuple[str, ...]
     weight: float = 1.0
+    text: str = ""
+    """What skills have, where that is another word than the one in the query."""
 
 
 class Concept(NamedTuple):
@@ -102,6 +104,7 @@ class Ranking:
         sums = [
             sum(length >> shift & most for length in self.lengths) for shift, most in LENGTH_BITS
         ]
+        self.has_bodies = sums[2] > 0
         self.averages = tuple(max(total / max(count, 1), 1.0) for total in sums)
         self._hidden = [
             {document: -1 for document, row in enumerate(rows) if row < 0} for _, rows in parts
@@ -156,7 +159,7 @@ class Ranking:
         scores: list[dict[int, float]] = [{} for _ in self._parts]
         weights: dict[str, float] = {}
         for concept in concepts:
-            for stems, share in concept.alternatives:
+            for stems, share, _ in concept.alternatives:
                 for stem in stems:
                     weight = concept.weight * share / len(stems)
                     weights[stem] = weights.get(stem, 0.0) + weight

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from skillhouse.floor import dataclass
-from skillhouse.retrieval.confidence import is_weak
+from skillhouse.retrieval.confidence import Fit, fit_of
 from skillhouse.retrieval.hits import Hit
 from skillhouse.retrieval.votes import Meanings, MeaningState
 from skillhouse.skill import Skill, SkillIndex
@@ -47,9 +47,14 @@ class SearchResult:
     """How far search by meaning was; None without encoders."""
 
     @property
+    def fit(self) -> Fit:
+        """How well the best hit fits."""
+        return fit_of(self.hits)
+
+    @property
     def is_weak(self) -> bool:
         """Whether there are hits, and none of them fits well."""
-        return is_weak(self.hits)
+        return self.fit is not Fit.GOOD
 
 
 def reason(hit: Hit) -> str:
@@ -67,6 +72,9 @@ def reason(hit: Hit) -> str:
         reasons.append("similar in meaning")
     if hit.learned:
         reasons.append("loaded for similar requests")
+    if not reasons:
+        # All else that has none was found by the letters that a name begins with.
+        reasons.append("part of its name")
     return "; ".join(reasons)
 
 

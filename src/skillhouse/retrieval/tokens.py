@@ -27,12 +27,23 @@ _CJK_CHARACTERS = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af"
 )
+# The letters of scripts of line breaking class SA (UAX #14): Thai, Lao, Burmese, Khmer, Tai Le, New
+# Tai Lue, Tai Tham, Tai Viet. No blank separates their words; some people write U+200B there.
+_SPACELESS_CHARACTERS = (
+    "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf"
+    "\u1000-\u102a\u103f\u1050-\u1055\u105a-\u105d\u1061\u1065\u1066\u106e-\u1070\u1075-\u1081\u108e"
+    "\u1780-\u17b3\u17d7\u17dc\u1950-\u1974\u1980-\u19c9\u1a20-\u1a54\u1aa7"
+    "\ua9e0-\ua9e4\ua9e6-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a\uaa7e-\uaaaf\uaab1\uaab5-\uaabd"
+    "\uaac0-\uaac2\uaadb-\uaadd"
+)
+_PAIRED_CHARACTERS = _CJK_CHARACTERS + _SPACELESS_CHARACTERS
 _ASCII_WORD = regex("[A-Za-z0-9]+")
-_CJK = regex(f"[{_CJK_CHARACTERS}]")
-_RUN = regex(f"[{_CJK_CHARACTERS}]+|[^\\W_{_CJK_CHARACTERS}]+")
+_PAIRED = regex(f"[{_PAIRED_CHARACTERS}]")
+_RUN = regex(f"[{_CJK_CHARACTERS}]+|[{_SPACELESS_CHARACTERS}]+|[^\\W_{_PAIRED_CHARACTERS}]+")
+_WORD_BREAK = regex(f"(?<=[{_SPACELESS_CHARACTERS}])\u200b+(?=[{_SPACELESS_CHARACTERS}])")
 # A lone `s` after capitals is a plural (`APIs`), so a word begins with two small letters there.
 _CAMEL = regex("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[0-9])(?=[A-Z][a-z])")
-_MAY_BE_MARKED = regex("[\u0300-\u1fff]")
+_MAY_BE_MARKED = regex("[\u0300-\u1fff\ua9e0-\uaaff]")
 _NAME_BREAK = regex(r"[\s_-]+")
 
 
@@ -40,7 +51,8 @@ def tokens(text: str) -> list[str]:
     """Return the tokens of `text` in order, repetitions included.
 
     Words are casefolded (NFKC before); a word in camel case gives itself and its parts. A run of
-    Han, kana or Hangul gives its overlapping pairs, or itself when it is one character. A token
+    Han, kana or Hangul gives its overlapping pairs, or itself when it is one character, and so does
+    one of Thai, Lao, Burmese or Khmer letters, whose words may be parted by U+200B or not. A token
     holds letters and digits only.
 
     >>> tokens("用Python做数据, useEffect")
@@ -50,12 +62,12 @@ def tokens(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of `text` as they are written, and its pairs of CJK characters, in order."""
+    """Return the words of `text` as they are written, and its pairs of characters, in order."""
     if text.isascii():
         return _ASCII_WORD.findall(text)
     parts: list[str] = []
     for run in _RUN.findall(_normalised(text)):
-        if not run.isascii() and _CJK.match(run):
+        if not run.isascii() and _PAIRED.match(run):
             parts.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
         else:
             parts.append(run)
@@ -75,8 +87,8 @@ def tokens_of(word: str) -> tuple[str, ...]:
 
 
 def is_pair(token: str) -> bool:
-    """Return whether a token is a pair of CJK characters, or a single one."""
-    return not token.isascii() and _CJK.match(token) is not None
+    """Return whether a token is of a script that gives pairs: a pair, or a single character."""
+    return not token.isascii() and _PAIRED.match(token) is not None
 
 
 def query_terms(query: str) -> list[str]:
@@ -115,9 +127,10 @@ def _normalised(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
     if _MAY_BE_MARKED.search(text) is None:
         return text
-    return "".join(
+    plain = "".join(
         character for character in text if not unicodedata.category(character).startswith("M")
     )
+    return _WORD_BREAK.sub("", plain) if "\u200b" in plain else plain
 
 
 # `porter` stems what `unicode61` splits, and leaves every token that is not English as it is, so

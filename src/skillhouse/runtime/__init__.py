@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings
     from skillhouse.runtime.config.overrides import ConfigFields as ConfigFields
+    from skillhouse.runtime.config.starting_policies import POLICY_NAMES as POLICY_NAMES
+    from skillhouse.runtime.config.starting_policies import POLICY_SUMMARIES as POLICY_SUMMARIES
+    from skillhouse.runtime.config.starting_policies import policy_text as policy_text
+    from skillhouse.runtime.config.starting_policies import starting_rules as starting_rules
     from skillhouse.runtime.config_reload import ConfigNews as ConfigNews
     from skillhouse.runtime.conversation import Conversation as Conversation
     from skillhouse.runtime.conversation import agent_skills as agent_skills
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.management import SkillDefinition as SkillDefinition
     from skillhouse.runtime.management import SkillFile as SkillFile
     from skillhouse.runtime.management import file_kind as file_kind
+    from skillhouse.runtime.model_tools import ModelTools as ModelTools
     from skillhouse.runtime.network import Network as Network
     from skillhouse.runtime.own_files import audit_troubles as audit_troubles
     from skillhouse.runtime.own_files import file_troubles as file_troubles
@@ -89,9 +94,10 @@ if TYPE_CHECKING:
     from skillhouse.runtime.repositories import read_token as read_token
     from skillhouse.runtime.repository_http import HttpAccess as HttpAccess
     from skillhouse.runtime.repository_http import repository_at as repository_at
-    from skillhouse.runtime.rule_editor import add_rule as add_rule
     from skillhouse.runtime.rule_editor import checked_addition as checked_addition
     from skillhouse.runtime.rule_editor import rule_text as rule_text
+    from skillhouse.runtime.rule_editor import rule_value as rule_value
+    from skillhouse.runtime.rule_editor import write_user_text as write_user_text
     from skillhouse.runtime.services import Caller as Caller
     from skillhouse.runtime.services import CallerFields as CallerFields
     from skillhouse.runtime.services import Services as Services
@@ -107,11 +113,6 @@ if TYPE_CHECKING:
     from skillhouse.runtime.skill_states import state_of as state_of
     from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
     from skillhouse.runtime.skills_manager import register_tools as register_tools
-    from skillhouse.runtime.starting_policies import POLICY_NAMES as POLICY_NAMES
-    from skillhouse.runtime.starting_policies import add_policy as add_policy
-    from skillhouse.runtime.starting_policies import check_can_add as check_can_add
-    from skillhouse.runtime.starting_policies import policy_text as policy_text
-    from skillhouse.runtime.starting_policies import starting_rules as starting_rules
     from skillhouse.runtime.trust import TrustedSkill as TrustedSkill
     from skillhouse.runtime.trust import TrustReport as TrustReport
     from skillhouse.runtime.trust import TrustStore as TrustStore

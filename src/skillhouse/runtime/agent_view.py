@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from skillhouse.skill import Profile, ToolRule
 
 
+LISTED = "listed"
+SEARCH_ONLY = "found by search only"
+NOT_LISTED = "not listed"
+"""The same where the model has no search."""
+OVER_MCP = " over MCP"
+"""Appended where only the shorter list over MCP has no room for a skill."""
+
+
 class AgentView:
     """The skills of one snapshot that one agent may see, and how they are listed."""
 
@@ -48,6 +56,7 @@ class AgentView:
         why_absent: Callable[[str], str] = lambda _: "",
         fault: Callable[[Skill], str] = lambda _: "",
         encoders: Callable[[], Encoders | None] = lambda: None,
+        waiting: Iterable[Skill] = (),
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
@@ -55,7 +64,8 @@ class AgentView:
         `worked` gives the files of the project that the agent works on, and `recent` has the ranks
         of the skills that were loaded lately, by file. `learned` has what was loaded after
         searches, None where that changes nothing. `why_absent` says for a person why a skill of
-        that name is not in the index, or nothing; `fault` why one may not be loaded.
+        that name is not in the index, or nothing; `fault` why one may not be loaded. `waiting`
+        has the project's skills that no person has looked at as they are.
 
         Raises:
             ConfigError: no agent has that name.
@@ -66,7 +76,9 @@ class AgentView:
         self._worked = worked
         self._recent = recent or {}
         self._fault = fault
-        self.menu = PersonMenu(agent, index, settings, policy, why_absent)
+        self.waiting = {skill.file: skill for skill in waiting}
+        """The project's skills that no person has looked at, as they are, by file."""
+        self.menu = PersonMenu(agent, index, settings, policy, why_absent, self.waiting)
         extensions = self.profile.extensions
         everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
         self.person_directories = frozenset(
@@ -75,7 +87,7 @@ class AgentView:
             if not read_invocation(skill, extensions).model_invocable
         )
         layers = policy.layers(agent)
-        denied = {skill.file for skill in index.skills if _is_denied("skill", skill.name, layers)}
+        denied = self._denied(index, layers)
         present = [
             skill
             for skill in index.skills
@@ -121,14 +133,28 @@ class AgentView:
         off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
         self.withheld = frozenset(skill.directory for skill in (*self.hidden, *shadowed, *off))
         self.all_skills = (*index.skills, *index.shadowed)
+        self.replaced = _replaced(index)
         self._roots = tuple(roots)
         self._is_on = settings.enable_skills
+
+    def _denied(self, index: SkillIndex, layers: tuple[Layer, ...]) -> set[str]:
+        """Return the files of the skills that a rule denies, by the name that is shown or, where
+        that is another, by the one that its file has now."""
+        return {
+            skill.file
+            for skill in index.skills
+            for name in {skill.name, self.waiting.get(skill.file, skill).name}
+            if _is_denied("skill", name, layers)
+        }
 
     @once
     def offer(self) -> toolbox.ToolOffer:
         """Which tools the agent's model is offered."""
+        own = {name: own for own, names in self.profile.tool_names.items() for name in names}
+        lists = self._config.tool_lists(self.agent)
         return toolbox.ToolOffer(
-            lists=self._config.tool_lists(self.agent),
+            # A list may have the design's name of a tool; it is no other tool's.
+            lists=tuple(tuple(own.get(entry, entry) for entry in entries) for entries in lists),
             layers=self._policy.layers(self.agent),
             has_skills=bool(self.visible.skills) or self.profile.tools_without_skills,
         )
@@ -167,6 +193,9 @@ class AgentView:
         files: Iterable[str] = (),
         budget_chars: int | None = None,
         request: str = "",
+        by_location: bool = False,
+        search: str | None = None,
+        only: Collection[str] | None = None,
     ) -> Catalog:
         """Return the agent's skills as a model sees them.
 
@@ -181,6 +210,10 @@ class AgentView:
             style: Another renderer than the profile's.
             files: Further paths below the project that the agent works on.
             request: A user's words, blank for none; the skills that fit them come first.
+            by_location: Name by its file what a layout has no room for.
+            search: What the model knows the search tool as; empty where it has none. None is the
+                profile's name.
+            only: Files of the skills that are listed; all when None.
 
         Raises:
             ConfigError: no renderer has that name.
@@ -190,6 +223,8 @@ class AgentView:
             budget_tokens = self.budget_tokens
         style = style or self.profile.catalog.style
         listed = self._listed_for((*self._worked(), *files))
+        if only is not None:
+            listed = listed.where(lambda skill: skill.file in only)
         if style == "direct":
             listed = listed.where(self._is_allowed)
         if style == "compact" and self._recent:
@@ -201,12 +236,22 @@ class AgentView:
             budget_tokens=budget_tokens,
             budget_chars=budget_chars,
             first=self._fitting(request, listed) if request.strip() else None,
+            recent=self._recent,
+            by_location=by_location or not self._can_load,
+            search=search,
+            files=self._seen_files,
         )
-        if len(listed) == len(self.visible):
+        if len(listed) == len(self.visible) or only is not None:
             return found
         included = {skill.file for skill in found.included}
         omitted = tuple(skill for skill in self.visible.skills if skill.file not in included)
         return dataclasses.replace(found, omitted=omitted)
+
+    def _seen_files(self, skill: Skill) -> Sequence[str]:
+        """Return the names in a skill's directory, if they are those that a person saw."""
+        if self._policy.why_unseen(skill):
+            return (skill_package.SKILL_FILE,)
+        return skill_package.list_top(skill.directory)
 
     def _fitting(self, request: str, listed: SkillIndex) -> list[Skill]:
         """Return the listed skills that fit a request, best first."""
@@ -214,8 +259,10 @@ class AgentView:
         fitting = [skill for skill in listed.skills if skill.file in places]
         return sorted(fitting, key=lambda skill: places[skill.file])
 
-    def system_prompt(self, offered: Iterable[str] | None = None) -> str:
-        return self.prompts().system(offered)
+    def system_prompt(
+        self, offered: Iterable[str] | None = None, *, tool_chars: int | None = None
+    ) -> str:
+        return self.prompts().system(offered, tool_chars=tool_chars)
 
     @once
     def _shown_rules(self) -> tuple[ToolRule, ...]:
@@ -229,6 +276,11 @@ class AgentView:
             for rule in self.profile.tools
             if self.offer.shows(toolbox.ProfileTool(name=rule.name, kind=rule.kind))
         )
+
+    @property
+    def _can_load(self) -> bool:
+        """Whether the agent has a tool that takes the name of a skill."""
+        return any(rule.kind == "skill" for rule in self._shown_rules)
 
     def prompts(self, prefix: str = "") -> Prompts:
         """Return the texts besides the skill tool; `prefix` goes before the names of tools."""
@@ -259,9 +311,43 @@ class AgentView:
             skills, key=lambda skill: (scopes[skill.scope], self._recent.get(skill.file, last))
         )
 
-    def tool_catalog(self, chars: int | None) -> Catalog:
+    def tool_catalog(self, chars: int | None, *, only: Collection[str] | None = None) -> Catalog:
         """Return the catalog for the skill tool's description, of at most `chars` characters."""
-        return self.catalog(style=self.profile.catalog.tool_style, budget_chars=chars)
+        return self.catalog(style=self.profile.catalog.tool_style, budget_chars=chars, only=only)
+
+    def mark(self, skill: Skill) -> str:
+        """Return how the model hears of a skill; empty for one that it does not see."""
+        return self.marks.get(skill.file, "")
+
+    @once
+    def marks(self) -> Mapping[str, str]:
+        """How the model hears of each visible skill, by its file."""
+        can_search = any(rule.kind == "search" for rule in self._shown_rules)
+        nothing = discovery.Catalog(text="", included=(), omitted=self.visible.skills)
+        exposure = self.profile.catalog.exposure
+        if exposure == "search":
+            return listing_marks(self.visible, nothing, nothing, can_search=can_search)
+        return listing_marks(
+            self.visible,
+            self.tool_catalog(None) if exposure == "tool" else self.catalog(),
+            self.over_mcp() or nothing,
+            can_search=can_search,
+        )
+
+    def over_mcp(self) -> Catalog | None:
+        """Return the list that an MCP client gets; None where that has none."""
+        rule = self.profile.catalog
+        if rule.exposure == "tool":
+            chars = None if rule.tool_chars == "none" else rule.tool_chars
+            return self.tool_catalog(toolbox.list_room(self.profile.messages, chars))
+        return self.prompts().in_instructions() if rule.exposure == "system" else None
+
+    def tool_misses(self, chars: int) -> bool:
+        """Whether the skill tool's description of so many characters does not name every skill."""
+        if self.profile.catalog.exposure != "tool":
+            return False
+        room = toolbox.list_room(self.profile.messages, chars)
+        return bool(self.tool_catalog(room).omitted)
 
     def tool_catalog_text(self, chars: int | None) -> str:
         return self.tool_catalog(chars).text if self.profile.catalog.exposure == "tool" else ""
@@ -270,6 +356,36 @@ class AgentView:
         found = self._policy.explain_skill(skill, agent=self.agent)
         # A body in a list is loaded like any other: its files are those that were installed.
         return found.decision.effect is Effect.ALLOW and not self._fault(skill)
+
+
+def listing_marks(
+    visible: SkillIndex, catalog: Catalog, over_mcp: Catalog, *, can_search: bool
+) -> Mapping[str, str]:
+    """Return how a model hears of each visible skill, by the skill's file.
+
+    `catalog` is the list of a request that has the usual room, `over_mcp` what an MCP client gets.
+    """
+    named = {skill.file for skill in catalog.included}
+    named_over_mcp = {skill.file for skill in over_mcp.included}
+    left_out = SEARCH_ONLY if can_search else NOT_LISTED
+    marks = {}
+    for skill in visible.skills:
+        mark = LISTED if skill.file in named_over_mcp else left_out + OVER_MCP
+        marks[skill.file] = mark if skill.file in named else left_out
+    return marks
+
+
+def _replaced(index: SkillIndex) -> Mapping[str, str]:
+    """Return the strongest skill of another scope whose name one of a project has, by its file."""
+    others: dict[str, str] = {}
+    for skill in index.shadowed:
+        if skill.scope != "project":
+            others.setdefault(skill.name, skill.id)
+    return {
+        skill.file: others[skill.name]
+        for skill in index.skills
+        if others and skill.scope == "project" and skill.name in others
+    }
 
 
 ARGUMENTS_SHOWN = 16
@@ -304,8 +420,10 @@ class PersonMenu:
         settings: SkillSettings,
         policy: Policy,
         why_absent: Callable[[str], str],
+        waiting: Mapping[str, Skill],
     ) -> None:
         self._agent = agent
+        self._waiting = waiting
         self._why_absent = why_absent
         self._index = index
         self._settings = settings
@@ -337,7 +455,13 @@ class PersonMenu:
         except AmbiguousSkillError:
             return ""
         except UnknownSkillError:
-            return self._why_absent(reference)
+            return self._why_waiting(reference) or self._why_absent(reference)
+
+    def _why_waiting(self, reference: str) -> str:
+        wanted = reference.strip()
+        if any(wanted in (skill.name, skill.id) for skill in self._waiting.values()):
+            return f"`{wanted}` is new in this project: look at it with `skillhouse trust`"
+        return ""
 
     def need(self, skill: Skill) -> toolbox.PermissionRequest:
         """Return what starting a skill needs.
@@ -366,7 +490,8 @@ class PersonMenu:
             ("skill", self._policy.shared_layers),
             (toolbox.INVOKE, self._layers),
         ):
-            if _is_denied(action, skill.name, layers):
+            now = self._waiting.get(skill.file, skill)
+            if any(_is_denied(action, name, layers) for name in {skill.name, now.name}):
                 return f"denied: a rule denies `{action} {skill.name}`"
         if not read_invocation(skill, self._policy.profile.extensions).user_invocable:
             return f"skill `{skill.name}` is for the model alone (`user-invocable: false`)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 # A package and not its names, which are loaded when something is installed: a service starts first.
@@ -130,23 +131,44 @@ def chosen_candidates(
         SourceError: it has no skill, or not just one of a name.
     """
     if not found.candidates:
-        raise registry.SourceError(f"no skill is in `{found.resolved}`")
+        more = f": {'; '.join(found.unheld[:3])}" if found.unheld else ""
+        raise registry.SourceError(f"no skill is in `{found.resolved}`{more}")
     if everything:
-        return found.candidates
+        # Of two with one name that which a person shares, before what clients were given.
+        return sorted(found.candidates, key=lambda one: (one.path.startswith("."), one.path))
     if names:
         return [_named(found.candidates, name) for name in names]
-    return found.candidates if len(found.candidates) == 1 else ()
+    outer = [one for one in found.candidates if not one.is_inner]
+    return outer if len(outer) == 1 else ()
 
 
 def _named(every: Sequence[Candidate], name: str) -> Candidate:
-    fitting = [one for one in every if name in (one.folder, one.path)]
-    exact = [one for one in fitting if one.path == name] or fitting
-    if len(exact) != 1:
-        said = ", ".join(one.path for one in exact) or "see --list"
-        raise registry.SourceError(
-            f"expected one skill `{name}` in the source, got {len(exact)}: {said}"
-        )
-    return exact[0]
+    """Return the skill of a path, of a directory's name, or of the name that it says itself."""
+    wanted = name.rstrip("/")
+    for names in (_paths, _folders, _names):
+        fitting = [one for one in every if wanted in names(one)]
+        # One that another skill holds comes last.
+        exact = [one for one in fitting if not one.is_inner] or fitting
+        if len(exact) == 1:
+            return exact[0]
+        if exact:
+            said = ", ".join(one.label for one in exact)
+            raise registry.SourceError(
+                f"expected one skill `{name}` in the source, got {len(exact)}: {said}"
+            )
+    raise registry.SourceError(f"expected one skill `{name}` in the source, got 0: see --list")
+
+
+def _paths(one: Candidate) -> tuple[str, ...]:
+    return (one.path, *one.links) if one.path else (".", *one.links)
+
+
+def _folders(one: Candidate) -> tuple[str, ...]:
+    return (one.folder, *(link.rpartition("/")[2] for link in one.links))
+
+
+def _names(one: Candidate) -> tuple[str, ...]:
+    return one.name, one.installed_as
 
 
 def split_id(text: str) -> tuple[str, str]:
@@ -209,9 +231,7 @@ def wanted_changes(
             raise registry.SourceError("expected a source")
         place = installed.place(request.scope)
         for one in chosen_candidates(found, request.skills, everything=request.everything):
-            yield WantedChange(
-                name=one.path or one.folder, stage=_stage_install(installer, found, one, request)
-            )
+            yield WantedChange(name=one.label, stage=_stage_install(installer, found, one, request))
         return
     if request.action == "update":
         for place, name, entry in updatable(installed, request.skills):
@@ -268,6 +288,9 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
     if comparison == "different":
         words = (*words, CHANGED)
     if wanted.is_update and staged.report.is_same:
+        if staged.report.moved_from:
+            follow = partial(installer.follow, staged)
+            return PlannedChange(staged=staged, is_in_force=False, questions=(), apply=follow)
         # Edits of its files are no business of an update.
         return PlannedChange(staged=staged, is_in_force=True, questions=(), apply=_nothing)
     try:

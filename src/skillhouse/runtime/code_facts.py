@@ -105,7 +105,7 @@ def listed_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
 
 def project_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
     """Return those of the project, whether it is trusted or not, and whether code is on."""
-    return _of_roots(house, only="project")
+    return _facts_below(house, [(place, "project") for place in house.snapshot.trust_roots])
 
 
 def facts_named(house: Skillhouse, name: str) -> CodeFacts:
@@ -114,7 +114,9 @@ def facts_named(house: Skillhouse, name: str) -> CodeFacts:
     Raises:
         UnknownSkillError: there is none; it names the nearest.
     """
-    found = _of_roots(house)
+    is_trusted = house.services.trust_store.is_trusted(house.services.project)
+    roots = [one for one in house.snapshot.roots if one.scope != "project" or is_trusted]
+    found = _facts_below(house, [(root.path, root.scope) for root in roots])
     named = [one for one in found if one.name == name]
     named += [one for one in found if one.directory.name == name]
     if named:
@@ -123,16 +125,15 @@ def facts_named(house: Skillhouse, name: str) -> CodeFacts:
     raise UnknownSkillError(name, nearest(name, known))
 
 
-def _of_roots(house: Skillhouse, *, only: str = "") -> tuple[CodeFacts, ...]:
-    is_trusted = house.services.trust_store.is_trusted(house.services.project)
-    found = []
-    for root in house.snapshot.roots:
-        is_read = only == "project" or root.scope != "project" or is_trusted
-        if (only and root.scope != only) or not is_read or not root.path.is_dir():
-            continue
-        manifests = skill_package.find_manifests(root.path)
-        found += [_facts(house, one, root.scope) for one in manifests]
-    return tuple(one for one in found if one is not None)
+def _facts_below(house: Skillhouse, places: Iterable[tuple[Path, str]]) -> tuple[CodeFacts, ...]:
+    """Return the facts of the skills below directories, each with its scope."""
+    every = (
+        _facts(house, result, scope)
+        for place, scope in places
+        if place.is_dir()
+        for result in skill_package.find_manifests(place)
+    )
+    return tuple(one for one in every if one is not None)
 
 
 def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import anyio
@@ -12,7 +12,6 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import as_error, dataclass, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
-from skillhouse.runtime.code_service import SkillCode
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.reloads import Lacking, failed_load
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
@@ -39,8 +38,8 @@ class Loaded:
     """What is declared and not exported, or why it failed. None where the code was not loaded."""
     error: str = ""
     """Why the code cannot be used at all."""
-    is_tried: bool = True
-    """False: the code was not run, because that needs an approval."""
+    untried: str = ""
+    """Why the code was not run: rules ask about it, or deny it."""
     steps: tuple[str, ...] = ()
     """What was done with it here, in its order."""
 
@@ -59,8 +58,10 @@ async def reload_code(
 ) -> Reloaded:
     """Reload every manifest and load each skill's code, in all processes of this state.
 
-    Other processes reload before their next call; running calls finish with the code that they
-    began with. Cancelling ends what is being loaded; what was loaded is then not remembered.
+    Code runs where rules, standing approvals and defaults let the agent call one of its tools, as
+    if that only read. Of other code it is said what an earlier call of the same bytes met. Other
+    processes reload before their next call; running calls finish with the code that they began
+    with. Cancelling ends what is being loaded; what was loaded is then not remembered.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
@@ -68,6 +69,7 @@ async def reload_code(
         OSError: the state directory cannot be written, so other processes get no signal.
     """
     code = house.services.skill_code
+    known = code.reloads.lacking()
     if code.is_enabled:
         await in_thread(code.reloads.signal_all)
     house.refresh()
@@ -76,7 +78,7 @@ async def reload_code(
     loaded: tuple[Loaded, ...] = ()
     with house.services.enforcement.tier_gate.running() as running:
         if not running.stopped():
-            loaded = await load_code(tools, code, agent=agent, progress=progress)
+            loaded = await load_code(house, tools, agent=agent, known=known, progress=progress)
     if running.is_ended:
         raise SandboxError("stopped", f"everything is stopped: {running.stopped()}")
     steps = tuple(code.steps)
@@ -91,34 +93,32 @@ async def reload_code(
 
 
 async def load_code(
+    house: Skillhouse,
     tools: Iterable[SkillCodeTool],
-    code: SkillCode,
     *,
     agent: str,
+    known: Callable[[Path], Lacking | None] = lambda _: None,
     progress: Progress | None = None,
 ) -> tuple[Loaded, ...]:
     """Load each skill's code in a cell without host calls, several at once, in their order.
 
-    Code of which even reads are asked about is not run. Failures are in the results.
+    Failures are in the results; `known` has earlier ones.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
     """
-    known = code.reloads.lacking()
-    skills: dict[str, tuple[CodeSkill, list[str]]] = {}
+    code = house.services.skill_code
+    skills: dict[str, list[SkillCodeTool]] = {}
     for tool in tools:
-        name = tool.skill.manifest.name
-        skills.setdefault(name, (tool.skill, []))[1].append(tool.full_name)
+        skills.setdefault(tool.skill.manifest.name, []).append(tool)
     found: dict[str, Loaded] = {}
     failures: list[Exception] = []
     waiting = iter(skills.items())
 
     async def work() -> None:
-        for name, (skill, names) in waiting:
+        for name, own in waiting:
             try:
-                found[name] = await _loaded(
-                    skill, tuple(names), code, agent, known(skill.directory)
-                )
+                found[name] = await _loaded(house, own, agent, known)
             except Exception as error:  # noqa: BLE001 - raised below, by itself and not in a group.
                 failures.append(error)
                 tasks.cancel_scope.cancel()
@@ -145,25 +145,26 @@ def at_once() -> int:
 
 
 async def _loaded(
-    skill: CodeSkill,
-    declared: tuple[str, ...],
-    code: SkillCode,
+    house: Skillhouse,
+    tools: Sequence[SkillCodeTool],
     agent: str,
-    known: Lacking | None,
+    known: Callable[[Path], Lacking | None],
 ) -> Loaded:
+    code, skill = house.services.skill_code, tools[0].skill
     name, directory = skill.manifest.name, skill.directory
+    declared = tuple(tool.full_name for tool in tools)
     is_alone = not (skill.shared or skill.manifest.dependencies or code.is_elsewhere)
-    if skill.default is not Effect.ALLOW:
-        return Loaded(skill=name, directory=directory, tools=declared, is_tried=False)
+    earlier = known(directory)
     try:
         digest = tree_digest(directory)
-        whole = Lacking(digest=digest, tools=())
-        if is_alone and known == whole:
+        untried = why_untried(house, tools, digest, agent)
+        is_known = earlier is not None and earlier.digest == digest
+        if untried:
+            lacking = earlier if earlier is not None and is_known else None
+            return _found(skill, declared, lacking, untried=untried)
+        if is_alone and earlier is not None and earlier == Lacking(digest=digest, tools=()):
             # These very bytes were loaded before, and nothing else decides what they export.
-            steps = ("unchanged since it was imported",)
-            return Loaded(
-                skill=name, directory=directory, tools=declared, lacking=whole, steps=steps
-            )
+            return _found(skill, declared, earlier, steps=("unchanged since it was imported",))
         runner = await code.runner(digest, skill.manifest.language)
         python, packages = code.python(skill), await code.packages(skill)
         cell = cell_of(skill, digest, packages=packages, agent=agent, user=OWNER, python=python)
@@ -178,11 +179,43 @@ async def _loaded(
         return Loaded(skill=name, directory=directory, error=str(as_error(error)))
     full = {f"{name}:{tool}" for tool in exported}
     missing = tuple(tool.rpartition(":")[2] for tool in declared if tool not in full)
+    # The cell imports the module and refuses one without `tools`.
+    steps = ("imported", "exports checked", "registered")
+    return _found(skill, declared, Lacking(digest=digest, tools=missing), steps=steps)
+
+
+def why_untried(house: Skillhouse, tools: Iterable[SkillCodeTool], digest: str, agent: str) -> str:
+    """Return why the code may not be imported without a question; "" where it may be.
+
+    It may be where one of the tools may be called so, if that only read.
+    """
+    reasons = []
+    for tool in tools:
+        need = tool.need(digest, "read")
+        forecast = house.forecast(tool.full_name, {}, need=need, agent=agent)
+        if forecast.effect is Effect.ALLOW:
+            return ""
+        word = "denied" if forecast.effect is Effect.DENY else "asked about"
+        reasons.append(word)
+    return "asked about" if "asked about" in reasons else "denied"
+
+
+def _found(
+    skill: CodeSkill,
+    declared: tuple[str, ...],
+    lacking: Lacking | None,
+    *,
+    untried: str = "",
+    steps: tuple[str, ...] = (),
+) -> Loaded:
+    gone = () if lacking is None else lacking.tools
+    error = "" if lacking is None else lacking.error
     return Loaded(
-        skill=name,
-        directory=directory,
-        tools=tuple(tool for tool in declared if tool in full),
-        lacking=Lacking(digest=digest, tools=missing),
-        # The cell imports the module and refuses one without `tools`.
-        steps=("imported", "exports checked", "registered"),
+        skill=skill.manifest.name,
+        directory=skill.directory,
+        tools=() if error else tuple(n for n in declared if n.rpartition(":")[2] not in gone),
+        lacking=lacking,
+        error=error,
+        untried=untried,
+        steps=steps,
     )

@@ -11,8 +11,8 @@ from typing import Any
 
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.discovery import Root, git_root
-from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.discovery import Root
+from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, git_root, tree_digest
 from skillhouse.floor.faults import fault_finding, isolated
 from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
@@ -33,6 +33,7 @@ from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.reloads import Lacking, Reloads, failed_load
 from skillhouse.runtime.sandbox_provider import SandboxProvider
+from skillhouse.runtime.trusted_text import PROJECT
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class SkillCode:
         return tuple(
             (root.scope, without_missing(result, lacking(result.directory)))
             for root in roots
-            if (root.scope != "project" or is_trusted) and root.path.is_dir()
+            if (root.scope != PROJECT or is_trusted) and root.path.is_dir()
             for result in find_manifests(root.path, on_step=self.take_step)
         )
 
@@ -363,11 +364,14 @@ class SkillCode:
             least=least_levels(settings.levels, manifest.name),
             frames_for_models=settings.frames_for_models,
             is_debugged=self.is_debugged,
+            is_trusted=lambda digest: (
+                scope == PROJECT and self._policy.trusts_code(directory, digest)
+            ),
         )
 
     def _default(self, scope: str) -> Effect:
         """Return what a read meets; a project's code may be new since it was trusted."""
-        if scope == "project":
+        if scope == PROJECT:
             return Effect.ASK
         return Effect(self._profile.scope(scope).default_effect)
 

@@ -122,7 +122,8 @@ def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
     one that is unknown."""
     lists = config.all_tool_lists()
     if own or lists:
-        known = (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools))
+        published = (name for names in profile.tool_names.values() for name in names)
+        known = (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools), *published)
         if own:
             toolbox.check_own_tools(own, known)
         toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, SkillhouseError, dataclass, digest, read_regular
-from skillhouse.permission import Layer, Rule
-from skillhouse.runtime.config.config_files import managed_rules
+from skillhouse.permission import Rule
+from skillhouse.runtime.config.config_files import managed_layers
 from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX, located
 from skillhouse.runtime.config.config_source import (
     configured,
@@ -58,6 +58,8 @@ class ConfigNews:
     """A file cannot be used, and what it said before stays in use."""
     files: tuple[tuple[str, str], ...] = ()
     """The files that changed, each with the digest of what it holds, or why there is none."""
+    rules: tuple[str, ...] = ()
+    """The rules that came (`+`) and went (`-`), each with its layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +185,7 @@ class ConfigReload:
         parts = _differences(before, config, tiers=adopted.tiers_changed)
         restart = _needing_restart(before, wanted)
         if parts or restart or is_mended:
-            self._say(_news(changed, parts, restart))
+            self._say(_news(changed, parts, restart, _changed_rules(before, config)))
 
     def _refuse(self, source: ConfigSource, changed: tuple[Path, ...], fault: str) -> None:
         """Keep the configuration, except for managed rules, which no file of a user holds up."""
@@ -197,8 +199,9 @@ class ConfigReload:
                 logger.exception("the managed rules could not be put into use")
             else:
                 parts = _differences(self._config, config, tiers=False)
+                rules = _changed_rules(self._config, config)
                 self._config = config
-                self._say(_news(changed, parts, ()))
+                self._say(_news(changed, parts, (), rules))
         self._say_fault(f"the configuration from before stays in use: {fault}", changed)
 
     def _say_fault(self, fault: str, changed: tuple[Path, ...]) -> None:
@@ -285,11 +288,15 @@ def _with_kept_project(config: Config, before: Config) -> Config:
 def _with_managed(config: Config) -> Config:
     """Return a configuration with the managed rules as they are now, if they can be read."""
     try:
-        rules = managed_rules(config.places)
+        managed = managed_layers(config.places)
     except (ConfigError, OSError):
         return config
-    others = tuple(layer for layer in config.layers if layer.name != "managed")
-    managed = (Layer(name="managed", rules=rules),) if rules else ()
+    has_policy = any(layer.is_builtin for layer in managed)
+    others = tuple(
+        layer
+        for layer in config.layers
+        if layer.name != "managed" and not (has_policy and layer.is_builtin)
+    )
     layers = (*managed, *others)
     return config if layers == config.layers else replace(config, layers=layers)
 
@@ -327,7 +334,18 @@ def _rules(config: Config) -> Counter[tuple[str, Rule]]:
     return Counter((name, rule) for name, rules in layers for rule in rules)
 
 
-def _news(changed: tuple[Path, ...], parts: list[str], restart: tuple[str, ...]) -> ConfigNews:
+def _changed_rules(before: Config, config: Config) -> tuple[str, ...]:
+    old, new = _rules(before), _rules(config)
+    signed = [("+", one) for one in (new - old)] + [("-", one) for one in (old - new)]
+    return tuple(
+        f"{sign} {layer}: {rule.effect} {rule.action} {rule.pattern}"
+        for sign, (layer, rule) in signed
+    )
+
+
+def _news(
+    changed: tuple[Path, ...], parts: list[str], restart: tuple[str, ...], rules: tuple[str, ...]
+) -> ConfigNews:
     paths = ", ".join(f"`{path}`" for path in changed)
     text = f"configuration reloaded: {paths}" if paths else "configuration reloaded"
     if parts:
@@ -335,7 +353,7 @@ def _news(changed: tuple[Path, ...], parts: list[str], restart: tuple[str, ...])
     if restart:
         names = ", ".join(f"`{name}`" for name in restart)
         text += f"; {names} {'needs' if len(restart) == 1 else 'need'} a restart"
-    return ConfigNews(text=text, files=_digests(changed))
+    return ConfigNews(text=text, files=_digests(changed), rules=rules)
 
 
 def _digests(changed: tuple[Path, ...]) -> tuple[tuple[str, str], ...]:

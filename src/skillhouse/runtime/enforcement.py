@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import approval, permission, sandbox, signer
 from skillhouse import tools as toolbox
@@ -189,8 +189,19 @@ class EnforcementServices:
     def resume(self, by: str, channel: str) -> bool:
         return self.tiers.resume(by, channel)
 
-    def event(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
-        """Record, durably, what is no call, such as a change of keys; AuditError if it fails."""
+    def event(
+        self,
+        what: str,
+        *,
+        user: str,
+        reason: str = "",
+        arguments: Mapping[str, object] | None = None,
+        **values: str,
+    ) -> None:
+        """Record, durably, what is no call, such as a change of keys; AuditError if it fails.
+
+        `arguments` is what changed, and `values` is said about it.
+        """
         self.audit_log.append(
             AuditDraft(
                 kind="event",
@@ -198,15 +209,16 @@ class EnforcementServices:
                 user=user,
                 status="ok",
                 reason=reason,
+                arguments=arguments or {},
                 detail=dict(values),
             ),
             durable=True,
         )
 
-    def noted(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
-        """Record an event; if the audit log fails, only log an error."""
+    def noted(self, what: str, *, user: str, **more: Any) -> None:
+        """Record an event with what `event` takes; if the audit log fails, only log an error."""
         try:
-            self.event(what, user=user, reason=reason, **values)
+            self.event(what, user=user, **more)
         except AuditError:
             logger.exception("`%s` is not in the audit log", what)
 
@@ -230,11 +242,12 @@ class EnforcementServices:
 
     def _device_event(self, what: str, device: approval.Device | None, detail: str) -> None:
         """Record an event about a device; only pairing depends on the audit log."""
-        named = {"device": device.id, "name": device.name} if device else {}
         reason = f"{what}: {detail}" if detail else what
-        user = device.user if device else ""
         record = self.event if what == "paired" else self.noted
-        record("device", user=user, reason=reason, **named)
+        if device is None:
+            record("device", user="", reason=reason)
+        else:
+            record("device", user=device.user, reason=reason, device=device.id, name=device.name)
 
     def tools(self) -> dict[str, toolbox.ToolMaker]:
         """Return what makes the tool `sign`, if there is a keystore."""

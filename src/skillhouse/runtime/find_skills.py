@@ -38,6 +38,7 @@ SkillState = Literal[
     "denied",
     "shadowed",
     "exported",
+    "unseen",
     "untrusted",
     "left-out",
     "below-a-skill",
@@ -67,7 +68,7 @@ class AbsentSkill(NamedTuple):
 
 def broken_skill(found: Diagnostic) -> AbsentSkill:
     path = found.path or Path()
-    is_file = path.name == SKILL_FILE
+    is_file = path.name.casefold() == SKILL_FILE.casefold()
     return AbsentSkill(
         state="broken",
         name=path.parent.name if is_file else path.name,
@@ -77,6 +78,24 @@ def broken_skill(found: Diagnostic) -> AbsentSkill:
         line=found.line,
         code=found.code,
     )
+
+
+_NOT_FOLLOWED = frozenset(
+    {"link-escape", "link-broken", "link-cycle", "link-file", "link-untrusted"}
+)
+"""Findings about links behind which there may be a skill."""
+
+
+def absent_of(found: Diagnostic) -> AbsentSkill | None:
+    """Return what a finding says is here and cannot be used; None for other findings."""
+    if found.path is None:
+        return None
+    if found.severity is Severity.ERROR:
+        return broken_skill(found)
+    if found.code not in _NOT_FOLLOWED:
+        return None
+    absent = broken_skill(found)
+    return absent._replace(state="untrusted") if found.code == "link-untrusted" else absent
 
 
 class SearchPlace(NamedTuple):
@@ -158,12 +177,12 @@ def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[A
     name = reference.rpartition(":")[2]
     is_name = file is None and "/" not in name and name not in ("", ".", "..")
     for found in place.known.diagnostics:
-        path = found.path
-        if found.severity is not Severity.ERROR or path is None:
+        absent = absent_of(found)
+        if absent is None:
             continue
-        named = path.parent.name if path.name == SKILL_FILE else path.name
-        if str(path) == file or (is_name and named.casefold() == name.casefold()):
-            yield broken_skill(found)
+        places = (absent.path, os.path.join(absent.path, SKILL_FILE))
+        if file in places or (is_name and absent.name.casefold() == name.casefold()):
+            yield absent
     yield from _left_out(place, name if is_name else "", file)
     if is_name:
         yield from _in_roots(place, name)

@@ -70,6 +70,9 @@ class GateFactory:
             conceal=self._network.conceal,
             results=self._results,
             offer=view.offer,
+            names=toolbox.ToolNames(
+                published=view.profile.tool_names, bare=view.profile.bare_tool_names
+            ),
             absent=absent,
             decide=self._decide,
             approvals=enforcement.approvals,
@@ -157,6 +160,7 @@ class GateFactory:
                 limits=Limits(**self._config.sandbox_limits.values()),
                 background=self._background(),
                 tools=tool_finder(self._config),
+                listed=view.profile.listed_commands,
             )
 
         makers: dict[str, toolbox.ToolMaker] = {
@@ -196,6 +200,7 @@ class GateFactory:
                 profile=view.profile,
                 decide=self._effect,
                 listed=frozenset(skill.file for skill in view.listed.skills),
+                replaced=view.replaced,
             )
 
         def maker(rule: ToolRule) -> toolbox.ToolMaker:

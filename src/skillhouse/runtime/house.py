@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from skillhouse import tools as toolbox
+from skillhouse.floor import StateError
 from skillhouse.floor.lock import once
 from skillhouse.runtime.config import Locations
 from skillhouse.runtime.config.config_source import configured
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.conversation import Conversation
     from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot
     from skillhouse.runtime.management import Management
+    from skillhouse.runtime.model_tools import ModelTools
     from skillhouse.runtime.policy import Policy
     from skillhouse.runtime.remotes import Remotes
     from skillhouse.runtime.services import Caller, CallerFields
@@ -75,6 +78,7 @@ class Skillhouse:
         )
         """The parts that it is composed of, for frontends and tests."""
         self._snapshot = snapshot_of(self.services, self.services.composition)
+        self._trust_stamp = self.services.trust_store.stamp()
         self.config_reload = ConfigReload(self.config, overrides, self._adopt)
         """Follows the configuration files: each call sees them as they are then."""
         self.config_reload.subscribe(self.services.note_reload)
@@ -126,21 +130,34 @@ class Skillhouse:
             budget_tokens, style=style, files=files, budget_chars=budget_chars, request=request
         )
 
-    def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
+    def system_prompt(
+        self,
+        *,
+        agent: str = "default",
+        offered: Iterable[str] | None = None,
+        tool_chars: int | None = None,
+    ) -> str:
         """Return the part of the system prompt about skills; see `Prompts.system`.
 
-        `offered` names the tools that the model is offered, all of the agent's when None; raises
-        ConfigError for an unknown agent.
+        `offered` names the tools that the model is offered, all of the agent's when None;
+        `tool_chars` are the most characters that its API takes of a tool's description, which has
+        then no room for a long list. Raises ConfigError for an unknown agent.
         """
-        return self.view(agent).system_prompt(offered)
+        return self.view(agent).system_prompt(offered, tool_chars=tool_chars)
 
     def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[Hit]:
         """Return the visible skills that fit a request best, best first."""
         return list(self.view(agent).search.find(query, limit=limit).hits)
 
-    def tools(self, *, agent: str = "default") -> list[toolbox.Tool]:
-        """Return an agent's tools, for showing them to a model; only `call` runs them."""
-        return list(self._current().gate(agent).tools.values())
+    def tools(self, *, agent: str = "default") -> ModelTools:
+        """Return an agent's tools, for showing them to a model; only `call` runs them.
+
+        `.openai()` and `.anthropic()` are what the APIs of these take.
+        """
+        from skillhouse.runtime.model_tools import ModelTools
+
+        snapshot = self._current()
+        return ModelTools(snapshot.gate(agent).tools.values(), snapshot.view(agent))
 
     async def call(
         self,
@@ -327,6 +344,7 @@ class Skillhouse:
     @once
     def management(self) -> Management:
         """Adds, removes and switches skills for a person."""
+        from skillhouse.runtime.installed_check import INSTALLS
         from skillhouse.runtime.management import Management
 
         return Management(
@@ -337,6 +355,7 @@ class Skillhouse:
             settings=self.services.settings_store,
             audit=self.audit_log,
             trash=self.config.state_directory / "trash",
+            installs=self.config.state_directory / INSTALLS,
         )
 
     @once
@@ -346,8 +365,11 @@ class Skillhouse:
             self.services.trust_store,
             self.services.project,
             lambda: self._snapshot.project_skills(),  # noqa: PLW0108 the snapshot of that moment
+            lambda: self._snapshot.project_code(),  # noqa: PLW0108 likewise
             self.services.enforcement,
             self.refresh,
+            self.policy.linked,
+            lambda: self._snapshot.linked_changes(),  # noqa: PLW0108 the snapshot of that moment
         )
 
     def refresh(self) -> bool:
@@ -385,7 +407,18 @@ class Skillhouse:
             self.config_reload.check()
         if self.policy.profile.cache == "none":
             self.refresh()
+        elif self._trust_may_have_changed():
+            # A state that cannot be read trusts nothing more, and the gate refuses every effect.
+            with suppress(StateError):
+                self.refresh()
         return self._snapshot
+
+    def _trust_may_have_changed(self) -> bool:
+        """Whether another process may have trusted what waits for it here."""
+        if not (self._snapshot.was_used and self._snapshot.shown.waiting):
+            return False
+        before, self._trust_stamp = self._trust_stamp, self.services.trust_store.stamp()
+        return before != self._trust_stamp
 
     def _adopt(self, config: Config) -> Adopted:
         """Put another configuration into use, all of it or nothing; see `ConfigReload`."""

@@ -9,13 +9,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import discovery, remote
+from skillhouse import skill as skill_package
 from skillhouse.discovery import Root, default_roots, discover
-from skillhouse.floor import ConfigError, Diagnostic, Severity, SkillhouseError, dataclass
+from skillhouse.floor import (
+    ConfigError,
+    Diagnostic,
+    Severity,
+    SkillhouseError,
+    TreeError,
+    dataclass,
+    tree_digest,
+)
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.config.config_files import project_of
 from skillhouse.runtime.exported_copies import with_exported_copies
 from skillhouse.runtime.find_skills import SearchPlace, why_absent
 from skillhouse.runtime.mcp_skills import with_skills_of
+from skillhouse.runtime.project_skills import read_project, roots_of_clients
+from skillhouse.runtime.trusted_text import (
+    PROJECT,
+    code_text,
+    shown_skills,
+    tool_texts,
+    with_seen_tools,
+)
 from skillhouse.skill import Skill, SkillIndex, invocation_findings
 
 if TYPE_CHECKING:
@@ -29,8 +47,11 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.learned_choices import LearnedChoices
     from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.project_skills import ProfileRoots, ProjectSkills
     from skillhouse.runtime.services import Services
     from skillhouse.runtime.settings import SettingsStore, SkillSettings
+    from skillhouse.runtime.trust import Tools, TrustedTargets, TrustStore
+    from skillhouse.runtime.trusted_text import ShownSkills, TrustedTexts
     from skillhouse.runtime.usage import RecentSkills, TouchedFiles
     from skillhouse.skill import Profile
 
@@ -53,6 +74,26 @@ class Difference:
     """Number of the findings that are new or gone: files that cannot be used, shadowed skills."""
 
 
+class SnapshotTrust:
+    """What the trust in one project says to one snapshot, as it was first asked."""
+
+    def __init__(self, store: TrustStore, project: Path) -> None:
+        self._store = store
+        self._project = project
+
+    @once
+    def is_trusted(self) -> bool:
+        return self._store.is_trusted(self._project)
+
+    @once
+    def targets(self) -> TrustedTargets:
+        """What it names out of the project."""
+        return self._store.targets(self._project)
+
+    def texts(self, skills: Sequence[Skill], tools: Callable[[], Tools]) -> TrustedTexts:
+        return self._store.texts(self._project, skills, tools)
+
+
 class HouseSnapshot:
     """The skills of one moment: listing, searching and loading all use it."""
 
@@ -61,7 +102,7 @@ class HouseSnapshot:
         config: Config,
         policy: Policy,
         settings: SettingsStore,
-        is_trusted: Callable[[], bool],
+        trust: SnapshotTrust,
         open_gate: Callable[[AgentView, Found], toolbox.Gate],
         find_code: Callable[[Sequence[Root], bool], Found],
         worked: TouchedFiles,
@@ -82,7 +123,7 @@ class HouseSnapshot:
         self._profile = policy.profile
         self._policy = policy
         self._settings = settings
-        self._is_trusted = is_trusted
+        self._trust = trust
         self._open_gate = open_gate
         self._find_code = find_code
         self._worked = worked
@@ -105,6 +146,9 @@ class HouseSnapshot:
             profile=self._profile,
             explicit=self._config.roots,
             builtin=BUILTIN_DIRECTORY,
+            written=tuple(filter(None, (self._config.cache_directory,))),
+            targets=self._trust.targets.directories,
+            link_ends=self._trust.targets.ends,
         )
         return with_remotes(self._config, self._profile, found)
 
@@ -114,11 +158,12 @@ class HouseSnapshot:
         found = discover(
             self.roots,
             profile=self._profile,
-            trusted=self._is_trusted(),
+            trusted=self._trust.is_trusted,
             cache=self._config.cache_directory,
         )
         found = with_skills_of(self._policy.remote_skills, found, self.roots)
         found = with_exported_copies(found, self._config.state_directory)
+        found = self._policy.linked.as_seen(found)
         odd = (
             *self._config.problems,
             *invocation_findings(found, self._profile.extensions),
@@ -132,6 +177,58 @@ class HouseSnapshot:
             left_out=found.left_out,
             name_match=found.name_match,
         )
+
+    @once
+    def texts(self) -> TrustedTexts:
+        """What a person saw of the project when it was trusted."""
+        every = (*self.index.skills, *self.index.shadowed)
+        of_project = [skill for skill in every if skill.scope == PROJECT]
+        return self._trust.texts(of_project, self.project_tools)
+
+    @once
+    def shown(self) -> ShownSkills:
+        """The skills as models are shown them: the project's by the texts that a person saw."""
+        return shown_skills(
+            self.index,
+            lambda: self.texts,
+            roots=self._project_roots(),
+            scopes=[scope.name for scope in self._profile.scopes],
+        )
+
+    @once
+    def shown_code(self) -> Found:
+        """The manifests of `code` with those tools of the project alone that a person saw."""
+        found = []
+        for scope, result in self.code:
+            if scope != PROJECT:
+                found.append((scope, result))
+            elif (kept := with_seen_tools(result, self.texts)) is not None:
+                found.append((scope, kept))
+        return tuple(found)
+
+    def project_tools(self) -> Tools:
+        """Return what models are shown of the tools that the project's directories have."""
+        return self._project_tools(lambda _: ())
+
+    def project_code(self) -> Tools:
+        """Return the same with the digest of each directory that has code, which is read."""
+        return self._project_tools(_code_texts)
+
+    def _project_tools(self, more: Callable[[Path], tuple[str, ...]]) -> Tools:
+        found: dict[str, tuple[str, ...]] = {}
+        for root in self.trust_roots:
+            if not root.is_dir():
+                continue
+            for result in skill_package.find_manifests(root):
+                if result.manifest is not None:
+                    place = os.path.realpath(result.directory)
+                    found[place] = (*tool_texts(result.manifest), *more(result.directory))
+        return found
+
+    def _project_roots(self) -> list[Path]:
+        return [
+            root.path for root in self.roots if root.scope == PROJECT and "\0" not in str(root.path)
+        ]
 
     @property
     def place(self) -> SearchPlace:
@@ -149,16 +246,35 @@ class HouseSnapshot:
         found = discover(roots, profile=self._profile).diagnostics
         return tuple(one for one in found if one.severity is Severity.ERROR)
 
-    def project_skills(self) -> tuple[Skill, ...]:
-        """Return the project's skills, whether it is trusted or not."""
-        roots = [root for root in self.roots if root.scope == "project"]
+    @once
+    def _places_of_clients(self) -> tuple[ProfileRoots, ...]:
+        places = self._config.places
+        return roots_of_clients(places, self._profile, self.roots, project_of(places.start))
+
+    @property
+    def trust_roots(self) -> tuple[Path, ...]:
+        """The directories of the project in which any client finds skills."""
+        roots = [root for one in self._places_of_clients for root in one.roots]
+        paths = [root.path for root in roots if root.scope == PROJECT]
+        # The same folder is named once.
+        by_place = {os.path.realpath(path): path for path in paths if "\0" not in str(path)}
+        return tuple(by_place.values())
+
+    def project_skills(self) -> ProjectSkills:
+        """Return the skills that any client finds in the project, whether it is trusted or not."""
+        return read_project(self._places_of_clients)
+
+    def linked_changes(self) -> tuple[Skill, ...]:
+        """Return the skills that a person linked and that changed since, as they are now."""
+        roots = [root for root in self.roots if root.scope == "user"]
         index = discover(roots, profile=self._profile)
-        return index.skills + index.shadowed
+        every = index.skills + index.shadowed
+        return self._policy.linked.changed(skill for skill in every if skill.link)
 
     @once
     def code(self) -> Found:
         """The manifests of skills that have their own tools."""
-        return self._find_code(self.roots, self._is_trusted())
+        return self._find_code(self.roots, self._trust.is_trusted)
 
     @once
     def settings(self) -> SkillSettings:
@@ -182,7 +298,7 @@ class HouseSnapshot:
             worked, place = self._worked, self.place
             self._views[agent] = AgentView(
                 agent,
-                self.index,
+                self.shown.index,
                 self.settings,
                 self._config,
                 self._policy,
@@ -193,6 +309,7 @@ class HouseSnapshot:
                 why_absent=lambda name: why_absent(place, name),
                 fault=self._fault,
                 encoders=self._encoders,
+                waiting=self.shown.waiting,
             )
             if self._signatures is not None:
                 self._views[agent].search.renew(self._signatures)
@@ -200,7 +317,7 @@ class HouseSnapshot:
 
     def gate(self, agent: str) -> toolbox.Gate:
         if agent not in self._gates:
-            self._gates[agent] = self._open_gate(self.view(agent), self.code)
+            self._gates[agent] = self._open_gate(self.view(agent), self.shown_code)
         return self._gates[agent]
 
     def note(self, call: toolbox.ToolCall, result: toolbox.ToolResult) -> None:
@@ -217,6 +334,8 @@ class HouseSnapshot:
         mine, theirs = self.index, other.index
         return (
             mine.skills == theirs.skills
+            # Another process may have trusted the project as it is now.
+            and self.shown.index.skills == other.shown.index.skills
             and mine.shadowed == theirs.shadowed
             # People are shown a file that cannot be used, too.
             and mine.diagnostics == theirs.diagnostics
@@ -264,7 +383,7 @@ def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
         composition.config,
         composition.policy,
         services.settings_store,
-        lambda: services.trust_store.is_trusted(services.project),
+        SnapshotTrust(services.trust_store, services.project),
         lambda view, code: composition.gates.for_agent(
             view,
             services.code_tools(code, view),
@@ -320,6 +439,14 @@ def _announce_changes(
     now = snapshot()
     if is_different or now is not before:
         announce(now.since(before))
+
+
+def _code_texts(directory: Path) -> tuple[str, ...]:
+    """Return the digest of a directory with code; nothing where it cannot be bound to one."""
+    try:
+        return (code_text(tree_digest(directory)),)
+    except (TreeError, OSError):
+        return ()
 
 
 def _signatures(index: SkillIndex) -> dict[str, Signature]:

@@ -28,7 +28,7 @@ def check_agreed(
 ) -> None:
     """Refuse what no person agreed to: an unsigned skill, one of an untrusted repository, or one
     with files that other programs obey."""
-    name, offer = report.facts.name, report.offer
+    name, offer = report.name, report.offer
     if report.publisher is None:
         why = ""
         if require_signature:
@@ -113,7 +113,7 @@ def check_as_locked(name: str, entry: LockEntry, report: InstallReport) -> None:
     Raises:
         InstallError: `digest`, other files or another name; `signature`, another signer.
     """
-    if report.tree.digest != entry.tree_digest or report.facts.name != name:
+    if report.tree.digest != entry.tree_digest or report.name != name:
         message = (
             f"`{name}`: expected {entry.tree_digest} at `{entry.resolved}`, "
             f"got {report.tree.digest}: nothing was installed"

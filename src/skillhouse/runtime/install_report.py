@@ -90,6 +90,21 @@ class InstallReport:
     """From what is installed, where both are known."""
     difference: tuple[str, ...] = ()
     """The same as lines of a diff."""
+    lacking: tuple[str, ...] = ()
+    """Files that its source names and does not hold, each with the reason."""
+
+    @property
+    def name(self) -> str:
+        """What it is called here; its SKILL.md may say a name that no directory can have."""
+        return self.entry.path.rpartition("/")[2]
+
+    @property
+    def moved_from(self) -> str:
+        """The directory at its source that it is installed from, where that is another one."""
+        before = self.installed
+        if before is None or before.repository != self.entry.repository:
+            return ""
+        return "" if before.inside == self.inside else before.inside or "."
 
     @property
     def is_same(self) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillError
-from skillhouse.registry import InstallPlace, LockEntry, PackageStore, PublisherCheck
+from skillhouse.floor import SkillError, UnknownSkillError
+from skillhouse.registry import InstallPlace, LockEntry, LockMerge, PackageStore, PublisherCheck
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.installed_check import (
     INSTALLS,
@@ -18,6 +20,7 @@ from skillhouse.runtime.installed_check import (
     compared_state,
     install_locks,
 )
+from skillhouse.skill import install_name
 
 
 def install_places(house: Skillhouse) -> dict[str, InstallPlace]:
@@ -65,10 +68,28 @@ class InstalledSkills:
 
     def find(self, name: str, *, scope: str = "") -> tuple[InstallPlace, LockEntry]:
         """Return an installed skill; SkillError if there is none of that name."""
+        entries: list[tuple[InstallPlace, str]] = []
         for place, known, entry in self.entries():
             if known == name and scope in ("", place.scope):
                 return place, entry
+            entries.append((place, known))
+        # All skills are read only for what the message says.
+        plain = install_name(name, "")
+        directory: Path | None = None
+        with suppress(UnknownSkillError):
+            directory = Path(self._house.index.get(name).directory)
+        others = (known for at, known in entries if plain == known or at.target(known) == directory)
+        other = next(others, "")
         lock = self._places["user"].lock if "user" in self._places else Path(registry.LOCK_FILE)
+        if other:
+            message = f"no installed skill `{name}`: it is installed as `{other}`"
+            raise SkillError("not-installed", lock, message)
+        if directory is not None:
+            message = (
+                f"it was not installed by skillhouse; `skillhouse show {name}` has the rest, "
+                f"and `skillhouse delete {name}` removes it"
+            )
+            raise SkillError("not-installed", directory, message)
         raise SkillError("not-installed", lock, f"no installed skill `{name}`")
 
     def state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
@@ -92,10 +113,42 @@ class InstalledSkills:
                 try:
                     # From the directory that it was in, so that an undo puts it there.
                     trash = self._house.management.trash
-                    trash.put(moved, f"{place.scope}:{name}", enabled=True, path=place.target(name))
+                    trash.put(
+                        moved,
+                        f"{place.scope}:{name}",
+                        enabled=True,
+                        path=place.target(name),
+                        lock=str(place.lock),
+                        entry=json.dumps(registry.entry_value(entry)),
+                    )
                 finally:
                     shutil.rmtree(moved.parent)
         return place
+
+    def merge(
+        self, place: InstallPlace, *, side: str = "", is_dry: bool = False
+    ) -> LockMerge | None:
+        """Mend a lock that has the marks of a merge; None where it has none.
+
+        Nothing is written while a skill of it is unclear.
+
+        Args:
+            side: `ours` or `theirs`, for what nothing else decides.
+
+        Raises:
+            StateError: it cannot be read, or a side of it is no lock.
+        """
+
+        def is_here(name: str, entry: LockEntry) -> bool:
+            return self.state(name, entry, place).is_well
+
+        found = registry.merge_lock(place.lock, is_here, side=side)
+        if found is None or found.unclear or is_dry:
+            return found
+        lock = found.lock
+        with recorded(self._house.audit_log, "merge-lock", {"path": str(place.lock)}):
+            self.installs.mend(place.lock, lock)
+        return found
 
     def pin(
         self, name: str, *, scope: str = "", pinned: bool = True, reason: str = ""

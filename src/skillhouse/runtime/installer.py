@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -38,7 +39,7 @@ from skillhouse.runtime.local_edits import keep_edits, with_edits
 from skillhouse.runtime.opened_sources import OpenedSources, chosen_by_path
 from skillhouse.runtime.repositories import RepositoryOffer, locked_place
 from skillhouse.runtime.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
-from skillhouse.skill import ArchiveMember, write_members
+from skillhouse.skill import ArchiveMember, install_name, write_members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class StagedSkill:
 
     @property
     def name(self) -> str:
-        return self.report.facts.name
+        return self.report.name
 
 
 class Installer:
@@ -63,8 +64,10 @@ class Installer:
         *,
         report: Report = lambda _: None,
         progress: Progress = no_progress,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._house = house
+        self._now = now
         self.places = house.config.places
         self.installed = InstalledSkills(house)
         """What is installed already."""
@@ -117,9 +120,12 @@ class Installer:
             requested=found.resolved if is_here else requested,
             digest=found.digest,
             inside=candidate.path,
+            dated=found.dated or f"{self._now():%Y-%m-%d}",
         )
-        members = self._opened.members(found, candidate)
-        with self._staged(members, candidate.folder, place, resolved, found.offer) as staged:
+        filled = self._opened.filled(found, candidate)
+        with self._staged(
+            filled.members, candidate.folder, place, resolved, found.offer, filled.lacking
+        ) as staged:
             yield staged
 
     @contextmanager
@@ -130,6 +136,7 @@ class Installer:
         place: InstallPlace,
         resolved: LockEntry,
         offer: RepositoryOffer | None = None,
+        lacking: tuple[str, ...] = (),
     ) -> Iterator[StagedSkill]:
         staging = self._installs.stage(place.root)
         try:
@@ -138,6 +145,7 @@ class Installer:
                 write_members(members, directory)
             with install_step("skill"):
                 report = self._report(directory, folder, place, resolved, offer)
+                report = dataclasses.replace(report, lacking=lacking)
             yield StagedSkill(directory=directory, members=members, report=report)
         finally:
             shutil.rmtree(staging)
@@ -151,7 +159,8 @@ class Installer:
         offer: RepositoryOffer | None,
     ) -> InstallReport:
         tree = read_tree(directory, whole=True)
-        facts = registry.read_facts(directory, folder)
+        facts = registry.read_facts(directory, folder, any_name=True)
+        name = install_name(facts.name, folder)
         # Its directory here is called as it is, whatever the one at its source is called.
         kept = tuple(one for one in facts.diagnostics if one.code != "name-mismatch")
         facts = dataclasses.replace(facts, diagnostics=kept)
@@ -160,13 +169,13 @@ class Installer:
         publisher = self.installed.publishers.publisher_of(
             directory, tree, facts=facts, repository=offer.registry if offer else ""
         )
-        installed = registry.read_lock(place.lock).skills.get(facts.name)
+        installed = registry.read_lock(place.lock).skills.get(name)
         entry = dataclasses.replace(
             resolved,
             tree_digest=tree.digest,
             version=facts.version or (offer.release.version if offer else ""),
             size=tree.size,
-            path=place.path_of(facts.name),
+            path=place.path_of(name),
             signature=None
             if publisher is None
             else LockedSignature(
@@ -227,7 +236,8 @@ class Installer:
     def check(self, staged: StagedSkill, *, force: bool = False) -> None:
         """Raise the InstallError of `install` about what is in the place now."""
         with install_step("place"):
-            self._installs.check(staged.report.place, staged.name, force=force)
+            wanted = staged.report.entry.tree_digest
+            self._installs.check(staged.report.place, staged.name, wanted=wanted, force=force)
 
     def install(
         self,
@@ -282,6 +292,19 @@ class Installer:
         self._done[target] = entry
         return entry
 
+    def follow(self, staged: StagedSkill) -> None:
+        """Take over where an installed skill is at its source by now; its files stay."""
+        report, now = staged.report, staged.report.entry
+        before = report.installed
+        if before is None:
+            return
+        entry = dataclasses.replace(
+            before, inside=now.inside, requested=now.requested, resolved=now.resolved
+        )
+        arguments = {"name": staged.name, "from": before.inside, "inside": now.inside}
+        with install_step("place"), recorded(self._log, "follow", arguments):
+            self._installs.amend(report.place, staged.name, entry)
+
     def restore(self, staged: StagedSkill, entry: LockEntry, *, force: bool = False) -> None:
         """Put a staged skill in force under the entry that the lock has; errors as `install`.
 
@@ -304,7 +327,7 @@ class Installer:
         installed = report.installed
         if installed is None:
             return None
-        target = report.place.target(report.facts.name)
+        target = report.place.target(report.name)
         edits = keep_edits(self._store, target, installed.expected) if force else ""
         if edits:
             installed = dataclasses.replace(installed, accepted=edits)
@@ -317,22 +340,27 @@ class Installer:
         """Give what the source of an installed skill has now, staged.
 
         Raises:
-            SourceError: it is not there any more, or has another name; others as of `staged`.
+            InstallError: `source`, it is not there any more, at several places, or has another
+                name;
+                others as of `staged`.
         """
         source = self._opened.named(name, entry)
         if source is None:
-            found = self._opened.typed(entry.requested, is_typed=place.scope == "user")
+            found, candidate, requested = self._opened.newest(
+                name, entry, is_typed=place.scope == "user"
+            )
         else:
-            found = self._opened.kept(source, expected="", said=entry.requested)
-        with install_step("source"):
-            candidate = chosen_by_path(found, entry.inside)
+            requested = entry.requested
+            found = self._opened.kept(source, expected="", said=requested)
+            with install_step("source"):
+                candidate = chosen_by_path(found, entry.inside)
         kept = self._store.get(entry.tree_digest) if found.digest == entry.digest else None
         if found.offer is not None and kept is not None:
             # The same archive: nothing has to be fetched again.
             with self._staged(kept, name, place, entry, found.offer) as staged:
                 yield staged
             return
-        with self.staged(found, candidate, place, requested=entry.requested) as staged:
+        with self.staged(found, candidate, place, requested=requested) as staged:
             with install_step("source"):
                 if staged.name != name:
                     raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
@@ -394,7 +422,7 @@ class Installer:
             found = self._opened.typed(entry.resolved, expected=entry.digest, is_typed=is_typed)
         with install_step("source"):
             candidate = chosen_by_path(found, entry.inside)
-        members = self._opened.members(found, candidate)
+        members = self._opened.filled(found, candidate).members
         with self._staged(members, candidate.folder, place, entry, offer) as staged:
             check_as_locked(name, entry, staged.report)
             yield staged

@@ -114,7 +114,7 @@ def restored(
         found = installer.opened(entry.source, is_typed=is_typed, place=place)
         candidate = _chosen(found, entry)
     with installer.staged(found, candidate, place, requested=entry.source) as staged:
-        if staged.name != entry.name:
+        if entry.name not in (staged.name, staged.report.facts.name):
             message = f"`{entry.name[:80]}` is called `{staged.name}` at its source"
             with install_step("source"):
                 raise SourceError(message)

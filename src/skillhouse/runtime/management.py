@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from skillhouse import registry
 from skillhouse.audit import AuditLog
 from skillhouse.audit.changes import recorded
 from skillhouse.discovery import Root, discover
@@ -130,6 +133,7 @@ class Management:
         settings: SettingsStore,
         audit: AuditLog,
         trash: Path,
+        installs: Path,
     ) -> None:
         """Take the source of the skills and of the settings; `refresh` scans again.
 
@@ -142,6 +146,7 @@ class Management:
         self._settings = settings
         self._audit = audit
         self.trash = Trash(trash)
+        self._installs = installs
 
     @property
     def settings(self) -> SkillSettings:
@@ -226,8 +231,8 @@ class Management:
         name: str,
         description: str,
         instructions: str,
-        *,
         scope: str = "user",
+        *,
         files: Mapping[str, str] | None = None,
     ) -> SkillDefinition:
         """Make a skill and return it; what is there already is never overwritten.
@@ -309,14 +314,23 @@ class Management:
     def undelete(self, reference: str = "") -> DeletedSkill:
         """Put a deleted skill back, the latest without a reference, disabled if it was.
 
+        One that was uninstalled is in its lock again.
+
         Raises:
             SkillError: there is none, or something else is in its place now.
+            StateError: its lock cannot be used.
         """
         found = self.trash.find(reference)
         with recorded(self._audit, "undelete", {"id": found.id, "path": found.path}):
             if not found.enabled:
                 self._settings.set_skill(found.id, enabled=False)
-            self.trash.restore(found)
+            put = partial(self.trash.restore, found)
+            if found.entry:
+                name = found.id.partition(":")[2]
+                entry = registry.entry_of(json.loads(found.entry))
+                registry.Installs(self._installs).put_back(Path(found.lock), name, entry, put)
+            else:
+                put()
         self._refresh()
         return found
 

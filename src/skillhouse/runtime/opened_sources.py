@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections import OrderedDict
 from contextlib import ExitStack
 
 from skillhouse import registry
 from skillhouse.audit import AuditLog
 from skillhouse.audit.changes import recorded
-from skillhouse.registry import Candidate, InstallPlace, LockEntry, Source, SourceError
-from skillhouse.runtime.install_steps import install_step
+from skillhouse.floor import isolated
+from skillhouse.registry import (
+    Candidate,
+    InstallPlace,
+    LockEntry,
+    MissingPathError,
+    Source,
+    SourceError,
+)
+from skillhouse.runtime.install_steps import InstallError, install_step
 from skillhouse.runtime.repositories import locked_place
 from skillhouse.runtime.skill_sources import OpenSource, SkillSources
-from skillhouse.skill import ArchiveMember
 
 OPEN_MAX = 8
 """Sources that stay open, so that many skills of one repository are fetched once."""
@@ -60,6 +68,60 @@ class OpenedSources:
                 source = dataclasses.replace(source, repository=wanted)
         return self.kept(source, expected=expected, is_typed=is_typed, said=text)
 
+    def newest(
+        self, name: str, entry: LockEntry, *, is_typed: bool
+    ) -> tuple[OpenSource, Candidate, str]:
+        """Return what the source of an installed skill has now, and what is to be asked for.
+
+        It is at its path, or at another one, where the source has one skill of its name.
+
+        Raises:
+            InstallError: it is not there any more, or at several places, which the message names.
+        """
+        try:
+            found = self.typed(entry.requested, is_typed=is_typed)
+            with install_step("source"):
+                return found, chosen_by_path(found, entry.inside), entry.requested
+        except InstallError as error:
+            if not isinstance(error.__cause__, MissingPathError):
+                raise
+            with install_step("source"):
+                return self._moved(name, entry, is_typed=is_typed)
+
+    def _moved(
+        self, name: str, entry: LockEntry, *, is_typed: bool
+    ) -> tuple[OpenSource, Candidate, str]:
+        """Return where a skill is in its source by now; SourceError where it is gone."""
+        source = self._sources.parse(entry.requested)
+        whole = dataclasses.replace(source, path="")
+        said = f"git+{whole.location}" if whole.kind == "git" else entry.requested
+        said += f"@{whole.ref}" if whole.ref else ""
+        found = self.kept(whole, expected="", is_typed=is_typed, said=said)
+        named = [one for one in found.candidates if name in (one.name, one.installed_as)]
+        if len(named) > 1:
+            # The very same files say which one is meant.
+            same = [one for one in named if self._is_same(found, one, entry)]
+            named = same if len(same) == 1 else named
+        if len(named) == 1:
+            return found, named[0], said if source.path else entry.requested
+        if not named:
+            message = (
+                f"no skill `{name}` is at `{entry.inside or '.'}` in `{said}` any more, nor "
+                f"elsewhere there: `skillhouse uninstall {name}` removes it here, and "
+                f"`skillhouse pin {name}` keeps it"
+            )
+            raise SourceError(message)
+        places = " or ".join(f"`{one.label}`" for one in named)
+        flag = " --project" * (not is_typed)
+        command = shlex.join(("skillhouse", "install", said, "--skill", named[0].label))
+        raise SourceError(f"it moved to {places} at its source: `{command}{flag}`")
+
+    def _is_same(self, found: OpenSource, one: Candidate, entry: LockEntry) -> bool:
+        with isolated():
+            tree = registry.member_tree(self.filled(found, one).members)
+            return tree.digest == entry.tree_digest
+        return False
+
     def kept(
         self,
         source: Source,
@@ -92,14 +154,14 @@ class OpenedSources:
         is_same = entry is not None and known is not None and known[1] == namespace
         return entry.repository if entry is not None and is_same else ""
 
-    def members(self, found: OpenSource, candidate: Candidate) -> tuple[ArchiveMember, ...]:
-        """Return the files of a candidate; InstallError where they cannot be had or are refused."""
+    def filled(self, found: OpenSource, candidate: Candidate) -> Candidate:
+        """Return a candidate with its files; InstallError where they are not there or refused."""
         if found.offer is None:
             with install_step("archive"):
-                return found.members(candidate)
+                return found.filled(candidate)
         fetched = {"source": found.resolved, "digest": found.digest}
         with install_step("source"), recorded(self._log, "fetch", fetched):
-            return found.members(candidate)
+            return found.filled(candidate)
 
     def named(self, name: str, entry: LockEntry) -> Source | None:
         """Return the name with the range that a lock has; None for other sources.
@@ -127,4 +189,4 @@ def chosen_by_path(found: OpenSource, inside: str) -> Candidate:
     for candidate in found.candidates:
         if candidate.path == inside:
             return candidate
-    raise SourceError(f"no skill at `{inside or '.'}` in `{found.resolved}` any more")
+    raise MissingPathError(f"no skill at `{inside or '.'}` in `{found.resolved}` any more")

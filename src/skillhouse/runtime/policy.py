@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.approval import OWNER, GrantStore
-from skillhouse.floor import ConfigError, SteadyClock, TreeError, dataclass, nearest, tree_digest
+from skillhouse.floor import ConfigError, SteadyClock, TreeError, dataclass, nearest
 from skillhouse.permission import (
     Decision,
     Dialect,
@@ -23,6 +23,7 @@ from skillhouse.permission import (
     matches,
     matches_in,
 )
+from skillhouse.runtime.linked_skills import LINKED_WORDS, LinkedSkills
 
 if TYPE_CHECKING:
     from skillhouse.approval import Grant
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     )
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.trust import TrustStore
-    from skillhouse.skill import Profile, Skill, SkillContent
+    from skillhouse.skill import Profile, Skill, SkillContent, SkillLinks
     from skillhouse.tools import PermissionRequest, RemoteSkillProvider
 
 
@@ -76,6 +77,7 @@ class Policy:
         self.profile = profile
         self._trust = trust
         self._project = project
+        self.linked = LinkedSkills(config.state_directory, project)
         self._session_grants = session_grants
         rules = profile.rules
         self._dialect = Dialect(
@@ -167,22 +169,28 @@ class Policy:
                 decision, reason = _cautious(decision, reason, caution, skill_digest)
         return Explanation(permission=permission, decision=decision, matched=matched, reason=reason)
 
-    def skill_need(self, skill: Skill) -> PermissionRequest:
-        """Return the request for loading a skill; its digest is read if a rule asks about it."""
-        default, why = self._skill_default(skill)
+    def skill_need(self, skill: Skill, links: SkillLinks | None = None) -> PermissionRequest:
+        """Return the request for loading a skill; its digest is read if a rule asks about it.
+
+        `links` are those of the skill, where they are known.
+        """
+        default, why = self._skill_default(skill, links)
         asks = default is Effect.ASK or self._is_asked_about(skill)
         return toolbox.PermissionRequest(
             permission=Permission(action="skill", resource=skill.name),
             default=default,
             why=why,
-            skill_digest=self._binding(skill) if asks else "",
+            skill_digest=self._binding(skill, links) if asks else "",
         )
 
     def explain_skill(
         self, skill: Skill, *, agent: str = "default", content: SkillContent | None = None
     ) -> Explanation:
         """Return the decision about loading a skill; with `content` also for its hidden text."""
-        need = self.loading_need(skill, content)
+        return self.explain_need(self.loading_need(skill, content), agent=agent)
+
+    def explain_need(self, need: PermissionRequest, *, agent: str = "default") -> Explanation:
+        """Return the decision about a request of `loading_need`."""
         return self.explain(
             need.permission,
             agent=agent,
@@ -194,18 +202,19 @@ class Policy:
 
     def loading_need(self, skill: Skill, content: SkillContent | None) -> PermissionRequest:
         """Return the request for loading a skill; with `content` also for its hidden text."""
-        need = self.skill_need(skill)
+        links = None if content is None else content.links
+        need = self.skill_need(skill, links)
         found = None if content is None else skill_package.hidden_text(content.text)
         if found is None or not found.asks:
             return need
-        binding = need.skill_digest or self._binding(skill)
+        binding = need.skill_digest or self._binding(skill, links)
         return dataclasses.replace(
             need, skill_digest=binding, caution=toolbox.caution_of(skill.file, found)
         )
 
-    def _binding(self, skill: Skill) -> str:
+    def _binding(self, skill: Skill, links: SkillLinks | None) -> str:
         remote = None if self.remote_skills is None else self.remote_skills.binding(skill)
-        return remote or _digest(skill)
+        return remote or _digest(skill, links)
 
     def _is_asked_about(self, skill: Skill) -> bool:
         """Whether any agent's rule asks about the skill: an approval is then bound to its bytes."""
@@ -229,16 +238,19 @@ class Policy:
             self._grants = (stamp, self._store.all())
         return self._grants[1]
 
-    def _skill_default(self, skill: Skill) -> tuple[Effect, str]:
+    def _skill_default(self, skill: Skill, links: SkillLinks | None) -> tuple[Effect, str]:
         """Return what happens when no rule matches, and why (decision 4)."""
         configured = self.profile.rules.default_effect
         effect = Effect(configured or self.profile.scope(skill.scope).default_effect)
         if configured and skill.scope != "project":
             return effect, f"no rule matches; skills default to {effect.value}"
         if skill.scope != "project":
-            return effect, (
-                f"no rule matches; skills of scope {skill.scope} default to {effect.value}"
-            )
+            linked = self.linked.state(skill, links)
+            if linked in ("", "seen"):
+                return effect, (
+                    f"no rule matches; skills of scope {skill.scope} default to {effect.value}"
+                )
+            return Effect.ASK, f"no rule matches; the linked skill {LINKED_WORDS[linked]}"
         report = self._trust.report(self._project, [skill])
         state = report.skills[0].state
         if state == "trusted" and report.through:
@@ -246,12 +258,30 @@ class Policy:
             return effect, f"no rule matches; the skill is as it was trusted in {where}"
         if state == "trusted":
             return effect, "no rule matches; the skill is unchanged since it was trusted"
-        words = {
-            "new": "is new since the project was trusted",
-            "changed": "has changed since the project was trusted",
-            "unbound": "cannot be bound to its content",
-        }
-        return Effect.ASK, f"no rule matches; the skill {words[state]}"
+        return Effect.ASK, f"no rule matches; the skill {_UNTRUSTED[state]}"
+
+    @property
+    def reads_by_trust(self) -> bool:
+        """Whether tools of the project that read run directly once their code is trusted."""
+        return self.profile.runs_code and self.profile.rules.default_effect == "allow"
+
+    def trusts_code(self, directory: Path, digest: str) -> bool:
+        """Whether reads of these very bytes of the project's code run directly (S002-94)."""
+        return self.reads_by_trust and self._trust.has_code(self._project, directory, digest)
+
+    def why_unseen(self, skill: Skill) -> str:
+        """Return why no person has looked at a skill as it is; empty for one outside a project."""
+        if skill.scope != "project":
+            return ""
+        state = self._trust.report(self._project, [skill]).skills[0].state
+        return "" if state == "trusted" else f"it {_UNTRUSTED[state]}"
+
+
+_UNTRUSTED = {
+    "new": "is new since the project was trusted",
+    "changed": "has changed since the project was trusted",
+    "unbound": "cannot be bound to its content",
+}
 
 
 def _layers_of_grants(grants: Sequence[Grant]) -> tuple[Layer, Layer]:
@@ -291,9 +321,9 @@ def _asked_each_time(decision: Decision, reason: str, caution: str) -> tuple[Dec
     return Decision(effect=Effect.ASK, layer=toolbox.PERSISTENCE), caution
 
 
-def _digest(skill: Skill) -> str:
+def _digest(skill: Skill, links: SkillLinks | None) -> str:
     """Return what an approval of a skill is bound to; `unbound` allows no standing approval."""
     try:
-        return tree_digest(skill.directory)
+        return skill_package.followed_digest(skill, links)
     except TreeError:
         return toolbox.UNBOUND

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from skillhouse import tools as toolbox
 from skillhouse.floor import dataclass
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Constraints: never read more than one skill up front; only read after selecting.
 
 INSTRUCTION_FOR_TOOL = (
     "Skills hold instructions for certain tasks. Before you begin a task, look whether the "
-    "<description> of one of these skills fits it; if so, load that skill with `{tool}` and follow "
+    "description of one of these skills fits it; if so, load that skill with `{tool}` and follow "
     "it. Load one at a time, the most specific first."
 )
 
@@ -33,6 +34,12 @@ INSTRUCTION_FOR_LIST = (
     "with the tool `{tool}`, and follow it: {names}."
 )
 """Before the list of the style `compact`."""
+INSTRUCTION_FOR_HALF = (
+    "Skills hold instructions for certain tasks. Before you begin a task, load the one that fits "
+    "with the tool `{tool}`, and follow it. Half of them (the others are in the description of "
+    "`{tool}`):"
+)
+"""Before a half of that list."""
 FIRST_LINE_MAX = 250
 """Characters of the instructions' first line: a model that searches for tools gets nothing else of
 this server from Codex 0.169 until it has searched."""
@@ -69,58 +76,117 @@ class Prompts:
     shown: frozenset[str] | None = None
     """Names of the tools about skills that the agent is offered; all of the profile's when None."""
 
-    def system(self, offered: Iterable[str] | None = None, *, always: bool = False) -> str:
+    def system(
+        self,
+        offered: Iterable[str] | None = None,
+        *,
+        always: bool = False,
+        tool_chars: int | None = None,
+        budget_chars: int | None = None,
+    ) -> str:
         """Return what the system prompt says of the skills, or nothing.
 
-        The list is in one place of a request only: here if the profile says so, or if the model is
-        not offered the tool whose description would contain it.
+        The list is in one place of a request only: here if the profile says so, if the model is
+        not offered the tool whose description would contain it, or if that has no room for it.
 
         Args:
             offered: Names of the tools that the model is offered; all of the agent's when None.
             always: List the skills here although the skill tool is offered, for clients that show
                 the model no descriptions of tools.
+            tool_chars: Most characters of the skill tool's description, the list included; None is
+                no other bound than that of all lists.
+            budget_chars: Most characters of what is returned.
         """
+        text, _ = self._system(offered, always, tool_chars, budget_chars)
+        return text
+
+    def in_instructions(self) -> Catalog | None:
+        """Return the list in the instructions of a profile whose system prompt lists skills."""
+        return self._system(None, always=False, budget_chars=self._instruction_chars)[1]
+
+    @property
+    def _instruction_chars(self) -> int:
+        return self.profile.catalog.instruction_chars
+
+    def _system(
+        self,
+        offered: Iterable[str] | None,
+        always: bool,  # noqa: FBT001 - as `system`.
+        tool_chars: int | None = None,
+        budget_chars: int | None = None,
+    ) -> tuple[str, Catalog | None]:
         kinds = {rule.name: rule.kind for rule in self._tools()}
         given = {kinds.get(name, "other") for name in (kinds if offered is None else offered)}
         rule = self.profile.catalog
         if not self.has_skills:
-            return rule.empty if rule.exposure == "system" else ""
+            return rule.empty if rule.exposure == "system" else "", None
         if self._is_searched(given):
-            return self.without_list() if always else ""
+            return self.without_list() if always else "", None
         if not given and offered is not None:
             style = rule.without_tools
         elif rule.exposure == "system":
             style = rule.style
         elif "skill" in given and not always:
-            return ""
+            if tool_chars is None or self._holds_all(tool_chars):
+                return "", None
+            style = rule.tool_style
         else:
             style = rule.without_skill_tool
-        found = self.catalog(style=style)
-        if not found.text or style != "xml":
-            # The other styles say themselves what to do.
-            return found.text
-        search = self._tool("search") if "search" in given else ""
-        more = [f"{len(found.omitted)} more: `{search}`"] if found.omitted and search else []
+        # The other styles say themselves what to do.
+        says = self._instruction(given) if style in ("xml", "compact") else ""
+        room = None if budget_chars is None else max(0, budget_chars - len(says) - 2)
+        found = self.catalog(
+            style=style,
+            budget_chars=room,
+            by_location="skill" not in given,
+            search=self._tool("search") if "search" in given else "",
+        )
         # Both or neither (S000-47).
-        return "\n\n".join([self._instruction(given), *more, found.text])
+        return f"{says}\n\n{found.text}" if says and found.text else found.text, found
 
-    def instructions(self) -> str:
-        """Return the instructions of the MCP server, with the skills in the style `compact`.
+    def _holds_all(self, chars: int) -> bool:
+        """Whether a description of so many characters has the list as it is without that bound."""
+        room = toolbox.list_room(self.profile.messages, chars)
+        style = self.profile.catalog.tool_style
+        whole = self.catalog(style=style)
+        return self.catalog(style=style, budget_chars=room).text == whole.text
+
+    @property
+    def tool(self) -> str:
+        """The name of the skill tool, as the model knows it; empty without one."""
+        return self._tool("skill")
+
+    def instructions(self, *, only: Collection[str] | None = None) -> str:
+        """Return the instructions of the MCP server, with the skills as the profile lists them.
 
         Some clients show a model these, others only descriptions of tools, so both hold the list.
+
+        Args:
+            only: Files of the skills that are listed if the skill tool lists the others; all when
+                None.
         """
         rule = self.profile.catalog
         if not self.has_skills:
             return ""
         if rule.exposure == "search":
             return self.without_list()
+        if rule.exposure == "system":
+            return self.system(budget_chars=self._instruction_chars)
         tool = self._tool("skill")
-        room = rule.instruction_chars - (FIRST_LINE_MAX + 1 if tool else 0)
-        found = self.catalog(style="compact", budget_chars=room)
-        if not tool or not found.text:
+        says_how = bool(tool) and rule.tool_style == "compact"
+        says = INSTRUCTION_FOR_HALF.format(tool=tool)
+        taken = 0 if not says_how else 1 + (FIRST_LINE_MAX if only is None else len(says))
+        found = self.catalog(
+            style=rule.tool_style,
+            budget_chars=rule.instruction_chars - taken,
+            search=self._tool("search"),
+            only=only,
+        )
+        if not says_how or not found.text:
             return found.text
-        names = [skill.name for skill in (*found.included, *found.omitted)]
-        return f"{first_line(tool, names)}\n{found.text}"
+        if only is None:
+            says = first_line(tool, [one.name for one in (*found.included, *found.omitted)])
+        return f"{says}\n{found.text}"
 
     def without_list(self) -> str:
         """Return the instructions without a list of skills."""

@@ -31,7 +31,7 @@ from skillhouse.permission import (
     reading_of,
 )
 from skillhouse.permission.grammar import grammar_of
-from skillhouse.retrieval import Hit
+from skillhouse.retrieval import Hit, skills_of
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.person_tools import tool_finder
@@ -80,6 +80,8 @@ class Rehearsal:
     hidden: int
     """Skills that a rule denies: neither listed nor found."""
     hits: tuple[Hit, ...]
+    marks: tuple[str, ...]
+    """How a model hears of each hit, as `AgentView.mark`."""
     skill: Skill | None
     """The best hit; None when no skill fits the request."""
     decision: Explanation | None
@@ -105,18 +107,21 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     """
     catalog = house.catalog()
     hits = tuple(house.search(request, limit=limit))
-    hidden = len(house.view().hidden)
+    view = house.view()
+    hidden = len(view.hidden)
+    marks = tuple(view.mark(skill) for skill in skills_of(view.visible, hits))
     if not hits:
         return Rehearsal(
             request=request,
             catalog=catalog,
             hidden=hidden,
             hits=(),
+            marks=(),
             skill=None,
             decision=None,
             content=None,
         )
-    skill = house.index.get(hits[0].id)
+    skill = house.view().visible.get(hits[0].id)
     explained = explain_loading(house, skill)
     fault = house.services.installed_check.fault(skill.directory, skill.scope)
     is_denied = explained.decision.effect is Effect.DENY or bool(fault)
@@ -129,6 +134,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         catalog=catalog,
         hidden=hidden,
         hits=hits,
+        marks=marks,
         skill=skill,
         decision=explained,
         content=content,
@@ -214,7 +220,11 @@ def judged_line(
         for judged in verdict.commands
     ]
     reasons = (*found.reasons, *verdict.reasons)
-    plain = len(verdict.commands) == 1 and not verdict.concerns and not verdict.needs_shell
+    plain = (
+        len(verdict.commands) == 1
+        and not (verdict.concerns or verdict.fenced)
+        and not verdict.needs_shell
+    )
     if found.layer == "default" and not (plain and not verdict.commands[0].scrutiny):
         # No rule matches, and how the line is read says more than that.
         reasons = (*verdict.reasons, *found.reasons)
@@ -308,8 +318,8 @@ def explain_loading(
         ConfigError: no agent has that name.
     """
     policy = house.policy
-    by_rules = policy.explain_skill(skill, agent=agent, content=content)
     need = policy.loading_need(skill, content)
+    by_rules = policy.explain_need(need, agent=agent)
     offered = [tool.name for tool in house.tools(agent=agent)]
     loading = [rule.name for rule in policy.profile.tools if rule.kind == "skill"]
     # Without a tool of its own a skill is loaded by reading its file.

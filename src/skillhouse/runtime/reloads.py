@@ -10,6 +10,7 @@ from pathlib import Path
 
 from skillhouse.floor import DecodeError, dataclass, decode, encode, file_stamp, make_private
 from skillhouse.floor.lock import lock
+from skillhouse.floor.paths import sendable
 
 RELOADS_FILE = "reloads"
 LOCK_FILE = "reloads.lock"
@@ -122,4 +123,4 @@ class Reloads:
 
 def _key(directory: Path) -> str:
     """Return a directory as a text that can be written, whatever bytes its name has."""
-    return os.fspath(directory).encode("utf-8", "backslashreplace").decode()
+    return sendable(os.fspath(directory))

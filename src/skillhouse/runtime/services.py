@@ -228,7 +228,12 @@ class Services:
         files = "; ".join(f"{path} {digest}" for path, digest in news.files)
         try:
             self.enforcement.noted(
-                "config", user="", reason=news.text, outcome=outcome, files=files
+                "config",
+                user="",
+                reason=news.text,
+                arguments={"rules": list(news.rules)} if news.rules else None,
+                outcome=outcome,
+                files=files,
             )
         except (SkillhouseError, OSError):
             logger.exception("a reload of the configuration is not in the audit log")

@@ -14,7 +14,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 
 from skillhouse import registry, remote
-from skillhouse.floor import dataclass, digest, isolated, nearest
+from skillhouse.floor import dataclass, digest, nearest
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.config_files import safe_path
@@ -23,10 +23,7 @@ from skillhouse.runtime.network import Network
 from skillhouse.runtime.repositories import Repositories, RepositoryOffer, locked_place
 from skillhouse.skill import (
     ARCHIVE_MAX,
-    SKILL_FILE,
     ArchiveError,
-    ArchiveMember,
-    has_manifest,
     read_archive,
 )
 
@@ -55,19 +52,23 @@ class OpenSource:
     digest: str = ""
     """`sha256:` of the archive; empty where there is none."""
     commit: str = ""
+    dated: str = ""
+    """Day of the commit or release; empty where none is known."""
     problems: tuple[str, ...] = ()
     """What of it cannot be used at all."""
+    unheld: tuple[str, ...] = ()
+    """Directories that it names and does not hold, each with the reason."""
     offer: RepositoryOffer | None = None
     """The version of a skill that a repository offers; None for other sources."""
     fetch: Callable[[Candidate], Candidate] = lambda candidate: candidate
     """Gets the files of a candidate of which only the name is known so far."""
 
-    def members(self, candidate: Candidate) -> tuple[ArchiveMember, ...]:
-        """Return the files of a candidate; SourceError says why it cannot be installed."""
+    def filled(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with its files; SourceError says why it cannot be installed."""
         found = self.fetch(candidate)
         if found.fault:
-            raise SourceError(f"`{found.path or found.folder}` is refused: {found.fault}")
-        return found.members
+            raise SourceError(f"`{found.label}` is refused: {found.fault}")
+        return found
 
 
 class SkillSources:
@@ -170,16 +171,15 @@ class SkillSources:
 
         def fetch(candidate: Candidate) -> Candidate:
             data = found.repository.archive(found.skill, release)
-            inner = _of_archive(source, data, release.digest).candidates
-            if len(inner) != 1:
-                raise SourceError(f"expected one skill in the archive, got {len(inner)}")
-            return replace(candidate, members=inner[0].members, fault=inner[0].fault)
+            inner = _archive_listing(source, data, release.digest).package
+            return _with_files_of(candidate, inner)
 
         return OpenSource(
             source=replace(source, repository=found.locked_as),
             resolved=found.repository.resolved(found.skill, release),
             candidates=(Candidate(path="", folder=skill),),
             digest=release.digest,
+            dated=release.published_at[:10],
             problems=(note,) if note else (),
             offer=offer,
             fetch=fetch,
@@ -220,8 +220,10 @@ class SkillSources:
             yield OpenSource(
                 source=source,
                 resolved=f"git+{source.location}@{repository.commit}",
-                candidates=found,
+                candidates=found.candidates,
+                unheld=found.unheld,
                 commit=repository.commit,
+                dated=repository.dated(),
             )
 
     @contextmanager
@@ -268,8 +270,8 @@ class SkillSources:
                 skill = by_path[candidate.path]
                 members = portal.call(remote.read_members, peer, skill, self._files)
                 files = [registry.SourceFile(path=one.path, member=one) for one in members]
-                (found,) = registry.find_candidates(files, folder=candidate.folder)
-                return replace(candidate, members=found.members, fault=found.fault)
+                listing = registry.find_candidates(files, folder=candidate.folder)
+                return _with_files_of(candidate, listing.package)
 
             yield OpenSource(
                 # A label can be given to another server; a name stays with the one it is from.
@@ -306,33 +308,30 @@ class SkillSources:
 def _directory(source: Source) -> Iterator[OpenSource]:
     """Give a directory that is a skill, or the skills that are below it."""
     top = Path(source.location)
-    places = [top] if _is_skill(top) else sorted(_below(top))
-    found: list[Candidate] = []
-    for place in places:
-        path = "" if place == top else place.relative_to(top).as_posix()
-        members: tuple[ArchiveMember, ...] = ()
-        with isolated() as failed:
-            _, members = registry.directory_members(place)
-        fault = "".join(map(str, failed))
-        found.append(Candidate(path=path, folder=place.name, members=members, fault=fault))
-    yield OpenSource(source=source, resolved=source.location, candidates=tuple(found))
+    found = registry.find_candidates(registry.local_files(top), folder=top.name)
+    yield OpenSource(
+        source=source,
+        resolved=source.location,
+        candidates=found.candidates,
+        unheld=found.unheld,
+    )
 
 
-def _is_skill(place: Path) -> bool:
-    return (place / SKILL_FILE).is_file() or has_manifest(place)
-
-
-def _below(top: Path, depth: int = 0) -> Iterator[Path]:
-    for place in sorted(top.iterdir()):
-        if place.is_symlink() or not place.is_dir() or place.name in (".git", "node_modules"):
-            continue
-        if _is_skill(place):
-            yield place
-        elif depth < 5:
-            yield from _below(place, depth + 1)
+def _with_files_of(candidate: Candidate, found: Candidate) -> Candidate:
+    return replace(candidate, members=found.members, fault=found.fault, lacking=found.lacking)
 
 
 def _of_archive(source: Source, data: bytes, expected: str) -> OpenSource:
+    listing = _archive_listing(source, data, expected)
+    return OpenSource(
+        source=source,
+        resolved=source.location,
+        candidates=listing.candidates,
+        digest=digest(data),
+    )
+
+
+def _archive_listing(source: Source, data: bytes, expected: str) -> registry.SourceListing:
     found = digest(data)
     # INVARIANT: nothing of an archive is read before its digest is known to be the right one.
     if expected and expected != found:
@@ -346,9 +345,4 @@ def _of_archive(source: Source, data: bytes, expected: str) -> OpenSource:
     for end in _ARCHIVE_ENDS:
         if name.lower().endswith(end):
             name = name[: -len(end)]
-    return OpenSource(
-        source=source,
-        resolved=source.location,
-        candidates=registry.find_candidates(files, folder=name),
-        digest=found,
-    )
+    return registry.find_candidates(files, folder=name)

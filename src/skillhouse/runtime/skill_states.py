@@ -6,16 +6,16 @@ None of this reaches a model: to a model a denied skill is one that does not exi
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from skillhouse import skill as skill_package
-from skillhouse.floor import Severity, StateError
+from skillhouse.floor import StateError
 from skillhouse.permission import Permission
 from skillhouse.registry.lock import LOCK_FILE
 from skillhouse.runtime.exported_copies import EXPORTED_COPY
-from skillhouse.runtime.find_skills import AbsentSkill, SkillState, broken_skill, find_in
+from skillhouse.runtime.find_skills import AbsentSkill, SkillState, absent_of, find_in
 from skillhouse.skill import MENDS, Skill, SkillIndex
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ STATES: Mapping[str, str] = {
     "shadowed": "shadowed by another skill of the name",
     "exported": "exported copies, which clients read",
     "people-only": "for people alone",
+    "unseen": "not seen by a person as they are",
     "untrusted": "not read",
     "left-out": "not looked at",
     "below-a-skill": "inside another skill",
@@ -49,8 +50,9 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
     state: SkillState = "in-use"
     reason, mend = "agents see it", ""
     settings = house.snapshot.settings
-    if any(skill.file == other.file for other in house.index.shadowed):
-        return next(one for one in _shadowed(house.index) if one.path == skill.file)
+    shadowed = house.snapshot.shown.index.shadowed
+    if any(skill.file == other.file for other in shadowed):
+        return next(one for one in _shadowed(house.index, shadowed) if one.path == skill.file)
     if not settings.is_enabled(skill.id):
         state = "disabled"
         is_all = not settings.enable_skills
@@ -63,6 +65,8 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
         state, reason = "people-only", "`disable-model-invocation` keeps it from models"
     elif (mark := _wrong_mark(house, skill)) is not None:
         return _of_mark(mark, skill)
+    elif skill.file in view.waiting:
+        return _unseen(house, view.waiting[skill.file])
     return AbsentSkill(
         state=state,
         name=skill.name,
@@ -138,15 +142,16 @@ def _denial(house: Skillhouse, skill: Skill, agent: str) -> str:
 def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[AbsentSkill]:
     """Yield everything here that agents do not see, by state; not what is inside other skills."""
     index, view = house.index, house.view(agent)
-    for found in index.diagnostics:
-        if found.severity is Severity.ERROR and found.path is not None:
-            yield broken_skill(found)
+    yield from filter(None, map(absent_of, index.diagnostics))
     yield from changed_skills(house)
     settings = house.snapshot.settings
     off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
     for skill in (*off, *_denied_and_on(view, house), *view.for_people):
         yield state_of(house, skill, agent=agent)
-    yield from _shadowed(index)
+    for skill in house.snapshot.shown.waiting:
+        if settings.is_enabled(skill.id):
+            yield _unseen(house, skill)
+    yield from _shadowed(index, house.snapshot.shown.index.shadowed)
     for found in index.diagnostics:
         if found.code == "project-untrusted":
             yield AbsentSkill(
@@ -167,10 +172,33 @@ def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[Abse
             )
 
 
-def _shadowed(index: SkillIndex) -> Iterator[AbsentSkill]:
+def _unseen(house: Skillhouse, skill: Skill) -> AbsentSkill:
+    """Return what agents are shown of a project's skill until a person looks at it."""
+    shown = house.snapshot.shown
+    if skill in shown.changed:
+        reason = "changed since the project was trusted: agents are shown its earlier text"
+    elif skill in shown.named:
+        reason = "new since the project was trusted: agents are shown its name alone"
+    else:
+        reason = "new since the project was trusted: agents are not shown it"
+        other = next((one for one in shown.index.skills if one.name == skill.name), None)
+        if other is not None:
+            reason += f", and `{other.id}` keeps its name"
+    return AbsentSkill(
+        state="unseen",
+        name=skill.name,
+        path=skill.file,
+        reason=reason,
+        mend="look at it with `skillhouse trust`",
+        id=skill.id,
+        scope=skill.scope,
+    )
+
+
+def _shadowed(index: SkillIndex, shadowed: Iterable[Skill]) -> Iterator[AbsentSkill]:
     winners = {skill.name: skill for skill in index.skills}
     copies = {str(one.path): one.message for one in index.diagnostics if one.code == EXPORTED_COPY}
-    for skill in index.shadowed:
+    for skill in shadowed:
         winner = winners.get(skill.name)
         other = f"`{winner.id}` at `{winner.file}`" if winner else "another skill"
         is_copy = skill.file in copies

@@ -66,7 +66,7 @@ class SkillsManager:
         self.root = root or _document_root() / "skills"
         place = Root(path=self.root, scope="explicit")
         self._index = index or (lambda: discover([place], profile=self._profile))
-        self._fault: Callable[[Path, str], str] = lambda _directory, _scope: ""
+        self._fault: Callable[[Skill], str] = lambda _: ""
 
     @classmethod
     def at(cls, root: Path, *, profile: str | Profile = "openseed") -> Self:
@@ -77,12 +77,16 @@ class SkillsManager:
     def of(cls, house: Skillhouse, *, agent: str = "default") -> Self:
         """Return a manager of the skills that an agent sees; denied skills are unknown to it.
 
-        An installed one is not handed over once its files were edited or its signature is refused.
+        An installed one is not handed over once its files were edited or its signature is refused,
+        and one of a project not before a person has looked at it: no one can be asked here.
         """
 
-        def fault(directory: Path, scope: str) -> str:
+        def fault(skill: Skill) -> str:
             # What checks installs is loaded with the first skill that is read.
-            return house.services.installed_check.fault(directory, scope)
+            edited = house.services.installed_check.fault(skill.directory, skill.scope)
+            if edited:
+                return f"{edited}; `skillhouse verify` shows more"
+            return house.policy.why_unseen(skill)
 
         manager = cls(
             house.config.places.start,
@@ -156,8 +160,8 @@ class SkillsManager:
 
     def _usable(self, name: str) -> Skill:
         skill = self._find(name)
-        if fault := self._fault(skill.directory, skill.scope):
-            message = f"skill `{name}` is not loaded: {fault}; `skillhouse verify` shows more"
+        if fault := self._fault(skill):
+            message = f"skill `{name}` is not loaded: {fault}"
             raise toolbox.AssetError("unverified", message)
         return skill
 

@@ -41,6 +41,10 @@ class DeletedSkill:
     """Whether it was enabled; an undo keeps that."""
     real: str = ""
     """The path without symbolic links; empty in records from before this was kept."""
+    lock: str = ""
+    """The lock that an installed skill was taken out of; an undo puts it into that again."""
+    entry: str = ""
+    """Its entry there, as JSON."""
 
 
 class Trash:
@@ -53,11 +57,19 @@ class Trash:
         self._now = now
 
     def put(
-        self, directory: Path, skill_id: str, *, enabled: bool, path: Path | None = None
+        self,
+        directory: Path,
+        skill_id: str,
+        *,
+        enabled: bool,
+        path: Path | None = None,
+        lock: str = "",
+        entry: str = "",
     ) -> DeletedSkill:
         """Move a skill's directory here. What cannot be moved stays where it was.
 
-        `path` is where an undo puts it, if that is not where it is now.
+        `path` is where an undo puts it, if that is not where it is now; `lock` and `entry` are as
+        of `DeletedSkill`.
         """
         moment = self._now()
         key = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond:06}-{secrets.token_hex(4)}"
@@ -68,6 +80,8 @@ class Trash:
             deleted=moment.isoformat(timespec="seconds"),
             enabled=enabled,
             real=os.path.realpath(path or directory),
+            lock=lock,
+            entry=entry,
         )
         place = self.directory / key
         place.mkdir(mode=0o700, parents=True)
@@ -163,7 +177,8 @@ def check_deletable(
         raise SkillError("not-deletable", directory, message)
     if not is_own_place(directory, skill.root, scope=skill.scope, project=project):
         message = "reached by a symbolic link; remove the link yourself"
-        raise SkillError("not-deletable", directory, message)
+        place = Path(skill.link).parent if skill.link else directory
+        raise SkillError("not-deletable", place, message)
     inside = [
         other.id
         for other in others

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import after_options as after_options
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
+    from skillhouse.sandbox.git_changes import has_new_submodules as has_new_submodules
     from skillhouse.sandbox.git_changes import sets_up_remotes as sets_up_remotes
     from skillhouse.sandbox.git_changes import tracks_a_remote as tracks_a_remote
     from skillhouse.sandbox.git_history import find_git_contents as find_git_contents

@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import glob
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from skillhouse.floor import dataclass
 from skillhouse.sandbox import inner_scripts
@@ -148,19 +149,42 @@ def writable(limits: Limits) -> tuple[tuple[str, int], ...]:
     )
 
 
-def program_options() -> Iterator[str]:
+def program_options(
+    denied: Iterable[str] = (),
+    mask: str = "",
+    runners: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
     """Yield the system's programs, and make the root directory read-only.
 
     INVARIANT: they come last. If we are killed while we write the options, bubblewrap uses those
-    that it received; without these there is no program to run, whatever else is missing.
+    that it received; without these there is no program to run, whatever else is missing. Where
+    programs are covered, the links by which each finds its loader come after them.
+
+    Args:
+        denied: Real paths of programs that are covered.
+        mask: What is mounted over them.
+        runners: Such programs that run the command all the same, and the paths of them inside.
     """
     directories = [f"/{name}" for name in _MERGED if os.path.isdir(f"/{name}")]
     bound = [path for path in directories if not os.path.islink(path)]
+    links = [
+        word
+        for path in directories
+        if path not in bound
+        for word in ("--symlink", os.readlink(path), path)
+    ]
     for path in ("/usr", *bound):
         yield from ("--dir", path)
-    for path in directories:
-        if path not in bound:
-            yield from ("--symlink", os.readlink(path), path)
-    yield from ("--remount-ro", "/")
+    for path, place in runners.items():
+        yield from ("--ro-bind", path, place)
+    denied = tuple(denied)
+    if not denied:
+        yield from links
+        yield from ("--remount-ro", "/")
     for path in (*bound, "/usr"):
         yield from ("--ro-bind", path, path)
+    for path in denied:
+        yield from ("--ro-bind", mask, path)
+    if denied:
+        yield from links
+        yield from ("--remount-ro", "/")

@@ -7,6 +7,7 @@ left out.
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import threading
@@ -22,6 +23,7 @@ from skillhouse.floor import (
     dataclass,
     is_public_certificate,
     is_secret,
+    may_end_secret,
     name_filter,
 )
 from skillhouse.sandbox.profile import (
@@ -37,7 +39,7 @@ DIRECTORIES_MAX = 20_000
 """Directories that are read before a run, nearest first."""
 ENTRIES_MAX = 200_000
 """Names in them: 0.2 s the first time, and 1 µs a directory afterwards."""
-SETTLED_NS = 20_000_000
+SETTLED_NS = 50_000_000
 """How long ago a directory must have changed: within one tick of the clock a second change would
 have the same times."""
 
@@ -265,6 +267,8 @@ def _classifier(
 ) -> Callable[[str, SurveyEntry], SurveyHit | None]:
     is_protected = names_like(names).fullmatch
     may_persist = name_filter(persistent) if persistent is not None else None
+    # Asked with each name of a directory in turn.
+    is_place_secret = functools.lru_cache(maxsize=1)(is_secret)
 
     def classify(place: str, entry: SurveyEntry) -> SurveyHit | None:
         path = f"{place}/{entry.name}" if place else entry.name
@@ -275,7 +279,7 @@ def _classifier(
             )
         kinds = []
         is_closed = False
-        if is_secret(path):
+        if (may_end_secret(name) or is_place_secret(place)) and is_secret(path):
             is_closed = not rules.enters(path)
             kinds += ["secret"] if is_closed or not entry.is_directory else []
         if is_protected(name):

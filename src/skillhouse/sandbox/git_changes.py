@@ -27,14 +27,22 @@ _PLAIN = frozenset(
     "version help gc fsck count-objects for-each-ref name-rev merge-base diff-tree diff-index "
     "diff-files show-ref symbolic-ref var whatchanged cherry range-diff request-pull ls-remote "
     "check-ignore check-attr check-ref-format hash-object write-tree commit-tree update-ref prune "
-    "repack pack-refs maintenance verify-commit verify-tag worktree format-patch".split()
+    "repack pack-refs maintenance verify-commit verify-tag worktree format-patch show-branch "
+    "check-mailmap patch-id stripspace column verify-pack merge-tree update-index mktree mktag "
+    "commit-graph replace".split()
 )
 """Subcommands that do not change tracked files, and those that make repositories, which are checked
 afterwards."""
 _SOURCE = {"-s": "--source", "--source": "--source"}
 _CLEAN_VALUED = {"-e": "--exclude", "--exclude": "--exclude"}
-_LOOKS = frozenset({"list", "show", "drop", "clear", "create", "store"})
-"""Subcommands of `git stash` that do not change files."""
+_LOOKS = {
+    "stash": frozenset({"list", "show", "drop", "clear", "create", "store"}),
+    "submodule": frozenset({"", "status", "summary"}),
+    "bisect": frozenset({"log", "terms"}),
+}
+"""What follows a word that changes no files then; empty where nothing does."""
+SUBMODULES_DEEP = 5
+"""Nesting of submodules that is looked into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +124,31 @@ def sets_up_remotes(directory: Path) -> bool:
     return _Git(directory, directory).setting("push.autoSetupRemote") == "true"
 
 
+def has_new_submodules(directory: Path, *, depth: int) -> bool:
+    """Whether `git submodule init` in a work tree would write an address (git-submodule(1)).
+
+    Args:
+        depth: How deep to look, up to `SUBMODULES_DEEP`; 1 is the work tree itself.
+    """
+    depth = min(depth, SUBMODULES_DEEP)
+    top = Path((ask_git(directory, "rev-parse", "--show-toplevel") or str(directory)).rstrip("\n"))
+    known = _configured(top, "url")
+    for name, path in _configured(top, "path", "-f", ".gitmodules").items():
+        below = top / path
+        is_deep = depth > 1 and (below / ".gitmodules").is_file()
+        if name not in known or (is_deep and has_new_submodules(below, depth=depth - 1)):
+            return True
+    return False
+
+
+def _configured(top: Path, key: str, *options: str) -> Mapping[str, str]:
+    """Return one setting of each submodule by its name."""
+    wanted = rf"^submodule\..*\.{key}$"
+    text = ask_git(top, "config", "-z", *options, "--get-regexp", wanted) or ""
+    pairs = (entry.partition("\n") for entry in text.split("\0") if entry)
+    return {name[len("submodule.") : -len(key) - 1]: value for name, _, value in pairs}
+
+
 class _Git:
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._directory = directory
@@ -135,6 +168,8 @@ class _Git:
             # No repository, which git itself reports; or no sandbox, without which nothing runs.
             return NOTHING if shutil.which("bwrap") else UNKNOWN
         operands, _, options = _parts(arguments)
+        if (operands[0] if operands else "") in _LOOKS.get(word, ()):
+            return NOTHING
         is_resumed = word in HALTING and not operands and bool(options & RESUMING)
         names = self._resumed(word, options) if is_resumed else self._names(word, arguments)
         if names is None:
@@ -267,8 +302,6 @@ class _Git:
 
     def _stashed(self, operands: tuple[str, ...], options: frozenset[str]) -> set[str] | None:
         kind = operands[0] if operands else "push"
-        if kind in _LOOKS:
-            return set()
         if kind in ("pop", "apply", "branch"):
             entry = operands[-1] if operands[1:] and kind != "branch" else "stash@{0}"
             entry = f"stash@{{{entry}}}" if entry.isdigit() else entry

@@ -27,7 +27,7 @@ from skillhouse.floor import (
     make_private,
     system_clock,
 )
-from skillhouse.floor.paths import write_atomically
+from skillhouse.floor.paths import sendable, write_atomically
 from skillhouse.sandbox.interpreters import interpreter, own_python
 from skillhouse.sandbox.status import (
     BUBBLEWRAP,
@@ -219,14 +219,14 @@ def _identity(path: Path | str | None) -> list[object]:
         info = os.stat(real)
     except OSError:
         return [str(path)]
-    name = real.encode("utf-8", "backslashreplace").decode()
+    name = sendable(real)
     times = (info.st_mtime_ns, info.st_ctime_ns)
     return [name, info.st_dev, info.st_ino, info.st_size, info.st_mode, info.st_uid, *times]
 
 
 def _code() -> Iterator[str]:
     for room in _CODE:
-        yield str(room).encode("utf-8", "backslashreplace").decode()
+        yield sendable(str(room))
         for one in os.scandir(room):
             if one.name.endswith((".py", ".cjs")):
                 info = one.stat()

@@ -204,6 +204,9 @@ class LandlockLauncher:
 
 def _variables(profile: SandboxProfile, place: str) -> Mapping[str, str]:
     given = with_git_settings(variables(profile.environment, profile.tools), _GIT)
+    # Nothing can be shown elsewhere than where it is.
+    shown = profile.tools.caches.shown if profile.tools.caches else {}
+    given = {name: str(shown.get(value, value)) for name, value in given.items()}
     path = given["PATH"].replace(PINNED, f"{place}/{_PROGRAMS}")
     own = {"PATH": path, "HOME": place, "TMPDIR": place, "GIT_CONFIG_NOSYSTEM": "1"}
     settings = {"GIT_CONFIG_GLOBAL": f"{place}/{_GIT_FILES[0]}"}

@@ -175,17 +175,27 @@ class BubblewrapLauncher:
     ) -> Command:
         texts = run_options.etc_files(profile)
         around, covers = mounts
+        runners: dict[str, str] = {}
+        argv = _started_by_path(argv, profile, runners)
+        if profile.proxy_socket:
+            argv = _started_by_path(bridged_argv(argv, self._seccomp), profile, runners)
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            used = run_options.RunMasks(masks, lambda: self._masks.plain)
+            used = run_options.RunMasks(masks, lambda: self._masks.plain, lambda: self._masks.empty)
             return run_options.options(
-                profile, covers, around=around, cwd=cwd, files=files, masks=used
+                profile,
+                covers,
+                around=around,
+                cwd=cwd,
+                files=files,
+                masks=used,
+                runners=runners,
             )
 
         return Command(
             program=self._program,
-            argv=bridged_argv(argv, self._seccomp) if profile.proxy_socket else argv,
+            argv=argv,
             files={"seccomp": self._bridge_seccomp if profile.proxy_socket else self._seccomp}
             | {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
             | dict(profile.sealed),
@@ -195,6 +205,17 @@ class BubblewrapLauncher:
 
 def _those(covers: Mapping[str, MountCover], kind: MountCover) -> list[str]:
     return [path for path, cover in covers.items() if cover is kind]
+
+
+def _started_by_path(
+    argv: Sequence[str], profile: SandboxProfile, runners: dict[str, str]
+) -> Sequence[str]:
+    """Return a command with the Python of ours that runs it (`check_argv`) at a place of its own,
+    which is noted, where what it starts must not find it."""
+    real = os.path.realpath(argv[0]) if argv[0][:1] == "/" else ""
+    if real not in profile.denied:
+        return argv
+    return (runners.setdefault(real, f"{run_options.RUNNER_PLACE}-{len(runners)}"), *argv[1:])
 
 
 def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launcher:

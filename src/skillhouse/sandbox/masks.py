@@ -84,6 +84,12 @@ class Masks:
         with self._lock:
             return self._mask(_Shape())
 
+    @property
+    def empty(self) -> str:
+        """A file with nothing in it, which can be read."""
+        with self._lock:
+            return self._mask(_Shape(size=0, mode=0o444))
+
     async def over(
         self, files: Iterable[str], directories: Iterable[str], *, may_refresh: bool
     ) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Placeholders at protected paths that do not exist, during a run: empty directories, or a file."""
+"""Placeholders at protected paths that do not exist, during a run: mostly empty directories."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import errno
 import itertools
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from skillhouse.floor.crash_cleanup import (
     PLACEHOLDER_FILES,
     PLACEHOLDER_NS,
+    PLACEHOLDER_SOCKETS,
     STASH_NAME,
     is_placeholder,
     owner_name,
@@ -54,6 +56,8 @@ class Stash:
         if content is not None:
             _make_file(path, content)
             return
+        if os.path.basename(path) in PLACEHOLDER_SOCKETS and _make_socket(path):
+            return
         if self._directory:
             source = self._free.pop() if self._free else self._new()
             try:
@@ -71,8 +75,8 @@ class Stash:
         with contextlib.suppress(FileNotFoundError):
             if not is_placeholder(path):
                 return
-            is_file = os.path.basename(path) in PLACEHOLDER_FILES
-            if not is_file and self._directory and self._move_back(path):
+            is_directory = stat.S_ISDIR(os.lstat(path).st_mode)
+            if is_directory and self._directory and self._move_back(path):
                 return
             remove_placeholder(path)
 
@@ -102,6 +106,18 @@ class Stash:
 def _make(path: str) -> None:
     os.mkdir(path, 0o755)
     os.utime(path, ns=(PLACEHOLDER_NS, PLACEHOLDER_NS), follow_symlinks=False)
+
+
+def _make_socket(path: str) -> bool:
+    """Make a socket without a listener; False on a file system that has none."""
+    try:
+        os.mknod(path, stat.S_IFSOCK | 0o444)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    os.utime(path, ns=(PLACEHOLDER_NS, PLACEHOLDER_NS), follow_symlinks=False)
+    return True
 
 
 def _make_file(path: str, content: bytes) -> None:

@@ -23,6 +23,7 @@ from skillhouse.floor import (
     name_filter,
     spelled,
 )
+from skillhouse.floor.crash_cleanup import PLACEHOLDER_SOCKETS
 from skillhouse.sandbox.covers import COVERS_MAX, ENTRIES_MAX, read_directory, read_entries
 from skillhouse.sandbox.disarm import (
     BARE,
@@ -284,11 +285,17 @@ class Census:
             self._withhold(relative, group.why if group else "it leads to names that count")
 
     def _is_removed_empty(self, relative: str) -> bool:
-        """Remove a directory with nothing in it, such as a copy of a placeholder."""
+        """Remove a copy of a placeholder: a directory, or such a file, with nothing in it."""
         path = self._absolute(relative)
         make_readable(os.path.dirname(path))
         try:
-            os.rmdir(path)
+            info = os.lstat(path)
+            if stat.S_ISREG(info.st_mode) and os.path.basename(path) in PLACEHOLDER_SOCKETS:
+                if info.st_size:
+                    return False
+                os.unlink(path)
+            else:
+                os.rmdir(path)
         except OSError:
             return False
         self._emptied.append(relative)
@@ -300,7 +307,9 @@ class Census:
         shown = ", ".join(f"`{name}`" for name in self._emptied[:SHOWN_MAX])
         left = len(self._emptied) - SHOWN_MAX
         more = f" and {left} more" if left > 0 else ""
-        self.notes.append(f"removed, as empty directories with protected names: {shown}{more}")
+        self.notes.append(
+            f"removed, as empty files or directories with protected names: {shown}{more}"
+        )
 
     def _is_wholly_in(self, tree: str, relative: str) -> bool:
         """Whether a path acts later also where its tree has another name and place."""

@@ -49,7 +49,6 @@ SIGNAL_BASE = 128
 SIGNAL_MAX = 31
 """The last ordinary signal; greater exit codes are the program's own."""
 
-
 STREAMS = ("stdout", "stderr")
 
 
@@ -196,8 +195,13 @@ class Run:
                 if timer.cancelled_caught:
                     self._limit = "time"
             finally:
-                with anyio.CancelScope(shield=True):
-                    await self._end(process)
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await self._end(process)
+                finally:
+                    # No shield holds off asyncio's own cancellation, as at the end of its loop.
+                    process.kill()
+                    process.wait()
             self._status += self._pipes.rest("status")
         finally:
             self._pipes.close_all()
@@ -337,7 +341,6 @@ class Run:
             process.kill()
             self._guard.kill()
             await anyio.wait_readable(ended)
-            process.poll()
         if self._init is not None:
             with anyio.move_on_after(GONE_SECONDS):
                 await anyio.wait_readable(self._init)
@@ -362,8 +365,7 @@ class Run:
         codes = [report["exit-code"] for report in self._reports() if "exit-code" in report]
         code = codes[0] if codes else None
         if limit:
-            # What bubblewrap says now is only that we killed it.
-            code = None
+            code = None  # What bubblewrap says now is only that we killed it.
         elif code != 0:
             limit = self._guard.reached()
         if code is None and not limit:

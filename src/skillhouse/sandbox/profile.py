@@ -228,6 +228,9 @@ class SandboxProfile:
     environment: Mapping[str, str] = field(default_factory=dict)
     """All variables besides PATH, HOME and LANG, and those of `tools`."""
     tools: Toolset = field(default_factory=Toolset)
+    denied: Mapping[str, str] = field(default_factory=dict)
+    """Programs that cannot be read or started, by real path, with the name of each; where nothing
+    can be mounted they are not covered."""
     limits: Limits = field(default_factory=Limits)
 
 

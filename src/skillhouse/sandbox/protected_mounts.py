@@ -4,7 +4,8 @@ A path that exists is mounted over itself read-only, or hidden if it is a secret
 not exist needs something to mount over, or a run could create it (CVE-2026-25725 of another
 sandbox): an empty directory is put there during the run and removed afterwards. Directories,
 since git passes over empty ones; what is mounted on them is an empty tmpfs, since a bind takes
-bubblewrap four times as long.
+bubblewrap four times as long. Where programs fail on a directory it is a socket, which git passes
+over as well, and on it an empty file is mounted.
 
 Runs in one workspace, of this and other processes, hold a shared `flock` on its directory: only
 the last one out removes the placeholders. To remove one earlier would also take away the mount
@@ -20,16 +21,17 @@ import logging
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Collection, Iterable
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import field
 
 import anyio
 
 from skillhouse.floor import dataclass, is_secret
-from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES
+from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES, PLACEHOLDER_SOCKETS
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.covers import REPOSITORY, covered_paths
+from skillhouse.sandbox.covers import REPOSITORY, SETTLED_NS, covered_paths
 from skillhouse.sandbox.disarm import CONFIG_MAX, remove
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census, read_pointer
@@ -61,6 +63,8 @@ class MountCover(enum.Enum):
     """A file that cannot be opened (`masks`)."""
     EMPTY_DIRECTORY = enum.auto()
     """A directory with nothing in it, which is gone with the run."""
+    EMPTY_FILE = enum.auto()
+    """A file with nothing in it, which can be read."""
     CLOSED_DIRECTORY = enum.auto()
     """One that cannot be entered: to git what is in it is not deleted, it cannot be looked at."""
 
@@ -77,6 +81,8 @@ class ProtectedMounts:
     """Those of the missing paths that the run sees."""
     links: dict[str, str] = field(default_factory=dict)
     undone: list[str] = field(default_factory=list)
+    names: frozenset[str] = frozenset()
+    """What was at the top."""
     bare: bool = False
     """Whether a bare repository at the top would be the run's doing."""
 
@@ -111,6 +117,8 @@ async def shield(
     async with held(workspace, is_locked=not is_lasting) as handle, AsyncExitStack() as holding:
         mounts = ProtectedMounts(workspace)
         locked = {workspace: handle}
+        # Before anything is looked at: what changes later changes these times.
+        before = _times((workspace, f"{workspace}/.git")) if read_only else {}
         try:
             try:
                 protected = tuple(protected)
@@ -128,6 +136,7 @@ async def shield(
                             locked[directory] = await holding.enter_async_context(held(directory))
                         stash.record(directory, paths)
                         place_missing(paths, stash)
+                        _cover_sockets(mounts, paths)
                     mounts.placeholders = mounts.missing
                     if census is not None:
                         census.note_placeholders(mounts.missing)
@@ -141,10 +150,31 @@ async def shield(
                 if census is not None:
                     census.check()
             finally:
-                if stash is not None and not is_lasting:
+                if stash is not None and not is_lasting and not _is_untouched(mounts, before):
                     for directory, paths in _by_lock(mounts).items():
                         if directory in locked:
                             tidy(locked[directory], paths, stash)
+
+
+def _times(directories: Iterable[str]) -> dict[str, int]:
+    """Return when names were last made or removed in some directories, without those in which it
+    was just now: there it could be again without another time."""
+    found = {}
+    for path in directories:
+        with contextlib.suppress(OSError):
+            time_ns = os.stat(path).st_mtime_ns
+            if time_ns < time.time_ns() - SETTLED_NS:
+                found[path] = time_ns
+    return found
+
+
+def _is_untouched(mounts: ProtectedMounts, before: Mapping[str, int]) -> bool:
+    """Whether a run that made no placeholders has none to remove: there were none before, and no
+    other run, which ended meanwhile, can have left some to it."""
+    if mounts.placeholders or not before:
+        return False
+    directories = {path.rpartition("/")[0] for path in mounts.missing}
+    return before.keys() >= directories and before == _times(before)
 
 
 @contextlib.asynccontextmanager
@@ -203,7 +233,7 @@ def _survey(
     hidden: frozenset[str],
     opened: Collection[str],
 ) -> None:
-    names = frozenset(os.listdir(mounts.workspace))
+    names = mounts.names = frozenset(os.listdir(mounts.workspace))
     patterns = (*protected, *sorted(hidden))
     any_of = names_like(tuple(pattern for pattern in patterns if "*" in pattern)).fullmatch
     like = sorted(name for name in names if any_of(name.casefold()))
@@ -386,7 +416,12 @@ def _leave_missing(mounts: ProtectedMounts) -> None:
             # In a directory that can be written nothing may be made there either.
             mounts.covers[f"{mounts.workspace}{repository}/.git"] = MountCover.READ_ONLY
     # Those of a run that goes on at the same time.
-    mounts.placeholders = [path for path in mounts.missing if os.path.lexists(path)]
+    start = len(mounts.workspace) + 1
+    mounts.placeholders = [
+        path
+        for path in mounts.missing
+        if ("/" in path[start:] or path[start:] in mounts.names) and os.path.lexists(path)
+    ]
 
 
 def place_missing(missing: Iterable[str], stash: Stash) -> None:
@@ -394,6 +429,13 @@ def place_missing(missing: Iterable[str], stash: Stash) -> None:
         # One that is there already is another run's, or was left by a crash.
         if not os.path.lexists(path):
             stash.place(path)
+
+
+def _cover_sockets(mounts: ProtectedMounts, paths: Iterable[str]) -> None:
+    """Note which placeholders are sockets; not every file system has them."""
+    for path in paths:
+        if os.path.basename(path) in PLACEHOLDER_SOCKETS and not os.path.isdir(path):
+            mounts.covers[path] = MountCover.EMPTY_FILE
 
 
 def restore(mounts: ProtectedMounts) -> None:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
+from types import MappingProxyType
 
 from skillhouse.floor import dataclass, unread_paths
+from skillhouse.floor.crash_cleanup import PLACEHOLDER_SOCKETS
 from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.bubblewrap import (
     ETC_FILES,
@@ -37,8 +39,10 @@ _IGNORED = "/etc/skillhouse-gitignore"
 _EXCLUDED = "/etc/skillhouse-gitexcludes"
 """What the person ignores everywhere."""
 _IGNORING = "/etc/skillhouse-gitconfig"
+RUNNER_PLACE = "/etc/skillhouse-runner"
+"""Where a run has the Python that runs it, if that is denied to what it starts."""
 _DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
-_HIDING = (MountCover.CLOSED_FILE, *_DIRECTORIES)
+_HIDING = (MountCover.CLOSED_FILE, MountCover.EMPTY_FILE, *_DIRECTORIES)
 _SYSTEM = tuple(
     Path(path)
     for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
@@ -52,6 +56,8 @@ class RunMasks:
     by_path: Mapping[str, str] = field(default_factory=dict)
     plain: Callable[[], str] = str
     """Makes that of any other path."""
+    empty: Callable[[], str] = str
+    """Makes that of a file that is not there."""
 
     def below(self, directory: str) -> Iterator[tuple[str, str]]:
         start = f"{directory}/"
@@ -105,12 +111,16 @@ def _passed_over(profile: SandboxProfile) -> Mapping[str, list[str]]:
     missing = () if profile.read_only else missing_names(profile)
     own = git.own if git and git.own else f"{workspace}/.git"
     start = f"{os.path.relpath(workspace, git.top)}/" if git and git.top else ""
-    found.setdefault(own, []).extend(f"{start}{name}/" for name in missing)
+    found.setdefault(own, []).extend(f"{start}{name}{_ending(name)}" for name in missing)
     return {
         directory: [name for name in names if "\n" not in name]
         for directory, names in found.items()
         if names and "\n" not in directory
     }
+
+
+def _ending(name: str) -> str:
+    return "" if name in PLACEHOLDER_SOCKETS else "/"
 
 
 def _person_files(profile: SandboxProfile) -> Mapping[str, str]:
@@ -170,6 +180,7 @@ def options(
     cwd: Path,
     files: Mapping[str, int],
     masks: RunMasks,
+    runners: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yield the options of a run, which bubblewrap reads by `--args`.
 
@@ -177,12 +188,16 @@ def options(
         covers: What is mounted over the protected paths.
         around: What is mounted outside of the workspace, before it.
         files: The descriptor of each of `etc_files` and of the profile's sealed files.
+        runners: Where a run has the denied programs that run its command, by real path.
     """
     yield from namespace_options(profile, "sandbox", *(("--share-net",) if profile.network else ()))
     yield from own_options(profile, files)
     yield from _places(profile, covers, around, files, masks)
     yield from ("--chdir", str(cwd))
-    yield from program_options()
+    if profile.denied:
+        yield from program_options(profile.denied, masks.plain(), runners)
+    else:
+        yield from program_options()
 
 
 def _places(
@@ -249,6 +264,8 @@ def _caches(profile: SandboxProfile) -> Iterator[str]:
             yield from ("--ro-bind", str(path), str(path))
         for path in caches.opened:
             yield from ("--bind", str(path), str(path))
+        for place, path in caches.shown.items():
+            yield from ("--bind", str(path), place)
 
 
 def _cover(path: str, cover: MountCover, masks: RunMasks) -> tuple[str, ...]:
@@ -258,6 +275,8 @@ def _cover(path: str, cover: MountCover, masks: RunMasks) -> tuple[str, ...]:
         return ("--ro-bind", path, path)
     if cover is MountCover.CLOSED_FILE:
         return ("--ro-bind", masks.by_path.get(path) or masks.plain(), path)
+    if cover is MountCover.EMPTY_FILE:
+        return ("--ro-bind", masks.empty(), path)
     tracked = [word for below, mask in masks.below(path) for word in ("--ro-bind", mask, below)]
     if cover is MountCover.EMPTY_DIRECTORY:
         mode, tracked = "0555", []

@@ -10,10 +10,12 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import directory_problem, make_private
+from skillhouse.floor import Looks, dataclass, directory_problem, make_private
+from skillhouse.sandbox.covers import SETTLED_NS
 from skillhouse.sandbox.toolchains import CacheRow, tables
 from skillhouse.sandbox.toolset import Caches
 
@@ -26,48 +28,94 @@ WORKSPACES_MAX = 16
 MEASURED_SECONDS = 600
 """Time after which they are measured again."""
 _MEASURED = ".measured"
+_KIND = ("mode", "device", "inode")
+FoundCaches = tuple[Caches | None, Mapping[str, str], str]
+
+
+@dataclass(slots=True)
+class CachesSeen:
+    """What `caches_for` looked at: while it is as it was, so is the result."""
+
+    mark: str = ""
+    looks: Looks = field(default_factory=Looks)
+    stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Directories from before they were looked at: of those that are swept with their time."""
+    named: dict[str, bool] = field(default_factory=dict)
+    """Whether there are the files of the workspace by which tools are known."""
+
+    def note(self, path: Path, *, is_swept: bool) -> None:
+        stamp = _stamp(str(path), is_swept=is_swept)
+        is_settled = not is_swept or time.time_ns() - stamp[-1] > SETTLED_NS
+        # INVARIANT: what may change in the same tick of the clock is looked at again.
+        self.stamps[str(path)] = stamp if is_settled else ()
+
+    def hold(self, now: float) -> bool:
+        try:
+            return (
+                0 <= now - os.lstat(self.mark).st_mtime < MEASURED_SECONDS
+                and all(
+                    _stamp(path, is_swept=len(stamp) > len(_KIND)) == stamp
+                    for path, stamp in self.stamps.items()
+                )
+                and all(os.path.exists(path) is there for path, there in self.named.items())
+                and self.looks.hold()
+            )
+        except OSError:
+            return False
 
 
 def caches_for(
     workspace: Path,
     base: Path,
     which: Callable[[str], str | None],
+    at: Callable[[Sequence[str]], str] = lambda texts: "",
     *,
     now: float | None = None,
-) -> tuple[Caches | None, Mapping[str, str], str]:
+    seen: CachesSeen | None = None,
+) -> FoundCaches:
     """Return the caches of a workspace, the variables that name them, and why there are none.
 
     Args:
         workspace: Its real path.
         base: Directory of all caches; a link is followed.
         which: Finds a program as a run would.
+        at: Returns where a run sees one of those of which a program remembers the path.
         now: Seconds since the epoch.
+        seen: Gets what was looked at.
     """
+    looked = seen or CachesSeen()
     base = Path(os.path.realpath(base))
     directory = base / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     try:
         make_private(directory)
-        if problem := directory_problem(directory, secret=True):
+        if problem := directory_problem(directory, secret=True, looks=looked.looks):
             return None, {}, f"tools have no caches: {problem}"
         _bound(base, directory, time.time() if now is None else now)
         closed: list[Path] = []
         opened: list[Path] = []
+        shown: dict[str, Path] = {}
         variables: dict[str, str] = {}
-        for row in _used(workspace, which):
+        looked.mark = str(directory / _MEASURED)
+        for row in _used(workspace, which, looked.named):
             place = directory / row.name
             place.mkdir(mode=0o700, exist_ok=True)
+            looked.note(place, is_swept=bool(row.keep))
             _sweep(row, place)
             if row.closed:
                 closed.append(place)
                 opened += [place / name.rstrip("/") for name in row.keep]
+            inside = str(place)
+            if row.at and (path := at(row.at)):
+                shown[path], inside = place, path
             for name, below in row.variables.items():
                 variables[name] = (
-                    below.format(place) if "{}" in below else str(place / below).rstrip("/")
+                    below.format(inside) if "{}" in below else f"{inside}/{below}".rstrip("/")
                 )
                 if below and "{}" not in below:
                     (place / below).mkdir(exist_ok=True)
+                    looked.note(place / below, is_swept=False)
         return (
-            Caches(directory=directory, closed=tuple(closed), opened=tuple(opened)),
+            Caches(directory=directory, closed=tuple(closed), opened=tuple(opened), shown=shown),
             variables,
             "",
         )
@@ -75,9 +123,20 @@ def caches_for(
         return None, {}, f"tools have no caches: {(error.strerror or str(error)).lower()}"
 
 
-def _used(workspace: Path, which: Callable[[str], str | None]) -> Iterator[CacheRow]:
+def _stamp(path: str, *, is_swept: bool) -> tuple[int, ...]:
+    info = os.lstat(path)
+    kind = (info.st_mode, info.st_dev, info.st_ino)
+    return (*kind, info.st_mtime_ns, info.st_ctime_ns) if is_swept else kind
+
+
+def _used(
+    workspace: Path, which: Callable[[str], str | None], named: dict[str, bool]
+) -> Iterator[CacheRow]:
     for row in tables()[1]:
-        is_named = any(os.path.exists(workspace / name) for name in row.files)
+        paths = [f"{workspace}/{name}" for name in row.files]
+        found = {path: os.path.exists(path) for path in paths}
+        named.update(found)
+        is_named = any(found.values())
         if not row.programs or is_named or any(map(which, row.programs)):
             yield row
 

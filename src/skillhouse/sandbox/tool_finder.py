@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import dataclass
 from skillhouse.sandbox.person_git import IDENTITY, PersonGit
-from skillhouse.sandbox.tool_caches import caches_for
+from skillhouse.sandbox.tool_caches import CachesSeen, FoundCaches, caches_for
 from skillhouse.sandbox.toolchains import ToolPlaces
 from skillhouse.sandbox.toolset import Toolset
 
@@ -59,7 +60,7 @@ class ToolFinder:
         """
         kept = self._kept_for(workspace, programs)
         tools = self._with_git(kept.tools, workspace)
-        caches, variables, problem = caches_for(workspace, self._caches, kept.which)
+        caches, variables, problem = kept.caches(workspace, self._caches)
         return replace(
             tools,
             environment={**tools.environment, **variables},
@@ -110,6 +111,20 @@ class _KeptPlaces:
         self.places = places
         self.tools = tools
         self._found: dict[str, str | None] = {}
+        self._caches: tuple[CachesSeen, FoundCaches] | None = None
+
+    def caches(self, workspace: Path, base: Path) -> FoundCaches:
+        """Return what `caches_for` does, looked at again where anything of it changed."""
+        kept = self._caches
+        if kept is None or not kept[0].hold(time.time()):
+            seen = CachesSeen()
+            found = caches_for(workspace, base, self.which, self.cache_place, seen=seen)
+            kept = seen, found
+            self._caches = kept if found[0] is not None else None
+        return kept[1]
+
+    def cache_place(self, texts: Sequence[str]) -> str:
+        return self.places.cache_place(texts, self.tools)
 
     def which(self, name: str) -> str | None:
         """Return where a run found a program when it was first asked for."""

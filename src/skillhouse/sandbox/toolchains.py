@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import Looks, dataclass, directory_problem, is_secret, trail
-from skillhouse.sandbox.toolset import PROGRAM_PATH
+from skillhouse.sandbox.toolset import PROGRAM_PATH, Toolset
 
 MOUNTS_MAX = 24
 """Places of tools that a run sees; each costs 0.14 ms (issue 34)."""
@@ -81,6 +81,8 @@ class CacheRow:
     variables: Mapping[str, str] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     closed: bool = False
+    at: tuple[str, ...] = ()
+    """Where the person's own is, the first whose variable is set: runs see the cache there."""
 
 
 @functools.cache
@@ -113,6 +115,7 @@ class ToolPlaces:
     def __init__(self, environment: Mapping[str, str], home: Path, workspace: Path) -> None:
         self._environment = environment
         self._home = os.path.realpath(home)
+        self._named_home = str(home)
         self._workspace = str(workspace)
         self._looks = Looks()
         self._stamps: dict[str, tuple[int, ...]] = {}
@@ -154,6 +157,20 @@ class ToolPlaces:
         return self._looks.hold() and all(
             _stamp(path) == stamp for path, stamp in self._stamps.items()
         )
+
+    def cache_place(self, texts: Iterable[str], tools: Toolset) -> str:
+        """Return the first path of some that is set, if runs can have a directory of theirs there.
+
+        It is in the person's home, and away from the workspace and what runs see of tools.
+        """
+        paths = (self._expanded(text, home=self._named_home) for text in texts)
+        path = next(filter(None, paths), "")
+        mounts = [str(mount) for mount in tools.mounts]
+        is_own = _is_below(path, (self._named_home, self._home))
+        is_free = not _is_below(path, (self._workspace, *tools.links, *mounts))
+        is_around = any(_is_below(place, (path,)) for place in (self._workspace, *mounts))
+        is_plain = os.path.normpath(path) == path
+        return path if is_own and is_free and is_plain and not is_around else ""
 
     def pinned(self, path: Iterable[str]) -> Mapping[str, str]:
         """Return the judged programs that directories have before the system, with the system's."""
@@ -422,10 +439,10 @@ class ToolPlaces:
             if real and self._is_directory(real):
                 yield real
 
-    def _expanded(self, text: str) -> str:
+    def _expanded(self, text: str, *, home: str = "") -> str:
         head, sign, rest = text.partition("/")
         if head == "~":
-            head = self._home
+            head = home or self._home
         elif head.startswith("$"):
             head = self._environment.get(head[1:], "")
             if not os.path.isabs(head):

@@ -48,6 +48,8 @@ class Caches:
     """Directories in it whose files act later, and that no run changes."""
     opened: tuple[Path, ...] = ()
     """Directories in those that runs write all the same."""
+    shown: Mapping[str, Path] = field(default_factory=dict)
+    """Paths at which runs see one of its directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.hidden import find_hidden as find_hidden
     from skillhouse.skill.hidden import handed_over as handed_over
     from skillhouse.skill.hidden import hidden_text as hidden_text
+    from skillhouse.skill.hidden import is_demanded as is_demanded
     from skillhouse.skill.hidden import revealed as revealed
     from skillhouse.skill.invocation import Invocation as Invocation
     from skillhouse.skill.invocation import current_invocation as current_invocation
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from skillhouse.skill.invocation import invocation_findings as invocation_findings
     from skillhouse.skill.invocation import read_invocation as read_invocation
     from skillhouse.skill.invocation import relative_file as relative_file
+    from skillhouse.skill.link_targets import followed_digest as followed_digest
+    from skillhouse.skill.link_targets import linked_files as linked_files
+    from skillhouse.skill.link_targets import skill_links as skill_links
     from skillhouse.skill.manifest import MANIFEST_MAX as MANIFEST_MAX
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest
@@ -60,17 +64,18 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter
+    from skillhouse.skill.model import LinkedFile as LinkedFile
     from skillhouse.skill.model import ManifestResult as ManifestResult
     from skillhouse.skill.model import ParsePolicy as ParsePolicy
     from skillhouse.skill.model import ParseResult as ParseResult
     from skillhouse.skill.model import Skill as Skill
     from skillhouse.skill.model import SkillContent as SkillContent
+    from skillhouse.skill.model import SkillLinks as SkillLinks
     from skillhouse.skill.model import SkillManifest as SkillManifest
     from skillhouse.skill.model import ToolSpec as ToolSpec
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
-    from skillhouse.skill.profile import FOLDER_CLIENTS as FOLDER_CLIENTS
     from skillhouse.skill.profile import CatalogRule as CatalogRule
     from skillhouse.skill.profile import Duplicates as Duplicates
     from skillhouse.skill.profile import Extensions as Extensions
@@ -103,6 +108,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding
+    from skillhouse.skill.source import install_name as install_name
     from skillhouse.skill.source import validate_name as validate_name
     from skillhouse.skill.validation import validate as validate
     from skillhouse.skill.write_files import unpack as unpack

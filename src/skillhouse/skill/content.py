@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.floor import PathError, SkillError, confine, is_leftover_name, open_beneath
-from skillhouse.skill.model import SKILL_FILE, ParseResult, Skill, SkillContent
+from skillhouse.floor import (
+    Diagnostic,
+    PathError,
+    Severity,
+    SkillError,
+    confine,
+    is_leftover_name,
+    open_beneath,
+    target_problem,
+)
+from skillhouse.skill.link_targets import skill_links
+from skillhouse.skill.model import SKILL_FILE, LinkedFile, ParseResult, Skill, SkillContent
 from skillhouse.skill.profile import DEFAULT_PROFILE
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX
@@ -33,7 +44,9 @@ def load(skill: Skill) -> SkillContent:
 def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
     """Do as `load` does, listing at most `resources_max` files; the others are counted."""
     result, found = _parsed(skill)
-    resources, omitted, more = find_resources(skill.directory, limit=resources_max)
+    links = skill_links(skill)
+    linked = [one.relative for one in links.files]
+    resources, omitted, more = find_resources(skill.directory, limit=resources_max, linked=linked)
     return SkillContent(
         skill=skill,
         text=result.text,
@@ -43,8 +56,21 @@ def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
         resources_more=more,
         directory=skill.directory,
         frontmatter_changed=found.packed_fields != skill.packed_fields,
-        diagnostics=result.diagnostics,
+        diagnostics=(*result.diagnostics, *_refusals(skill, links.refused)),
+        links=links,
     )
+
+
+def _refusals(skill: Skill, refused: Iterable[LinkedFile]) -> Iterator[Diagnostic]:
+    """Yield a finding about each link in a project's skill that is not followed."""
+    for one in refused if skill.link_bound else ():
+        yield Diagnostic(
+            code="link-escape",
+            severity=Severity.WARNING,
+            message=f"`{one.relative}` is a symbolic link to `{one.real}`, and is not followed",
+            path=skill.location,
+            mend="if it may be, `skillhouse trust` names it",
+        )
 
 
 def load_body(skill: Skill) -> str:
@@ -63,11 +89,21 @@ def _parsed(skill: Skill) -> tuple[ParseResult, Skill]:
 
 
 def _read(skill: Skill) -> bytes:
-    root = Path(skill.root)
-    if not skill.location.is_relative_to(root):
+    root, location = skill.bound, skill.location
+    if skill.link and skill.location.is_symlink():
+        location = Path(os.path.realpath(skill.file))
+        root = location.parent
+        bound = skill.link_bound.rstrip("/") + "/"
+        is_named = str(location).startswith(bound) or str(location) in skill.link_targets
+        if skill.link_bound and not is_named:
+            message = f"leads to `{location}`, which the trust in the project does not name"
+            raise SkillError("link-escape", skill.location, message)
+        if problem := target_problem(location):
+            raise SkillError("link-owner", skill.location, f"leads to `{location}`: {problem}")
+    if not location.is_relative_to(root):
         raise SkillError("path-escape", skill.location, "outside the root of this skill")
     try:
-        handle = _open(root, skill.location.relative_to(root).as_posix())
+        handle = _open(root, location.relative_to(root).as_posix())
     except PathError as error:
         raise SkillError(error.code, skill.location, "cannot read this skill") from error
     with os.fdopen(handle, "rb") as file:
@@ -136,14 +172,16 @@ def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tupl
     return find_resources(directory, limit=limit)[:2]
 
 
-def find_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> Resources:
+def find_resources(
+    directory: Path, *, limit: int = RESOURCES_MAX, linked: Iterable[str] = ()
+) -> Resources:
     """Return the first `limit` files below `directory`, and what is not listed.
 
-    SKILL.md itself, what links lead to, the directories that discovery skips (`.git`) and what
-    programs leave (`.DS_Store`) are no resources. A file whose path is not printable is counted
-    and not listed, for the list goes to a model line by line.
+    SKILL.md itself, what links lead to but for the `linked` files, the directories that discovery
+    skips (`.git`) and what programs leave (`.DS_Store`) are no resources. A file whose path is not
+    printable is counted and not listed, for the list goes to a model line by line.
     """
-    resources: list[str] = []
+    resources = [relative for relative in linked if relative != SKILL_FILE]
     pending = [""]
     seen = 0
     more = False

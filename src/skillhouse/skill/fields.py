@@ -43,8 +43,9 @@ def read_fields(
     `body` gives the body, for a description that is missing; asked only then.
     """
     problems: list[_Problem] = []
-    name = _name(fields.get("name"), directory, policy, problems)
-    description = _description(fields.get("description"), policy, body, problems)
+    cased = _in_other_case(fields, policy, problems)
+    name = _name(cased.get("name"), directory, policy, problems)
+    description = _description(cased.get("description"), policy, body, problems)
     for key in _OPTIONAL:
         if key not in fields or (key == "allowed-tools" and policy.tools_form == "free"):
             continue
@@ -56,6 +57,29 @@ def read_fields(
         line = (key_line(block, field) or 1) if field in fields else 1
         findings.append(Finding(code, message, line, fatal, field, mend))
     return name, description
+
+
+def _in_other_case(
+    fields: Mapping[str, Any], policy: ParsePolicy, problems: list[_Problem]
+) -> Mapping[str, Any]:
+    """Return name and description, of keys in another case too where other clients load them.
+
+    They would take the body's first line for the description of such a skill.
+    """
+    found = dict(fields)
+    for wanted in ("name", "description"):
+        if wanted in fields or policy.missing_description != "prose":
+            continue
+        for key in fields:
+            if key.casefold() == wanted and wanted not in found:
+                found[wanted] = fields[key]
+                message = f"`{key[:NAME_SHOWN]}`: expected `{wanted}`, in small letters"
+                problems.append(_Problem(key, "key-case", message))
+    return found
+
+
+NAME_SHOWN = 64
+"""Characters of a key that a message has."""
 
 
 def _name(value: Any, directory: str, policy: ParsePolicy, problems: list[_Problem]) -> str:

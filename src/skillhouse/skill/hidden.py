@@ -22,6 +22,7 @@ COUNTED_MAX = 10_000
 SPELLED_MAX = 400
 """Characters of what tag characters spell that are kept."""
 
+# `find_hidden` judges those by their neighbours that spelling needs somewhere.
 _SUSPECT = regex(
     "[\u180e\u200b\u200c\u200d\u2060-\u2064\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 )
@@ -36,6 +37,7 @@ _CONCEALING = regex("(?:\x1b\\[|\x9b)(?:[0-9]+;)*8[;m]")
 """Has a terminal write in a way that is not seen (ECMA-48, 8.3.117, parameter 8)."""
 _ASCII_SEEN = bytes([9, 10, 12, 13, *range(32, 127)])
 _JOINER = "\u200d"
+_NON_JOINER = "\u200c"
 _VARIATION = "\ufe0f"
 _BLACK_FLAG = "\U0001f3f4"
 _FLAGS = tuple(
@@ -78,15 +80,33 @@ class HiddenText:
 def find_hidden(text: str) -> int | None:
     """Return the offset of the first hidden character by the rule of the vectors, or None.
 
-    U+200D is hidden except between two emoji, where a skin tone or U+FE0F may stand before it.
+    What the script of its neighbours demands is text: see `is_demanded`.
     """
     if text.isascii():
         return None
     for match in _SUSPECT.finditer(text):
         at = match.start()
-        if text[at] != _JOINER or not _joins_emoji(text, at):
+        if not is_demanded(text, at):
             return at
     return None
+
+
+def is_demanded(text: str, at: int) -> bool:
+    """Whether spelling needs an invisible character where it is, so that it is text.
+
+    A joiner of emoji, a tag of the flags of England, Scotland and Wales, U+200C and U+200D where
+    Arabic or Indic spelling has them, U+200B between words of scripts that have no blanks.
+    """
+    sign = text[at]
+    before = text[at - 1] if at else ""
+    after = text[at + 1] if at + 1 < len(text) else ""
+    if sign == _JOINER:
+        return _joins_emoji(text, at) or _shapes(before, after)
+    if sign == _NON_JOINER:
+        return _parts_arabic(before, after) or _shapes_indic(before, after)
+    if sign == "\u200b":
+        return _parts_words(before, after)
+    return _is_tag(sign) and _is_in_flag(text, at)
 
 
 def hidden_text(text: str) -> HiddenText | None:
@@ -180,22 +200,100 @@ def _is_seen(text: str, at: int) -> bool:
         return False
     before = text[at - 1] if at else ""
     after = text[at + 1] if at + 1 < len(text) else ""
-    if sign == _JOINER and _joins_emoji(text, at):
+    if is_demanded(text, at):
         return True
     if sign in "\u200c\u200d":
         return _shapes_letter(before) and not _INVISIBLE.match(after)
     if sign == "\u200b":
-        return _is_unspaced(before) and _is_unspaced(after)
+        return False
     if sign in "\u200e\u200f\u061c":
         return _is_right_to_left(before) or _is_right_to_left(after)
     if "\ufe00" <= sign <= "\ufe0f" or "\U000e0100" <= sign <= "\U000e01ef":
         return before != "" and _varies(before, sign)
     if sign in "\u180b\u180c\u180d\u180f":
         return "\u1820" <= before <= "\u18aa"
-    if _is_tag(sign):
-        flag = text.rfind(_BLACK_FLAG, max(0, at - 6), at)
-        return flag >= 0 and text.startswith(_FLAGS, flag)
     return False
+
+
+def _is_in_flag(text: str, at: int) -> bool:
+    flag = text.rfind(_BLACK_FLAG, max(0, at - 6), at)
+    return flag >= 0 and text.startswith(_FLAGS, flag)
+
+
+_VIRAMA = 9
+"""The combining class of signs that join consonants (UAX #44, "Canonical_Combining_Class")."""
+
+
+def _shapes(before: str, after: str) -> bool:
+    """Whether U+200D decides a form: of Arabic letters and Indic conjuncts.
+
+    The Unicode Standard, sections 9.2 ("Cursive Joining") and 12.1 ("Explicit Half-Consonants");
+    RFC 5892, A.2, has the second for names of domains.
+    """
+    is_arabic = _is_arabic(before) and (_is_arabic(after) or not _is_letter(after))
+    return (is_arabic and not _is_invisible(after)) or _shapes_indic(before, after)
+
+
+def _parts_arabic(before: str, after: str) -> bool:
+    """Whether U+200C is between Arabic letters, or between another word and its Arabic ending.
+
+    Persian writes prefixes and suffixes so, at Latin words too (the Unicode Standard, section 9.2;
+    RFC 5892, A.1, for names of domains).
+    """
+    return _is_arabic(after) and before != "" and (_is_letter(before) or before in ")]»”’")
+
+
+def _shapes_indic(before: str, after: str) -> bool:
+    """Whether a joiner is beside a virama, after a letter of an Indic script (section 12.1)."""
+    if _is_indic(before) and unicodedata.combining(before) == _VIRAMA:
+        return not _is_invisible(after)
+    return _is_indic(before) and after != "" and unicodedata.combining(after) == _VIRAMA
+
+
+def _parts_words(before: str, after: str) -> bool:
+    """Whether U+200B is between words of a script without blanks (section 23.2)."""
+    return _is_spaceless(before) and _is_spaceless(after)
+
+
+def _is_letter(character: str) -> bool:
+    return character != "" and unicodedata.category(character)[0] in "LMN"
+
+
+def _is_invisible(character: str) -> bool:
+    return character != "" and _INVISIBLE.match(character) is not None
+
+
+def _is_arabic(character: str) -> bool:
+    """Whether it is a letter or mark of the Arabic script, or of the scripts that join as it."""
+    # Arabic, Syriac, Thaana, N'Ko and the Arabic extensions: blocks 0600 to 08FF and those of
+    # presentation forms, without Samaritan and Hebrew.
+    is_block = "\u0600" <= character <= "\u07ff" or "\u0840" <= character <= "\u08ff"
+    is_form = "\ufb50" <= character <= "\ufdff" or "\ufe70" <= character <= "\ufefc"
+    return (is_block or is_form) and unicodedata.category(character)[0] in "LM"
+
+
+def _is_indic(character: str) -> bool:
+    """Whether it is a letter or mark of a script with a virama, of India or beside it."""
+    return (
+        "\u0900" <= character <= "\u0dff"
+        or "\u1000" <= character <= "\u109f"
+        or "\u1b00" <= character <= "\u1bbf"
+        or "\ua8e0" <= character <= "\ua8ff"
+        or "\ua980" <= character <= "\ua9df"
+    ) and unicodedata.category(character)[0] in "LM"
+
+
+def _is_spaceless(character: str) -> bool:
+    """Whether it is of a script of class SA (LineBreak.txt): Thai, Lao, Burmese, Khmer, Tai."""
+    return (
+        "\u0e00" <= character <= "\u0eff"
+        or "\u1000" <= character <= "\u109f"
+        or "\u1780" <= character <= "\u17ff"
+        or "\u1950" <= character <= "\u19df"
+        or "\u1a20" <= character <= "\u1aad"
+        or "\ua9e0" <= character <= "\ua9fe"
+        or "\uaa60" <= character <= "\uaadf"
+    )
 
 
 def _varies(base: str, selector: str) -> bool:
@@ -226,15 +324,6 @@ def _shapes_letter(character: str) -> bool:
         or "\u0f00" <= character <= "\u109f"
         or "\u1780" <= character <= "\u18af"
     ) and unicodedata.category(character)[0] in "LM"
-
-
-def _is_unspaced(character: str) -> bool:
-    """Whether it is of a script that may have U+200B between words: Thai, Lao, Burmese, Khmer."""
-    return (
-        "\u0e00" <= character <= "\u0eff"
-        or "\u1000" <= character <= "\u109f"
-        or "\u1780" <= character <= "\u17ff"
-    )
 
 
 def _is_right_to_left(character: str) -> bool:

@@ -8,14 +8,16 @@ from skillhouse.floor.regex import regex
 from skillhouse.skill.model import LOADING_POLICY, ParsePolicy, ParseResult, Skill
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import FileRefusedError, normalise, split_head, validate_name
-from skillhouse.skill.yaml_text import key_lines, repaired
+from skillhouse.skill.yaml_text import key_lines, repaired, without_cut
 
 MENDED = (
     "bom",
     "line-endings",
     "frontmatter-missing",
     "frontmatter-unclosed",
+    "yaml-error",
     "yaml-repaired",
+    "comment-cut",
     "name-missing",
     "allowed-tools-form",
 )
@@ -45,7 +47,8 @@ def mended(data: bytes, *, directory: str, for_clients: bool = False) -> Mended 
     the description, blanks behind the first `---`.
 
     INVARIANT: it reads as it did, or at all: same name, description, fields and body, but for a
-    name that was missing and the form of `allowed-tools`.
+    name that was missing, the form of `allowed-tools`, and a description of which YAML had lost
+    the end.
     """
     before = parse(data, directory=directory)
     try:
@@ -107,9 +110,11 @@ def _with_fences(text: str) -> str:
 
 
 def _mended_block(block: str, codes: set[str], directory: str) -> str:
-    if "yaml-repaired" in codes:
-        repair = repaired(block)
+    if codes & {"yaml-repaired", "yaml-error"}:
+        repair = repaired(block, tabs="yaml-error" in codes)
         block = repair.block if repair else block
+    if "comment-cut" in codes:
+        block = without_cut(block)
     if "name-missing" in codes and not validate_name(directory, directory=directory):
         lines = block.split("\n")
         at = key_lines(block).get("name")
@@ -149,11 +154,21 @@ def _is_same(data: bytes, before: ParseResult, after: ParseResult, directory: st
     if after.skill is None:
         return False
     if before.skill is not None:
+        if "comment-cut" in _codes(before):
+            return before.body == after.body and _is_whole(before.skill, after.skill)
         return before.body == after.body and _facts(before.skill) == _facts(after.skill)
     loaded = parse(data, directory=directory, policy=LOADING_POLICY).skill
     if loaded is None or "description" not in loaded.frontmatter.fields:
         return True
     return (loaded.name, loaded.description) == (after.skill.name, after.skill.description)
+
+
+def _is_whole(before: Skill, after: Skill) -> bool:
+    """Whether a skill is the same but for a longer description."""
+    was, now = _facts(before), _facts(after)
+    fields = [{**kept, "description": ""} for kept in (was[3], now[3])]  # type: ignore[dict-item]
+    is_longer = after.description.startswith(before.description)
+    return is_longer and (was[0], was[2], fields[0]) == (now[0], now[2], fields[1])
 
 
 def _facts(skill: Skill) -> tuple[object, ...]:

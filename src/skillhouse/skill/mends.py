@@ -96,6 +96,13 @@ CAUSES: Mapping[str, Cause] = {
     "path-encoding": Cause("the name of its directory is not UTF-8", "rename the directory"),
     "link-file": Cause("SKILL.md is a symbolic link", "link the directory and not the file"),
     "link-escape": Cause("a link out of the directory of skills is not followed", "copy it there"),
+    "link-owner": Cause(
+        "a link leads to what other users can write, and is not followed",
+        "copy it there, or make what it leads to yours alone",
+    ),
+    "link-untrusted": Cause(
+        "a link leads into the project", "`skillhouse trust` in the project lets it be read"
+    ),
     "link-ignored": Cause("a symbolic link is not followed", "copy what it leads to there"),
     "link-broken": Cause("a symbolic link is broken", "delete or recreate the link"),
     "link-cycle": Cause("a symbolic link leads in a circle", "delete the link"),
@@ -122,11 +129,16 @@ CAUSES: Mapping[str, Cause] = {
     "line-endings": Cause("", "save it with LF as the end of lines"),
     "unsteady": Cause("", "look again when no program writes to it"),
     "yaml-repaired": Cause("", "put the value in quotes"),
+    "comment-cut": Cause(
+        "YAML takes the rest of its description for a comment", "put the value in quotes"
+    ),
+    "key-case": Cause("a field is written in another case", "write it in small letters"),
     "metadata-type": Cause("", "write each value of `metadata` as text in quotes"),
     "allowed-tools-form": Cause("", "separate the tools by spaces, for example `Read Write`"),
     "compatibility-length": Cause("", "write 1 to 500 characters, or delete the field"),
     "root-not-directory": Cause("", "name the directory that holds the skills"),
     "same-directory": Cause("", _SEEN_ONCE),
+    "linked-changed": Cause("", "`skillhouse trust` shows it and takes it as it is"),
     "scan-limit": Cause("", "split the directory, or name a smaller one with `--root`"),
     "depth-limit": Cause("", "move what should be found up, or name it with `--root`"),
     "root-limit": Cause("", "use fewer directories there"),

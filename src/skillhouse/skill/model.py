@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from skillhouse.floor import Diagnostic, dataclass, decode
 
@@ -113,6 +113,8 @@ class ParsePolicy:
     """Bytes of a SKILL.md above which the client passes over it; 0 where none are known."""
     yaml_repair: bool = True
     """Mend unquoted colons and one-line `>` values (S001-25)."""
+    tabs_mended: bool = False
+    """Take tabs of an indentation for spaces where YAML refuses them (vector F053)."""
     yaml_fast_path: bool = True
     """Read blocks of plain lines without a YAML parser; the result is the same."""
     no_frontmatter: Literal["skip", "body", "mend"] = "skip"
@@ -138,7 +140,7 @@ class ParsePolicy:
 
 DEFAULT_POLICY = ParsePolicy()
 """What the specification says, and the vectors."""
-LOADING_POLICY = ParsePolicy(no_frontmatter="mend", missing_description="prose")
+LOADING_POLICY = ParsePolicy(no_frontmatter="mend", missing_description="prose", tabs_mended=True)
 """What the default profile loads by: all that other clients load of published files
 (docs/decisions/0250-load-what-clients-load.md)."""
 
@@ -154,7 +156,7 @@ class Skill:
     file: str
     """Absolute path of the SKILL.md."""
     root: str
-    """Absolute path of the root it was found below; links may not lead out of it."""
+    """Absolute path of the root it was found below."""
     packed_fields: bytes = field(repr=False)
     """The frontmatter in our own format, so that thousands of skills stay small."""
     policy: ParsePolicy = field(default=DEFAULT_POLICY, repr=False, compare=False)
@@ -164,6 +166,15 @@ class Skill:
     None when that cannot be relied on."""
     variant: str = ""
     """Where it is below its root, if its scope has another skill of that name which is used."""
+    link: str = ""
+    """The SKILL.md as a link out of its root leads to it; empty where none does."""
+    follows: bool = field(default=False, compare=False)
+    """Whether links in it may lead out of its directory: of a person's own, and of a project's."""
+    link_bound: str = field(default="", compare=False)
+    """The real directory that links of a project's skill stay in; empty for a person's own."""
+    link_targets: frozenset[str] = frozenset()
+    """Real paths out of that directory to which links may lead, as the project's trust names them.
+    """
 
     @property
     def frontmatter(self) -> Frontmatter:
@@ -184,9 +195,34 @@ class Skill:
         return Path(self.file).parent
 
     @property
+    def bound(self) -> Path:
+        """What links in it may not lead out of: its root, or the directory that a link led to."""
+        return self.directory if self.link else Path(self.root)
+
+    @property
     def uri(self) -> str:
         """The `file:` address of the SKILL.md, which differs for two skills of one name."""
         return Path(self.file).as_uri()
+
+
+class LinkedFile(NamedTuple):
+    """A file of a skill that is outside of its directory."""
+
+    relative: str
+    """Below the skill's directory, as it is written."""
+    real: str
+    """Where it is, without links."""
+
+
+class SkillLinks(NamedTuple):
+    """What the links of a skill lead to out of it."""
+
+    files: tuple[LinkedFile, ...] = ()
+    """What is followed, by path: of a directory the files, without those behind further links."""
+    ends: tuple[str, ...] = ()
+    """The real paths of the files and directories that followed links lead to, sorted."""
+    refused: tuple[LinkedFile, ...] = ()
+    """What is not followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +242,8 @@ class SkillContent:
     frontmatter_changed: bool = False
     """Whether the frontmatter is another than when the skill was found."""
     diagnostics: tuple[Diagnostic, ...] = ()
+    links: SkillLinks = SkillLinks()
+    """What links in it led to when it was read."""
     resources_more: bool = False
     """Whether there are entries that were not looked at, so that there may be more files."""
 

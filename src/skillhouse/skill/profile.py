@@ -13,7 +13,9 @@ from skillhouse.skill.skill_index import NameMatch
 
 WalkUp = Literal["none", "git_root", "home", "fs_root"]
 """How far upwards project roots are looked for; the last directory is itself looked at."""
-Symlinks = Literal["within_root", "follow", "ignore"]
+Symlinks = Literal["by_scope", "within_root", "follow", "ignore"]
+"""Where links lead that are followed: by scope, those of a person's own folders lead to what no
+one else can write, those of a project stay in it, and others stay in their root."""
 Identity = Literal["name", "directory", "source_name", "path"]
 """What two skills must share to be duplicates: the name, the name of the directory, the id, or
 nothing short of the file."""
@@ -169,9 +171,10 @@ class CatalogRule:
     """The same of a skill whose description was dropped."""
     entry_unit: int = 1
     """What an entry is rounded up to; above 1 it counts in UTF-8 bytes and not in characters."""
-    overflow: Literal["omit", "drop_descriptions", "shorten"] = "omit"
-    """What happens to the skills that the budget has no room for; `shorten` cuts all descriptions
-    evenly, drops them when that is not enough, and omits skills last."""
+    overflow: Literal["name_all", "omit", "drop_descriptions", "shorten"] = "name_all"
+    """What happens to the skills that the budget has no room for: `name_all` names every skill, and
+    gives all an equal share for descriptions; the others are what clients do. `shorten` cuts all
+    descriptions evenly, drops them when that is not enough, and omits skills last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +204,11 @@ DEFAULT_TOOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """Claude Code's extensions of the format; off unless a profile or the user turns them on."""
+    """Claude Code's extensions of the format; a profile or the user turns them on or off."""
 
-    invocation: bool = False
+    invocation: bool = True
     """`disable-model-invocation` and `user-invocable` are heeded."""
-    substitution: bool = False
+    substitution: bool = True
     """`$ARGUMENTS`, `$1`, `${CLAUDE_SKILL_DIR}` are replaced when a person invokes a skill."""
     positions_from: Literal[0, 1] = 0
     """The number of the first argument in `$0`, `$1`."""
@@ -233,6 +236,8 @@ class Profile:
     """The day on which the values were compared with that program, as YYYY-MM-DD."""
     read_on: str = ""
     """Where they were not compared: the day on which its public sources were read."""
+    folders_only: bool = False
+    """Whether no more than the roots is known, and not how a skill in them is read."""
     unknown: tuple[str, ...] = ()
     """What no public source says, for people; the values here are then the specification's."""
     scopes: tuple[ScopeRule, ...] = DEFAULT_SCOPES
@@ -246,7 +251,7 @@ class Profile:
     walk_order: Literal["nearest", "farthest", "by_root"] = "nearest"
     """Which directory of the walk comes first; all roots of one directory are beside each other,
     but by root, where the walk of each one ends before that of the next begins."""
-    symlinks: Symlinks = "within_root"
+    symlinks: Symlinks = "by_scope"
     dotfiles: bool = True
     """Whether directories whose name begins with a dot are entered."""
     skipped_directories: frozenset[str] = frozenset(
@@ -267,6 +272,8 @@ class Profile:
     """Whether a SKILL.md in a root itself is a skill, beside those below it."""
     link_files: bool = True
     """Whether a SKILL.md that is a symbolic link is read, where links are followed at all."""
+    any_case: bool = False
+    """Whether `skill.md` in any case is a skill, where there is no SKILL.md; else it is named."""
     name_match: NameMatch = "casefold"
     """Whether a name in another case finds a skill that it fits alone."""
     parse_policy: ParsePolicy = field(default=LOADING_POLICY)
@@ -301,6 +308,14 @@ class Profile:
     runs_code: bool = False
     """Whether tools that skills bring are offered and their code is run, in cells."""
     memory: bool = False
+    tool_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What a design calls our tools, by our name: the first is listed, and all are taken. What each
+    needs is decided and recorded as of our tool; a name that another tool has stays that tool's."""
+    bare_tool_names: bool = False
+    """Whether a skill's tool may be called without its skill's name, where that is one alone."""
+    listed_commands: tuple[str, ...] | Literal["any"] = "any"
+    """Programs that a person may be asked about where no rule names them; others are then denied.
+    With "any" all are asked about."""
     unattended: Literal["pending", "deny"] = "pending"
     """Whether a question that no person here can answer stays open or is refused after its wait."""
 
@@ -316,20 +331,3 @@ class Profile:
 
 
 DEFAULT_PROFILE = Profile()
-
-FOLDER_CLIENTS: Mapping[str, tuple[str, ...]] = {
-    ".claude/skills": ("amp", "claude-code", "opencode-cli"),
-    ".agents/skills": ("amp", "codex", "copilot-cli", "gemini-cli", "opencode-cli"),
-    ".codex/skills": ("codex",),
-    ".gemini/skills": ("gemini-cli",),
-    ".opencode/skills": ("opencode-cli",),
-    ".opencode/skill": ("opencode-cli",),
-    ".config/opencode/skills": ("opencode-cli",),
-    ".config/opencode/skill": ("opencode-cli",),
-    ".github/skills": ("copilot-cli",),
-    ".copilot/skills": ("copilot-cli",),
-    ".config/agents/skills": ("amp",),
-    ".config/amp/skills": ("amp",),
-}
-"""Who reads a folder of a project, or of a home, by its path there. `list` must not read every
-profile for that; a test holds the table against them."""

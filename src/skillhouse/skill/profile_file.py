@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import types
 import typing
@@ -70,12 +71,15 @@ def _unknown(
         for place, item in enumerate(value):
             yield from _unknown(item, typing.get_args(shape)[0], (*keys, str(place)))
     elif dataclasses.is_dataclass(shape) and isinstance(value, Mapping):
-        hints = typing.get_type_hints(shape)
+        hints = _hints(typing.cast("type", shape))
         for key, item in value.items():
             if key in hints:
                 yield from _unknown(item, hints[key], (*keys, key))
             else:
                 yield keys, key, tuple(hints)
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def line_of_key(text: str, keys: tuple[str, ...]) -> int:
@@ -122,12 +126,19 @@ def load_profile(profile: str | Profile, own: Path | None = None) -> Profile:
             # An installer may link the shipped ones to its cache.
             if place == own and (problem := file_problem(path)):
                 raise ConfigError(f"the profile is not used: {problem}", path=path)
-            return read_profile(path)
+            return read_profile(path) if place == own else _shipped(path)
     known = profile_names(own)
     close = nearest(profile, known)
-    raise ConfigError(
-        f"unknown profile `{profile}`", key=profile, suggestion=close[0] if close else ""
-    )
+    message = f"unknown profile `{profile}`"
+    if not close:
+        message += f", known are {', '.join(sorted(known))}"
+    raise ConfigError(message, key=profile, suggestion=close[0] if close else "")
+
+
+@functools.cache
+def _shipped(path: Path) -> Profile:
+    """Return a profile of the program, whose files stay as they are while it runs."""
+    return read_profile(path)
 
 
 def _places(own: Path | None) -> tuple[Path, ...]:

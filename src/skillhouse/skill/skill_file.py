@@ -19,6 +19,7 @@ from skillhouse.skill.model import (
     ParseResult,
     Skill,
 )
+from skillhouse.skill.near_frontmatter import near_frontmatter
 from skillhouse.skill.source import (
     FRONTMATTER_MAX,
     SKILL_FILE_LARGE,
@@ -34,7 +35,14 @@ from skillhouse.skill.source import (
     split_head,
     validate_name,
 )
-from skillhouse.skill.yaml_text import Repair, field_at, read_mapping, read_typed_mapping, repaired
+from skillhouse.skill.yaml_text import (
+    Repair,
+    comment_cut,
+    field_at,
+    read_mapping,
+    read_typed_mapping,
+    repaired,
+)
 
 FIELDS_NAMED_MAX = 5
 FIELD_SHOWN_MAX = 64
@@ -161,12 +169,18 @@ def head_of(
     except FileRefusedError as refusal:
         if policy.no_frontmatter == "skip" or refusal.finding.code not in _NO_BLOCK:
             raise
-        mended = None
-        if policy.no_frontmatter == "mend" and refusal.finding.code == "frontmatter-unclosed":
+        mended, found = None, refusal.finding
+        if policy.no_frontmatter == "mend" and found.code == "frontmatter-unclosed":
             mended = _closed_at_blank_line(data, policy)
             if mended is None:
                 raise
-        findings.append(refusal.finding._replace(fatal=False))
+        elif policy.no_frontmatter == "mend" and (near := near_frontmatter(data)):
+            found = found._replace(message=near.message, line=near.line or 1)
+            mended = near.head
+            if mended is None or not _describes(mended.block, policy):
+                # INVARIANT: what was meant as a field is never taken for the text of a skill.
+                raise FileRefusedError(found.code, found.message, found.line) from None
+        findings.append(found._replace(fatal=False))
         return mended or (None, 0)
 
 
@@ -179,10 +193,18 @@ def _closed_at_blank_line(data: bytes, policy: ParsePolicy) -> SourceHead | None
         return None
     try:
         block = decoded(data[start:end], 2)
-        fields, _ = _mapping(block, policy, [])
     except FileRefusedError:
         return None
-    return SourceHead(block, end) if "description" in fields else None
+    return SourceHead(block, end) if _describes(block, policy) else None
+
+
+def _describes(block: str, policy: ParsePolicy) -> bool:
+    """Whether a block that is no proper frontmatter has a description."""
+    try:
+        fields, _ = _mapping(block, policy, [])
+    except FileRefusedError:
+        return False
+    return any(key.casefold() == "description" for key in fields)
 
 
 def read_block(
@@ -194,6 +216,8 @@ def read_block(
 ) -> Metadata:
     """Return what the frontmatter says, adding to `findings`; a block of None says nothing."""
     fields, block = _mapping(block, policy, findings) if block is not None else ({}, "")
+    if "#" in block and (cut := comment_cut(block, fields)):
+        findings.append(cut)
     name, description = read_fields(fields, directory, block, findings, policy, body)
     return Metadata(name, description, fields)
 
@@ -208,7 +232,7 @@ def _mapping(
         if refusal.finding.code != "yaml-error":
             raise
         first = _named(refusal, block)
-    repair = repaired(block) if policy.yaml_repair else None
+    repair = repaired(block, tabs=policy.tabs_mended) if policy.yaml_repair else None
     if repair is None:
         raise first
     try:
@@ -239,12 +263,16 @@ def _code(field: str) -> str:
 def _repair_finding(repair: Repair) -> Finding:
     named = ", ".join(
         f"{_code(name)} (line {line})" if at else _code(name)
-        for at, (name, line) in enumerate(repair.fields[:FIELDS_NAMED_MAX])
+        for at, (name, line, _) in enumerate(repair.fields[:FIELDS_NAMED_MAX])
     )
     if len(repair.fields) > FIELDS_NAMED_MAX:
         named += f" and {len(repair.fields) - FIELDS_NAMED_MAX} more"
+    tab = next((one for one in repair.fields if one.by_tab), None)
+    if tab is not None and len(repair.fields) == 1:
+        message = f"{_code(tab.name)}: a tab in the indentation, read as spaces"
+        return Finding("yaml-repaired", message, tab.line, field=tab.name, mend="write spaces")
     message = f"{named}: not YAML without quotes, read as text"
-    first = repair.fields[0]
+    first = next(one for one in repair.fields if not one.by_tab)
     return Finding("yaml-repaired", message, first.line, field=first.name)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.floor import Diagnostic, Severity
+from skillhouse.floor import Diagnostic, Severity, digest
 from skillhouse.floor.regex import regex
 from skillhouse.skill.mends import MENDS
 
@@ -228,8 +229,36 @@ def _suggested(name: str) -> str:
     >>> _suggested("PDF Tools_2")
     'write `name: pdf-tools-2`, and rename the directory to it'
     """
-    made = _NO_NAME.sub("-", name[: 4 * NAME_MAX].lower()).strip("-")[:NAME_MAX].strip("-")
+    made = _plain_name(name)
     return f"write `name: {made}`, and rename the directory to it" if made else ""
+
+
+def _plain_name(name: str) -> str:
+    """Return the strict name that is nearest to another; empty where nothing of it can stay.
+
+    >>> [_plain_name(name) for name in ("Content Strategist", "node.js", "größe", "中文技能")]
+    ['content-strategist', 'node-js', 'grosse', '']
+    """
+    # Letters without their accents.
+    plain = unicodedata.normalize("NFKD", name[: 4 * NAME_MAX].casefold())
+    bare = "".join(sign for sign in plain if not unicodedata.combining(sign))
+    return _NO_NAME.sub("-", bare).strip("-")[:NAME_MAX].strip("-")
+
+
+def install_name(said: str, folder: str) -> str:
+    """Return what an installed skill is called in commands and in the lock, and its directory here.
+
+    Args:
+        said: Its name, as it says it.
+        folder: Its directory where it is from.
+
+    >>> install_name("pdf", "x"), install_name("Content Strategist", "x")
+    ('pdf', 'content-strategist')
+    >>> install_name("中文技能", "chinese"), install_name("中文技能", "中文")
+    ('chinese', 'skill-7dc30721')
+    """
+    # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
+    return _plain_name(said) or _plain_name(folder) or f"skill-{digest(said.encode())[7:15]}"
 
 
 def validate_name(name: str, *, directory: str) -> tuple[Diagnostic, ...]:

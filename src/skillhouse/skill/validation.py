@@ -6,10 +6,10 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
+from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath, target_problem
 from skillhouse.skill.model import SKILL_FILE, ParsePolicy
 from skillhouse.skill.skill_file import parse
-from skillhouse.skill.source import SKILL_FILE_MAX, split_head
+from skillhouse.skill.source import SKILL_FILE_MAX, Finding, split_head
 from skillhouse.skill.yaml_text import key_lines, repaired
 
 SPECIFIED_FIELDS = frozenset(
@@ -43,9 +43,11 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
         place = place.parent
     file = place / SKILL_FILE
     try:
-        data = read_beneath(place, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+        data = _read(place, file)
     except PathError as error:
         return (_unreadable(error.code, place, file),)
+    except _LinkError as error:
+        return (error.found.diagnostic(file),)
     # `resolve` gives `.` its name.
     result = parse(data, directory=place.resolve().name, path=file, policy=ParsePolicy())
     if not strict:
@@ -71,6 +73,31 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
     )
 
 
+class _LinkError(Exception):
+    """A SKILL.md that is a link cannot be read; the finding is that of a listing."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.found = Finding(code, message, fatal=True)
+
+
+def _read(place: Path, file: Path) -> bytes:
+    """Return the bytes of a SKILL.md, or of the file that a link leads to, as a listing does."""
+    try:
+        return read_beneath(place, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+    except PathError as error:
+        if error.code != "path-link" or not file.is_symlink():
+            raise
+    real = Path(os.path.realpath(file))
+    if real.is_symlink():
+        raise _LinkError("link-cycle", "a symbolic link that leads in a circle")
+    if not os.path.lexists(real):
+        raise _LinkError("link-broken", "a symbolic link to nothing")
+    if problem := target_problem(real):
+        raise _LinkError("link-owner", f"a symbolic link to `{real}`: {problem}")
+    return read_beneath(real.parent, real.name, max_bytes=SKILL_FILE_MAX)
+
+
 def _stricter(finding: Diagnostic) -> Diagnostic:
     if finding.code not in _STRICT_ERRORS:
         return finding
@@ -79,9 +106,7 @@ def _stricter(finding: Diagnostic) -> Diagnostic:
 
 def _unreadable(code: str, place: Path, file: Path) -> Diagnostic:
     message = f"no readable {SKILL_FILE} here"
-    if code == "path-link":
-        message = f"expected {SKILL_FILE} to be a file, got a symbolic link"
-    elif code == "not-found" and place.is_dir():
+    if code == "not-found" and place.is_dir():
         folded = SKILL_FILE.casefold()
         others = [name for name in sorted(os.listdir(place)) if name.casefold() == folded]
         if others:

@@ -130,7 +130,8 @@ def _yaml_error(error: yaml.YAMLError, block: str) -> FileRefusedError:
         problem = getattr(error, "problem", None) or "unreadable"
         line = FIRST_LINE if mark is None else mark.line + FIRST_LINE
     problem = " ".join(str(problem).split())
-    fault = fault_of(problem)
+    lines, at = block.split("\n"), line - FIRST_LINE
+    fault = fault_of(problem, lines[at] if 0 <= at < len(lines) else "")
     message = f"{fault.seen}{line_shown(block, line - FIRST_LINE)}"
     return FileRefusedError("yaml-error", message, line, mend=fault.mend, detail=problem)
 

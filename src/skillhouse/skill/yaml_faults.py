@@ -20,10 +20,6 @@ _FAULTS: tuple[tuple[str, YamlFault], ...] = (
         YamlFault("a colon with a space inside a value without quotes", _QUOTES),
     ),
     (
-        "found character '\\t' that cannot start any token",
-        YamlFault("a tab where spaces are expected", "write spaces"),
-    ),
-    (
         "cannot start any token",
         YamlFault("a value that begins with a sign which YAML reserves", _QUOTES),
     ),
@@ -109,12 +105,20 @@ _FAULTS: tuple[tuple[str, YamlFault], ...] = (
 OTHER = YamlFault("text that YAML cannot read", "put the value on the line in quotes")
 
 
-def fault_of(problem: str) -> YamlFault:
-    """Return what an author should know of a parser's message.
+TAB = YamlFault("a tab where spaces are expected", "write spaces")
+
+
+def fault_of(problem: str, line: str = "") -> YamlFault:
+    """Return what an author should know of a parser's message about a line.
 
     >>> fault_of("mapping values are not allowed in this context").mend
     'put the value in quotes'
+    >>> fault_of("found character that cannot start any token", "\\ta: b").mend
+    'write spaces'
     """
+    if "cannot start any token" in problem and line.lstrip(" ").startswith("\t"):
+        # The parser in C does not say which character it is.
+        return TAB
     return next((fault for known, fault in _FAULTS if known in problem), OTHER)
 
 

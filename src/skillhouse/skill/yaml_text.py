@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from skillhouse.floor.regex import regex
-from skillhouse.skill.source import FIRST_LINE, FileRefusedError
+from skillhouse.skill.source import FIRST_LINE, FileRefusedError, Finding
 from skillhouse.skill.yaml_lines import plain_mapping
 
 
@@ -83,6 +83,8 @@ class RepairedField(NamedTuple):
 
     name: str
     line: int
+    by_tab: bool = False
+    """Whether it is a tab in the indentation that was taken for spaces."""
 
 
 class Repair(NamedTuple):
@@ -100,21 +102,27 @@ class _Entry(NamedTuple):
     value_at: int
 
 
-def repaired(block: str) -> Repair | None:
+def repaired(block: str, *, tabs: bool = False) -> Repair | None:
     """Return `block` with the faulty top-level values quoted, or None when there is none.
 
-    A value that begins with a quote is left as it is. A value whose further lines are indented is
-    taken with them.
+    A value that begins with a quote is quoted as a whole where text follows the closing one. A
+    value whose further lines are indented is taken with them. With `tabs`, those of an indentation
+    are taken for two spaces each.
 
     >>> repaired("description: Use when: asked").block
     "description: 'Use when: asked'"
-    >>> repaired("description: [Beta] Folds text").fields
-    (RepairedField(name='description', line=2),)
+    >>> repaired("description: [Beta] Folds text").fields[0].name
+    'description'
     """
     lines = block.split("\n")
+    tabbed = [at for at, line in enumerate(lines) if tabs and _TAB_INDENT.match(line)]
+    for at in tabbed:
+        lines[at] = _TAB_INDENT.sub(lambda found: found[0].replace("\t", "  "), lines[at])
     entries = [entry for at, line in enumerate(lines) if (entry := _entry(line, at))]
     ends = [*(entry.at for entry in entries[1:]), len(lines)] if entries else []
-    fields = []
+    fields = [
+        RepairedField(_name_at(entries, at), at + FIRST_LINE, by_tab=True) for at in tabbed[:1]
+    ]
     judged = 0
     for entry, end in zip(entries, ends, strict=True):
         value = _value(lines, entry, end)
@@ -123,14 +131,90 @@ def repaired(block: str) -> Repair | None:
         judged += 1
         if judged > VALUES_JUDGED_MAX:
             return None
-        text = _text_of(value)
+        text = _text_of(value, entry.key)
         if text is None:
             continue
         head = lines[entry.at][: entry.value_at].rstrip(" \t")
-        mended = f"{head} {_quoted(text)}".split("\n")
-        lines[entry.at : entry.at + len(mended)] = mended
+        # Of a value that begins on the next line, the quote begins there too.
+        below = len(text) - len(text.lstrip("\n"))
+        mended = _quoted(text.lstrip(" \t\n") if below else text).split("\n")
+        mended[0] = f"{'' if below else head} {mended[0]}"
+        first = entry.at + below
+        lines[first : first + len(mended)] = mended
         fields.append(RepairedField(entry.key, entry.at + FIRST_LINE))
     return Repair("\n".join(lines), tuple(fields)) if fields else None
+
+
+_CUT = regex(r"(?m)(?<=[ \t])#(?=[^\s#!])")
+_NOT_PLAIN = frozenset("\"'|>[{&*!%@`#")
+"""Signs with which a value begins that is no plain text."""
+_LOST_MAX = 200
+"""Characters of the lost text that a finding has."""
+CUT = "comment-cut"
+
+
+def comment_cut(block: str, fields: dict[str, Any]) -> Finding | None:
+    """Return the finding of a description that YAML ends at ` #`, with the text that is lost.
+
+    A blank after the sign makes it a comment that someone meant (vector F072).
+
+    >>> comment_cut("description: Fix issue #12 now\\n", {"description": "Fix issue"}).message
+    '`description`: YAML ends it before `#12 now`, which it takes for a comment'
+    """
+    if not isinstance(fields.get("description"), str):
+        return None
+    for entry, value in _values(block.split("\n")):
+        if entry.key != "description":
+            continue
+        place = _cut_at(value)
+        if place < 0:
+            return None
+        lost = " ".join(value[place:].split())[:_LOST_MAX]
+        line = entry.at + FIRST_LINE + value.count("\n", 0, place)
+        message = f"`description`: YAML ends it before `{lost}`, which it takes for a comment"
+        return Finding(CUT, message, line, field="description")
+    return None
+
+
+def without_cut(block: str) -> str:
+    """Return a block whose description is in quotes as a whole, where YAML cuts it at ` #`."""
+    lines = block.split("\n")
+    for entry, value in _values(lines):
+        if entry.key == "description" and _cut_at(value) >= 0:
+            head = lines[entry.at][: entry.value_at].rstrip(" \t")
+            text = value.lstrip("\n")
+            skipped = len(value) - len(text)
+            indent = "" if not skipped else text[: len(text) - len(text.lstrip(" \t"))]
+            first = entry.at + skipped
+            quoted = _quoted(text[len(indent) :]).split("\n")
+            quoted[0] = f"{indent}{quoted[0]}" if skipped else f"{head} {quoted[0]}"
+            lines[first : first + len(quoted)] = quoted
+    return "\n".join(lines)
+
+
+def _cut_at(value: str) -> int:
+    """Return where a plain value is cut before its end by what looks like no comment; else -1."""
+    text = value.lstrip(" \t\n")
+    if not text or text[0] in _NOT_PLAIN:
+        return -1
+    found = _CUT.search(value)
+    # A comment that is meant ends the value before.
+    earlier = None if found is None else re.search(r"[ \t]#(?=[\s#!]|$)", value[: found.start()])
+    return -1 if found is None or earlier else found.start()
+
+
+def _values(lines: list[str]) -> list[tuple[_Entry, str]]:
+    """Return the top-level fields of a block with their values as they are written."""
+    entries = [entry for at, line in enumerate(lines) if (entry := _entry(line, at))]
+    ends = [*(entry.at for entry in entries[1:]), len(lines)] if entries else []
+    found = []
+    for entry, end in zip(entries, ends, strict=True):
+        # Lines at the margin, such as comments between fields, belong to none.
+        last = next(
+            (at for at in range(entry.at + 1, end) if lines[at][:1] not in ("", " ", "\t")), end
+        )
+        found.append((entry, _value(lines, entry, last)))
+    return found
 
 
 def field_at(block: str, line: int) -> str | None:
@@ -173,9 +257,24 @@ def _value(lines: list[str], entry: _Entry, end: int) -> str:
     return "\n".join((first, *lines[entry.at + 1 : last]))
 
 
+_TAB_INDENT = regex(r"[ ]*\t[ \t]*(?=\S)")
+_QUOTE_INSIDE = regex(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*(?P<rest>[^#\s].*)""")
+_TEXT_FIELDS = frozenset(
+    "name description license compatibility when_to_use when-to-use argument-hint summary".split()
+)
+"""Fields that hold no list and no map, so that lines below their key are text."""
+
+
+def _name_at(entries: list[_Entry], at: int) -> str:
+    """Return the field in which a line is."""
+    return next((entry.key for entry in reversed(entries) if entry.at <= at), "frontmatter")
+
+
 def _is_surely_yaml(value: str) -> bool:
-    """Whether a value need not be parsed: it is plain text, begins with a quote, or is not here."""
-    if value[:1] in ("", "\n", '"', "'"):
+    """Whether a value need not be parsed: it is plain text, a whole in quotes, or is not here."""
+    if value[:1] in ('"', "'"):
+        return _QUOTE_INSIDE.match(value) is None
+    if not value:
         return True
     return (
         value[0].isalnum()
@@ -186,16 +285,38 @@ def _is_surely_yaml(value: str) -> bool:
     )
 
 
-def _text_of(value: str) -> str | None:
+def _text_of(value: str, key: str) -> str | None:
     """Return the text that a value is taken as; None when it is YAML or cannot be taken so."""
     if _is_yaml(value):
         return None
     first, *further = value.split("\n")
-    if further and (_is_yaml(first) or any(line[:1] not in ("", " ", "\t") for line in further)):
-        # What is wrong is below the top level, or belongs to no field.
+    if any(line[:1] not in ("", " ", "\t") for line in further):
+        # It belongs to no field.
+        return None
+    if first[:1] in ('"', "'"):
+        return _unquoted(value)
+    if not first:
+        start = value.lstrip()
+        return value if key in _TEXT_FIELDS and start[:1] not in ("-", *_NOT_PLAIN) else None
+    is_plain = key in _TEXT_FIELDS and first[0] not in _NOT_PLAIN and first[:2] != "- "
+    if further and _is_yaml(first) and not is_plain:
+        # What is wrong is below the top level.
         return None
     mark = _BLOCK_MARK.fullmatch(value)
     return mark["text"] if mark else value
+
+
+def _unquoted(value: str) -> str:
+    """Return a value that begins with a quoted part as text.
+
+    An odd number of quotes is a pair around text with an apostrophe.
+
+    >>> _unquoted("'It's here'"), _unquoted("'a' or 'b'")
+    ("It's here", "'a' or 'b'")
+    """
+    sign = value[0]
+    is_around = value[-1] == sign and value.count(sign) % 2 == 1
+    return value[1:-1] if is_around else value
 
 
 def _is_yaml(value: str) -> bool:

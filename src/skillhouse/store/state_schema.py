@@ -404,5 +404,17 @@ STATE = Schema(
             approved_ms INTEGER NOT NULL, UNIQUE (workspace, path, user_name, agent, digest)""",
             "seq, workspace, path, digest, user_name, agent, device, id, approved_ms",
         ),
+        # Skills that a person linked from git work trees, as they were first seen (record 0399).
+        """
+        CREATE TABLE linked_skill (
+            directory TEXT NOT NULL PRIMARY KEY, tree_digest TEXT NOT NULL, name TEXT NOT NULL,
+            description TEXT NOT NULL, seen_at TEXT NOT NULL
+        )
+        """,
+        # What a person saw of a trusted directory, as JSON; empty where only its digest is known
+        # (decision record 0402).
+        "ALTER TABLE trust ADD COLUMN shown TEXT NOT NULL DEFAULT ''",
+        # Several texts, as clients read one file in several ways (decision record 0407).
+        "UPDATE trust SET shown = '[' || shown || ']' WHERE shown <> ''",
     ),
 )

@@ -13,7 +13,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,6 +24,7 @@ from skillhouse.floor import (
     make_private,
     opened_problem,
 )
+from skillhouse.floor.machine import STATE_ADVICE, is_unwritable
 from skillhouse.store.migrations import Schema, immediate, migrate
 from skillhouse.store.state_schema import STATE
 
@@ -39,13 +40,20 @@ _SUFFIXES = ("", "-wal", "-shm", "-journal")
 """The file and those that SQLite makes beside it."""
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Codes of a file that will not get better: damaged, no database, or without our tables."""
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+"""Codes of a place that cannot be written: where logs are used, to read a file is to write one."""
 
 
 class Store:
     """A database with one schema. A disposable one that cannot be read is recreated."""
 
+    is_copy = False
+    """Whether the file's place cannot be written, so that this has a copy of that moment."""
+
     def __init__(self, path: Path, schema: Schema) -> None:
         """Open `path`, making it and its directory when they are missing.
+
+        State whose place cannot be written is read from a copy in memory; only changes fail.
 
         StateError: the file is corrupt, foreign, newer than this program, or cannot be opened; it
         is as it was.
@@ -55,9 +63,12 @@ class Store:
         try:
             self._connection = self._open()
         except _OPEN_FAULTS as error:
-            if not self._is_beyond_use(error):
+            if self._is_beyond_use(error):
+                self._connection = self._recreated()
+            elif (copy := self._copied(error)) is not None:
+                self._connection, self.is_copy = copy, True
+            else:
                 raise self._error(error) from error
-            self._connection = self._recreated()
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query; none of a disposable file that turns out to be damaged."""
@@ -119,6 +130,38 @@ class Store:
             raise
         return connection
 
+    def _copied(self, error: Exception) -> sqlite3.Connection | None:
+        """Return a copy in memory of state in a place that cannot be written, or None.
+
+        SQLite reads a file with a log only beside an index of it, which it has to make (WAL-mode
+        File Format, section 2.1). Where there is neither, no other process has the file open.
+        """
+        if self.schema.disposable or _code(error) not in _UNWRITABLE or not _size(self.path):
+            return None
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        try:
+            self._copy_into(copy)
+            migrate(copy, self.schema, self.path)
+            copy.execute("PRAGMA query_only = ON")
+        except StateError:
+            copy.close()
+            raise
+        except (sqlite3.Error, OSError):
+            copy.close()
+            return None
+        return copy
+
+    def _copy_into(self, copy: sqlite3.Connection) -> None:
+        # INVARIANT: what is only in a log, such as the end of a trust, is not passed over.
+        has_log = any(_size(Path(f"{self.path}{suffix}")) for suffix in ("-wal", "-journal"))
+        alone = "" if has_log else "&immutable=1"
+        before = _stamp(self.path)
+        address = f"{self.path.absolute().as_uri()}?mode=ro{alone}"
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as source:
+            source.backup(copy)
+        if before != _stamp(self.path):
+            raise OSError(None, "the file changed while it was copied")
+
     def _check_or_make(self) -> None:
         """Have a file that is its owner's alone; SQLite gives its modes to those beside it."""
         secret = not self.schema.disposable
@@ -164,7 +207,10 @@ class Store:
         if isinstance(error, UnicodeEncodeError):
             text = str(error.object)[:80]
             return StateError(f"the {self.schema.name} keeps UTF-8 only, got {text!r}", self.path)
-        return StateError(f"the {self.schema.name} cannot be used: {error}", self.path)
+        is_of_place = self.is_copy or is_unwritable(error) or _code(error) in _UNWRITABLE
+        advice = STATE_ADVICE if is_of_place and not self.schema.disposable else ""
+        text = f"the {self.schema.name} cannot be used: {error}"
+        return StateError(text, self.path, advice=advice)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -172,6 +218,12 @@ def _use_wal(connection: sqlite3.Connection) -> None:
     # Others may hold the file, or it may be read-only; all is right without it, only slower.
     with suppress(sqlite3.OperationalError):
         connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file; 0 when there is none."""
+    stamp = _stamp(path)
+    return 0 if stamp is None else stamp[2]
 
 
 def _code(error: Exception) -> int:
@@ -221,7 +273,8 @@ class _Pool:
     def give_back(self, store: Store) -> None:
         """Keep a store until it is needed again; close the one that was idle longest."""
         stamp = _stamp(store.path)
-        if stamp is None:
+        # A copy is of one moment, and others may write where we cannot.
+        if stamp is None or store.is_copy:
             store.close()
             return
         with self._lock:

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.tool import SkillCheck as SkillCheck
     from skillhouse.tools.tool import Tool as Tool
     from skillhouse.tools.tool_set import ToolMaker as ToolMaker
+    from skillhouse.tools.tool_set import ToolNames as ToolNames
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.workspace import Workspace as Workspace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import PathError, SkillError, digest, is_leftover_name, read_beneath
@@ -116,7 +115,7 @@ class ScriptPathTool(_AboutASkill):
                 path = script_path(skill, name, self._profile)
             except AssetError as error:
                 return Output(text=str(error), failed=True)
-            session.loaded[skill.file] = skill.directory
+            session.begin(skill)
             return Output(text=str(path), data=_about(skill, path=str(path)))
 
         span_attributes = skill_attributes(skill, session)
@@ -231,7 +230,7 @@ def _text_of(data: bytes) -> str:
 def _bytes_of(skill: Skill, relative: str) -> bytes:
     base = skill.directory.resolve()
     try:
-        if not base.is_relative_to(Path(skill.root).resolve()):
+        if not base.is_relative_to(skill.bound.resolve()):
             raise PathError("path-escape", relative, skill.directory)
         if is_leftover_name(relative):
             raise PathError("not-found", relative, skill.directory)

@@ -168,7 +168,7 @@ def _files_below(directory: Path, top: str) -> Iterator[str]:
 def _base(skill: Skill, relative: str) -> Path:
     """Raise PathError if it was replaced by a link out of its root."""
     base = skill.directory.resolve()
-    if not base.is_relative_to(Path(skill.root).resolve()):
+    if not base.is_relative_to(skill.bound.resolve()):
         raise PathError("path-escape", relative, skill.directory)
     return base
 

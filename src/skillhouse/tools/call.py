@@ -9,7 +9,8 @@ from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError, StateError, dataclass
+from skillhouse.floor.machine import state_advice
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Level
@@ -257,6 +258,16 @@ def level_of(plan: Plan) -> Level:
 def failure_text(tool_name: str, error: OSError) -> str:
     """Return what the system said, without the paths that it names."""
     return f"`{tool_name}` failed: {(error.strerror or 'input or output').lower()}"
+
+
+def unprepared_text(error: StateError | OSError) -> str:
+    """Return what is said of a call for which something of ours could not be written."""
+    if isinstance(error, StateError):
+        return f"nothing was done: {error}"
+    reason = (error.strerror or "input or output").lower()
+    text = f"nothing was done: what a call needs cannot be written: {reason}"
+    advice = state_advice(error)
+    return f"{text}; {advice}" if advice else text
 
 
 def object_schema(

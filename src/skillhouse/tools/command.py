@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse.approval import ScriptStore
-from skillhouse.floor import PROTECTED_NAMES, digest, encode
+from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import (
     CommandVerdict,
@@ -24,7 +24,6 @@ from skillhouse.permission import (
     command_resource,
     judge_argv,
     judge_line,
-    plan_text,
     shell_line,
 )
 from skillhouse.sandbox import (
@@ -33,7 +32,6 @@ from skillhouse.sandbox import (
     SandboxProfile,
     ToolFinder,
     Toolset,
-    plan_argv,
     plan_readable,
 )
 from skillhouse.tools.approved_scripts import (
@@ -99,12 +97,13 @@ from skillhouse.tools.command_work import (
     ExecContext,
     inputs_of_work,
     is_for_the_gate,
-    remarks_of,
     tools_now,
     traits_of,
+    work_of_plan,
     work_of_shell,
 )
 from skillhouse.tools.consequences import consequence, refuse_outside
+from skillhouse.tools.denied_programs import DeniedPrograms, denied_note, denied_to
 from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -147,7 +146,10 @@ class ExecTool(Tool):
         limits: Limits,
         background: BackgroundRuns,
         tools: ToolFinder | None = None,
+        listed: tuple[str, ...] | Literal["any"] = "any",
     ) -> None:
+        """`listed` are the programs that a person may be asked about where no rule names them."""
+        self._listed = listed
         self._background = background
         self._limits = limits
         self._tools = tools
@@ -162,6 +164,7 @@ class ExecTool(Tool):
         self._way_out = way_out
         self._environment = environment
         self._decide = decide
+        self._denied = DeniedPrograms()
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the command: by its words, or as the line that it is."""
@@ -182,7 +185,7 @@ class ExecTool(Tool):
         )
         profile = SandboxProfile(
             workspace=self._workspace.root,
-            readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
+            readable=(*session.readable, *(plan_readable() if work.is_planned else ())),
             skills=tuple(session.loaded.values()),
             hidden=self._workspace.hidden,
             paths=self._workspace.paths,
@@ -192,6 +195,7 @@ class ExecTool(Tool):
             writable=form.writable if form else (),
             is_lasting=form is not None,
         )
+        denied = denied_to(verdict, context.rules)
 
         async def prepared(sealed: Mapping[str, bytes] | None) -> ReadyCommand:
             """Look once more, and return what runs the command."""
@@ -199,7 +203,7 @@ class ExecTool(Tool):
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer. On one thread, as each
             # change of threads takes some 0.3 ms.
-            own, (below, git_places), scripts, now = await in_thread(
+            own, (below, git_places), scripts, now, covered, moved = await in_thread(
                 lambda: (
                     self._workspace.protected(session),
                     git_now(
@@ -209,14 +213,20 @@ class ExecTool(Tool):
                         lambda shown: paths.of(shown).coverage(),
                     ),
                     script_copies(work.scripts, self._script_runs(verdict, context), root),
-                    tools_now(self._tools, tools, self._workspace.root, context.programs),
+                    (
+                        found := tools_now(
+                            self._tools, tools, self._workspace.root, context.programs
+                        )
+                    ),
+                    self._denied.found(denied, found),
+                    self._background.written(),
                 )
             )
             if below.left > work.left and uncovered(
                 verdict.structure, paths, root, work.writes.opened
             ):
                 raise RefusedError("nothing was done: more paths are not covered; try again")
-            refuse_moving_scripts(scripts, await in_thread(self._background.written))
+            refuse_moving_scripts(scripts, moved)
             protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             launcher = checked_binding(
@@ -236,6 +246,7 @@ class ExecTool(Tool):
                     read_only=is_fixed,
                     sealed={**(sealed or {}), **scripts},
                     tools=now,
+                    denied=covered,
                 ),
                 way=lambda seconds: (
                     self._way_out(session, command_line, network.named, seconds)
@@ -255,7 +266,8 @@ class ExecTool(Tool):
                     self._background, session, title=title, form=form, look=look
                 )
             done, output = await ready.awaited(report)
-            if note := unsigned(work.programs) if ready.profile.tools.git.signs else "":
+            of_git = unsigned(work.programs) if ready.profile.tools.git.signs else ""
+            for note in filter(None, (of_git, denied_note(done, ready.profile.denied))):
                 output = replace(output, text=f"{output.text}\n[{note}]")
             return replace(output, span_attributes=traits_of(work, done))
 
@@ -324,7 +336,7 @@ class ExecTool(Tool):
         places = PathPolicy(
             root,
             writable=(root,),
-            readable=tuple(session.loaded.values()),
+            readable=session.readable,
             paths=self._workspace.paths,
             is_open=paths.is_named,
             programs=tools.outside_path.split(":"),
@@ -365,7 +377,7 @@ class ExecTool(Tool):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
         root = str(self._workspace.root)
         if structure is None:
-            return work_of_shell(line, verdict, paths, session, root)
+            return work_of_shell(line, verdict, paths, session, root, listed=self._listed)
         if verdict.effect is not Effect.DENY:
             refuse_outside(structure, root)
         writes = writes_of(structure, self._workspace, is_hidden=paths.hides)
@@ -373,32 +385,18 @@ class ExecTool(Tool):
         left = uncovered(structure, paths, root, writes.opened)
         needs = (
             *writes.needs,
-            *needs_of(structure, verdict, rules, self._workspace, session, paths),
+            *needs_of(
+                structure, verdict, rules, self._workspace, session, paths, listed=self._listed
+            ),
             *scripts.needs,
             *uncovered_need(left),
         )
-        plain = structure.plain()
-        if plain is not None and "/" in plain[0]:
-            # The launcher starts programs of the system only.
-            plain = None
-        if plain is None:
-            plan_digest = digest(encode(structure.value()))
-            facts: tuple[tuple[str, str], ...] = (
-                ("plan", plan_text(structure)),
-                ("plan digest", plan_digest),
-            )
-        else:
-            facts = ()
-        is_odd = plain is None or any(command.scrutiny for command in verdict.commands)
-        return CommandWork(
-            needs=tuple(dict.fromkeys(needs)),
-            argv=plan_argv(structure.value()) if plain is None else plain,
-            programs=tuple(command.argv for command in structure.commands()),
-            facts=facts,
-            remarks=remarks_of(verdict) if is_odd else (),
+        return work_of_plan(
+            structure,
+            verdict,
+            tuple(dict.fromkeys(needs)),
             writes=writes,
             scripts=scripts,
-            is_planned=plain is None,
             left=left,
         )
 

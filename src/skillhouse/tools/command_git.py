@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from skillhouse.sandbox import (
     after_options,
     find_git,
     find_git_changes,
+    has_new_submodules,
     is_inside,
     sets_up_remotes,
     tracks_a_remote,
@@ -72,14 +74,9 @@ _NEVER: Mapping[str, frozenset[str]] = {
 }
 _LOOKS: Mapping[str, frozenset[str]] = {
     # With nothing after it: all of the word. `apply` passes over what is outside of its directory.
-    **dict.fromkeys(
-        "apply show-branch check-mailmap interpret-trailers patch-id stripspace column verify-pack "
-        "merge-tree difftool rerere update-index mktree mktag commit-graph replace".split(),
-        frozenset(),
-    ),
-    "submodule": frozenset({"status", "summary"}),
+    **dict.fromkeys(("apply", "interpret-trailers", "difftool", "rerere"), frozenset()),
     "lfs": frozenset({"ls-files", "status", "env", "version"}),
-    "bisect": frozenset({"log", "view", "visualize", "terms"}),
+    "bisect": frozenset({"view", "visualize"}),
 }
 """Words that change no files around the workspace, beside those of `find_git_changes`."""
 _CONFIG_READS = frozenset({"get", "list"})
@@ -376,14 +373,20 @@ class _GitCommand:
         if {"--help", "-h", "--dry-run", "-n"} & {*self.options}:
             return
         first = self.operands[0] if self.operands else ""
-        is_initial = self.word == "submodule" and first == "update" and "--init" in self.options
-        is_never = first in _NEVER.get(self.word, ()) or self._writes_all_config() or is_initial
+        is_never = first in _NEVER.get(self.word, ()) or self._writes_all_config()
+        is_never = is_never or self._starts_submodules()
         # One that the line makes is its own until the run has ended.
         if is_never and (self.repository or "--global" in self.options):
             self._refuse("writes what git obeys, which is read-only to every command")
         is_expiry = self.word == "reflog" and first == "expire" and "--all" in self.options
         if places.is_linked and (self.word == "gc" or is_expiry):
             self._refuse("is about all work trees of the repository, and this is a linked one")
+
+    def _starts_submodules(self) -> bool:
+        if self.word != "submodule" or self.operands[:1] != ("update",):
+            return False
+        depth = sys.maxsize if "--recursive" in self.options else 1
+        return "--init" in self.options and has_new_submodules(Path(self.place), depth=depth)
 
     def _writes_all_config(self) -> bool:
         if self.word != "config" or {"-f", "--file"} & {*self.options}:

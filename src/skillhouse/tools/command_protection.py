@@ -102,7 +102,7 @@ def writes_of(
     for command in plan.commands():
         argv = unwrapped(command.argv) or command.argv
         # What a path names may be another program: then nothing is known of what it writes.
-        program = PathPolicy().named_program(argv[0]) or argv[0]
+        program = ("/" in argv[0] and PathPolicy().named_program(argv[0])) or argv[0]
         for path in (*_named_paths(program, argv[1:], directory), *command.redirected):
             relative = _relative(path, directory, workspace)
             makes = relative + "/" * _makes_directory(program, argv[1:], directory)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from skillhouse.audit import is_secret_name
 from skillhouse.permission import (
@@ -57,21 +58,27 @@ def needs_of(
     workspace: Workspace,
     session: Session,
     paths: PathRules,
+    *,
+    listed: tuple[str, ...] | Literal["any"] = "any",
 ) -> tuple[PermissionRequest, ...]:
     """Return the needs of a plan: its commands, what is odd about it, and its files.
+
+    Args:
+        listed: The programs that are asked about where no rule names them; "any" is all.
 
     Raises:
         RefusedError: a redirection leads to what no tool may touch.
     """
     needs: list[PermissionRequest] = []
     for judged in verdict.commands:
-        needs += _command_needs(judged, rules)
+        needs += _command_needs(judged, rules, listed)
     line = "; ".join(command_resource(command.argv) for command in plan.commands())
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
     if _may_start_denied(plan, rules) or any(cover is not Breadth.ALL for cover in covers):
         # Whoever allows any command whatever has allowed `env NAME=value command` too, but not
         # what a rule denies in a variable whose value no rule is asked about.
         needs += [_remark(line, concern) for concern in verdict.concerns]
+    needs += [_remark(line, concern) for concern in verdict.fenced]
     redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
     written = {redirect.target for redirect in redirects if redirect.kind != "read"}
     for redirect in redirects:
@@ -116,22 +123,32 @@ def uncovered_need(left: int) -> tuple[PermissionRequest, ...]:
     return (_once(f"{left} paths", f"{left} paths not covered"),) if left else ()
 
 
-def shell_need(line: str, verdict: CommandVerdict) -> PermissionRequest:
+def shell_need(
+    line: str, verdict: CommandVerdict, listed: tuple[str, ...] | Literal["any"] = "any"
+) -> PermissionRequest:
     """Return the request of a line that only a shell can run: an approval of it holds once."""
     return PermissionRequest(
         permission=Permission(action="shell", resource=line),
-        default=Effect.ASK,
+        default=Effect.ASK if listed == "any" else Effect.DENY,
         why=verdict.reasons[0],
     )
 
 
-def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionRequest]:
+def _command_needs(
+    judged: JudgedCommand, rules: LayerRules, listed: tuple[str, ...] | Literal["any"]
+) -> list[PermissionRequest]:
     resource = command_resource(judged.argv)
+    default = Effect.ASK if judged.needs_rule else Effect.ALLOW
+    why = "no rule matches; commands ask by default"
+    if judged.needs_rule and listed != "any" and judged.argv[0] not in listed:
+        # A name alone is on the list: `./curl` is another program (S000-54).
+        default = Effect.DENY
+        why = f"`{judged.argv[0][:80]}` is not on the list of commands, and no rule names it"
     needs = [
         PermissionRequest(
             permission=Permission(action="exec", resource=resource, argv=judged.argv),
-            default=Effect.ASK if judged.needs_rule else Effect.ALLOW,
-            why="no rule matches; commands ask by default",
+            default=default,
+            why=why,
             argv=judged.argv,
         )
     ]

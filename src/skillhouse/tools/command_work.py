@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import Literal
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import dataclass, digest, encode
 from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
+    CommandPlan,
     CommandVerdict,
     Effect,
     Layer,
@@ -18,8 +20,9 @@ from skillhouse.permission import (
     Permission,
     command_resource,
     decide,
+    plan_text,
 )
-from skillhouse.sandbox import Completed, ToolFinder, Toolset
+from skillhouse.sandbox import Completed, ToolFinder, Toolset, plan_argv
 from skillhouse.tools.approved_scripts import ScriptRuns
 from skillhouse.tools.call import PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import CommandInputs, inputs_of_line, inputs_of_plan
@@ -86,15 +89,53 @@ def remarks_of(verdict: CommandVerdict) -> tuple[tuple[str, str], ...]:
     return tuple(("judge", reason) for reason in verdict.reasons)
 
 
+def work_of_plan(
+    structure: CommandPlan,
+    verdict: CommandVerdict,
+    needs: tuple[PermissionRequest, ...],
+    *,
+    writes: Writes,
+    scripts: ScriptRuns,
+    left: int,
+) -> CommandWork:
+    """Return what a line comes to that our own runner runs, or the one plain program of it."""
+    plain = structure.plain()
+    if plain is not None and "/" in plain[0]:
+        # The launcher starts programs of the system only.
+        plain = None
+    facts: tuple[tuple[str, str], ...] = ()
+    if plain is None:
+        plan_digest = digest(encode(structure.value()))
+        facts = (("plan", plan_text(structure)), ("plan digest", plan_digest))
+    is_odd = plain is None or any(command.scrutiny for command in verdict.commands)
+    return CommandWork(
+        needs=needs,
+        argv=plan_argv(structure.value()) if plain is None else plain,
+        programs=tuple(command.argv for command in structure.commands()),
+        facts=facts,
+        remarks=remarks_of(verdict) if is_odd else (),
+        writes=writes,
+        scripts=scripts,
+        is_planned=plain is None,
+        left=left,
+    )
+
+
 def work_of_shell(
-    line: str, verdict: CommandVerdict, paths: PathRules, session: Session, root: str
+    line: str,
+    verdict: CommandVerdict,
+    paths: PathRules,
+    session: Session,
+    root: str,
+    *,
+    listed: tuple[str, ...] | Literal["any"],
 ) -> CommandWork:
     """Return what a line comes to that only a shell can run."""
     shell = (_system_shell(), "-c", line)
     named = tuple(dict.fromkeys(line_needs(line, paths, session, root)))
     left = uncovered(None, paths, root)
     return CommandWork(
-        needs=(shell_need(line, verdict), *named, *uncovered_need(left)),
+        needs=(shell_need(line, verdict, listed), *named, *uncovered_need(left)),
         argv=shell,
         programs=(shell,),
         remarks=remarks_of(verdict),

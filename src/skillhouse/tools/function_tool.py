@@ -234,7 +234,7 @@ class FunctionTool(Tool):
         except Exception as error:
             # INVARIANT: what rules cannot be asked about does not run. The function is the
             # program's own, and may raise anything.
-            logger.warning("the resource of a call of `%s`", self.name, exc_info=True)
+            _note(f"the resource of a call of `{self.name}`", error)
             message = f"`{self.name}` cannot say what this call is about: {type(error).__name__}"
             raise RefusedError(message) from error
         if not isinstance(found, str):
@@ -255,10 +255,10 @@ class FunctionTool(Tool):
                 value = await in_thread(lambda: self.function(**given), limiter=_threads())
                 if inspect.isawaitable(value):
                     value = await value
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as follows.
             # The edge to the program's own code: what it raises is a result, and a library that
             # exits does not end the server.
-            logger.warning("`%s` failed", self.name, exc_info=True)
+            _note(f"`{self.name}` failed", error)
             return _failure(self.name, error)
         return _output(self.name, value)
 
@@ -307,6 +307,15 @@ def _output(name: str, value: object) -> Output:
         text = f"`{name}` was run, and what it returned is no text and no JSON value: {reason}"
         return Output(text=text, failed=True, detail={"error": reason})
     return Output(text=encoded.decode(), data=data if isinstance(data, dict) else {"result": data})
+
+
+def _note(what: str, error: BaseException) -> None:
+    """Log in one line what a program's own code raised, and the traceback for who asks for it.
+
+    Without any handler Python prints warnings to stderr, where a chat or a page of others is.
+    """
+    logger.warning("%s: %s", what, type(error).__name__)
+    logger.debug("%s", what, exc_info=error)
 
 
 def _failure(name: str, error: BaseException) -> Output:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse.audit import AuditError
-from skillhouse.floor import nearest
+from skillhouse.floor import StateError, nearest
 from skillhouse.floor.lock import once
+from skillhouse.floor.machine import is_unwritable
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
@@ -32,6 +33,7 @@ from skillhouse.tools.call import (
     ToolResult,
     UnknownToolError,
     failure_text,
+    unprepared_text,
 )
 from skillhouse.tools.call_context import (
     CallContext,
@@ -50,7 +52,7 @@ from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.tool import Decide, Session, Tool
-from skillhouse.tools.tool_set import ToolMaker, ToolSet
+from skillhouse.tools.tool_set import ToolMaker, ToolNames, ToolSet
 from skillhouse.tools.workspace_lock import WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 
@@ -80,11 +82,13 @@ class Gate:
         conceal: Callable[[str], str] | None = None,
         results: ResultFiles | None = None,
         offer: ToolOffer = ToolOffer(),  # noqa: B008 - a frozen value.
+        names: ToolNames = ToolNames(),  # noqa: B008 - likewise.
         absent: Callable[[str], str] = lambda _: "",
     ) -> None:
         """`makers` are of further tools, by name. `workspace` keeps other calls from changing the
         workspace; None where no tool does.
-        `offer` says which of the tools a model may call, and which of these are listed.
+        `offer` says which of the tools a model may call, and which of these are listed; `names`
+        are further ones that tools have.
 
         `absent` says why a tool is not there, where that is known.
         `conceal` takes secrets out of a text. None is for gates whose results no model gets as they
@@ -93,7 +97,7 @@ class Gate:
         """
         self._offer = offer
         self._absent = absent
-        self._tools = ToolSet(tools, makers, offer)
+        self._tools = ToolSet(tools, makers, offer, names)
         self._decide = decide
         self._recorder = Recorder(audit)
         self._workspace_root = workspace_root
@@ -125,7 +129,7 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name, or its agent is not offered it.
         """
-        tool, call = self._known(call)
+        tool, call = self._known(call, session)
         if not self._is_offered(tool, session):
             raise ToolNotOfferedError(tool.name, sorted(self.tools))
         if not call.call_id:
@@ -172,6 +176,11 @@ class Gate:
                 status, text, context = error.status, str(error), state.context
                 state.account.outcome = TierOutcome.WITHDRAWN
                 refusal = await in_thread(lambda: self._recorder.refuse(context, text, status))
+            except (StateError, OSError) as error:
+                if not (isinstance(error, StateError) or is_unwritable(error)):
+                    raise
+                state.account.outcome = TierOutcome.WITHDRAWN
+                refusal = ToolResult(content=unprepared_text(error), status="error")
         return refusal or await self._run(tool, session, state, span)
 
     def _authorize(
@@ -198,7 +207,7 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name.
         """
-        tool, call = self._known(call)
+        tool, call = self._known(call, session)
         if not self._is_offered(tool, session):
             reason = str(ToolNotOfferedError(tool.name, sorted(self.tools)))
             return Forecast(effect=Effect.DENY, status="error", reasons=(reason,))
@@ -332,12 +341,19 @@ class Gate:
             return ToolResult(content=stopped_text(reason), status="error")
         return self._recorder.refuse_stopped(state.context, reason)
 
-    def _known(self, call: ToolCall) -> tuple[Tool, ToolCall]:
+    def _known(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
+        """Return the tool, and the call by its own name: what follows knows no other."""
         tool = self._tools.get(call.name)
+        # What a skill asks for by itself is a tool of ours, and never another skill's.
+        bare = () if tool or session.origin_digest else self._tools.bare(call.name)
+        if len(bare) == 1:
+            (tool,) = bare
         if tool is None:
             known = sorted(self.tools)
             close = next(iter(nearest(call.name, known)), "")
-            raise UnknownToolError(call.name, close, known, why=self._absent(call.name))
+            several = ", ".join(f"`{one.full_name}`" for one in bare)
+            why = f"several skills have it: {several}" if bare else self._absent(call.name)
+            raise UnknownToolError(call.name, close, known, why=why)
         return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
 
     def _is_offered(self, tool: Tool, session: Session) -> bool:

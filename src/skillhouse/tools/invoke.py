@@ -13,7 +13,6 @@ from skillhouse.floor import (
     TreeError,
     UnknownSkillError,
     dataclass,
-    tree_digest,
 )
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import (
@@ -28,6 +27,7 @@ from skillhouse.skill import (
     argument_names,
     current_invocation,
     find_commands,
+    followed_digest,
     plain_words,
 )
 from skillhouse.tools.activation import (
@@ -207,7 +207,7 @@ class BodyRendering:
     def _digest(self) -> str:
         """Its files may have changed since the last command."""
         try:
-            return tree_digest(self._content.skill.directory)
+            return followed_digest(self._content.skill)
         except (TreeError, OSError):
             return UNBOUND
 

@@ -142,9 +142,10 @@ def passages(file: str, text: str) -> Iterator[Passage]:
 def is_seen(letter: str) -> bool:
     """Whether a character shows, or is a blank, a tab or the end of a line.
 
-    A joiner may: `find_hidden` says whether it is between two emoji.
+    A joiner may: `find_hidden` says whether it is text where it is.
     """
-    return letter.isprintable() or letter in "\n\r\t\u200d" or unicodedata.category(letter) == "Zs"
+    is_known = letter in "\n\r\t\u200b\u200c\u200d"
+    return letter.isprintable() or is_known or unicodedata.category(letter) == "Zs"
 
 
 def visible(text: str) -> str:

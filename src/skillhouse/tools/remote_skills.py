@@ -104,7 +104,7 @@ def begun(session: Session, skill: Skill, text: str) -> str:
     """Note that a skill is in use, and return what a model gets of it. Commands then need an
     approval for a skill of another server too (SEP-2640, "No implicit local execution"); rules that
     allow commands do not answer it."""
-    session.loaded[skill.file] = skill.directory
+    session.begin(skill)
     origin = acts(session, skill)
     return f"{origin}\n\n{text}" if origin else text
 

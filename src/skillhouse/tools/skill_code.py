@@ -71,6 +71,8 @@ class CodeSkill:
     """Whether a model gets the places in the code that an exception passed through."""
     is_debugged: bool = False
     """Whether a call has `DEBUG_SECONDS` and prints the whole traceback of an exception."""
+    is_trusted: Callable[[str], bool] = lambda _: False
+    """Whether reads of the code of a digest run directly, where `default` asks (S002-94)."""
 
     def level_of(self, spec: ToolSpec) -> Level:
         said = (spec.level, self.least.get(spec.name), self.least.get(""))
@@ -225,7 +227,7 @@ class SkillCodeTool(Tool):
             ("may", {"read": "read", "write": "change things", "sign": "sign"}[self.level]),
         )
         return Plan(
-            needs=(self._need(digest),),
+            needs=(self.need(digest),),
             run=run,
             run_with_progress=run,
             check_feasible=check_feasible,
@@ -237,15 +239,20 @@ class SkillCodeTool(Tool):
             },
         )
 
-    def _need(self, digest: str) -> PermissionRequest:
-        """A skill's own word about its level never makes it milder."""
-        level = self.level
+    def need(self, digest: str, level: Level | None = None) -> PermissionRequest:
+        """Return the permission to call it; with `read` as the level, to import its code.
+
+        A skill's own word about its level never makes it milder.
+        """
+        level = level or self.level
         default = self.skill.default if level == "read" else Effect.ASK
-        why = (
-            f"no rule matches; skills of scope {self.skill.scope} are {default.value} by default"
-            if level == "read"
-            else f"no rule matches; a tool that may {level} asks by default"
-        )
+        why = f"no rule matches; a tool that may {level} asks by default"
+        if level == "read":
+            scope = self.skill.scope
+            why = f"no rule matches; skills of scope {scope} are {default.value} by default"
+            if default is Effect.ASK and self.skill.is_trusted(digest):
+                default = Effect.ALLOW
+                why = "no rule matches; it reads, and its code is unchanged since it was trusted"
         return PermissionRequest(
             permission=Permission(action=CODE_ACTION, resource=self.full_name),
             default=default,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import Hit, SearchResult, reason, skills_of
+from skillhouse.retrieval import Fit, Hit, SearchResult, reason, skills_of
 from skillhouse.skill import SkillIndex, ToolRule
 from skillhouse.tools.call import Output, PermissionRequest, Plan, object_schema
 from skillhouse.tools.messages import render
@@ -77,6 +77,8 @@ class SearchTool(Tool):
                 data["reasons"] = [reason(hit) for hit in found.hits]
             if found.is_weak:
                 data["weak"] = True
+            if found.fit is Fit.NONE:
+                data["nothing_fits"] = True
             if found.is_partial:
                 data["partial"] = True
             if found.meaning is not None:
@@ -98,11 +100,13 @@ class SearchTool(Tool):
             f"{skill['name']}: {skill['description']}{self._reason(hit)}"
             for skill, hit in zip(shown, found.hits, strict=True)
         ]
-        if found.is_weak or not lines:
+        if found.fit is Fit.WEAK:
+            lines.insert(0, render(self._messages, "search_weak"))
+        elif found.fit is Fit.NONE or not lines:
             # Once: a model that goes on with other words each time finds nothing better.
             hint = "" if session.searches.is_hinted else render(self._messages, "search_hint")
             session.searches.is_hinted = True
-            said = render(self._messages, "search_weak" if lines else "search_empty", hint=hint)
+            said = render(self._messages, "search_none" if lines else "search_empty", hint=hint)
             lines.insert(0, said)
         if found.is_partial:
             lines += ["", render(self._messages, "search_partial")]

@@ -22,7 +22,9 @@ from skillhouse.skill import (
     HiddenText,
     Skill,
     SkillContent,
+    followed_digest,
     hidden_text,
+    is_demanded,
     load_listing,
     revealed,
 )
@@ -148,7 +150,10 @@ def one_line(text: str) -> str:
     >>> one_line("half\n\x1b[31mdone")
     'half [31mdone'
     """
-    shown = (letter if letter.isprintable() else " " for letter in text)
+    shown = (
+        letter if letter.isprintable() or is_demanded(text, at) else " "
+        for at, letter in enumerate(text)
+    )
     return " ".join("".join(shown).split())
 
 
@@ -287,6 +292,6 @@ def _binding(session: Session, skill: Skill | Path) -> str:
         if listed:
             return listed
     try:
-        return tree_digest(skill.directory if isinstance(skill, Skill) else skill)
+        return followed_digest(skill) if isinstance(skill, Skill) else tree_digest(skill)
     except (TreeError, OSError):
         return UNBOUND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError, dataclass
@@ -33,6 +34,10 @@ from skillhouse.tools.tool import Session, Tool
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
+NAMED_CHARS, NAMED_MOST = 7_500, 250
+"""Characters and number of names in a schema that is the only place for them: OpenAI's API takes
+more than 250 values of an `enum` only if they have at most 7,500 characters (its guide to
+structured outputs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,8 @@ class VisibleSkills:
     decide: Callable[[PermissionRequest, Session], str]
     listed: frozenset[str] | None = None
     """Files of the skills that lists name; the others are found by search alone. None is all."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """The id of the other skill whose name one of a project has, by the project's file."""
 
 
 class SkillReference:
@@ -129,8 +136,7 @@ class SkillTool(Tool):
         self._shown = shown
         self._reference = SkillReference(rule, shown)
         messages = shown.profile.messages
-        bound = shown.profile.catalog.tool_chars
-        self.description = self.description_within(None if bound == "none" else bound)
+        self.description = self.description_within(None)
         values = self._reference.values
         of_file = self._reference.values_of_file
         kept = shown.listed
@@ -139,11 +145,13 @@ class SkillTool(Tool):
         self.accepted: Mapping[str, Any] = self._schema(wanted)
         """Where the profile has words of its own for a skill that is unknown, the tool says them,
         and not the schema."""
-        is_small = sum(map(len, listed)) <= shown.profile.catalog.enum_chars
-        shows_values = rule.enum != "none" and is_small
-        self.schema: Mapping[str, Any] = self._schema(
-            {**wanted, "enum": listed or [""]} if shows_values else wanted
-        )
+        size = sum(map(len, listed))
+        shows_values = rule.enum != "none" and size <= shown.profile.catalog.enum_chars
+        with_names = self._schema({**wanted, "enum": listed or [""]})
+        self.schema: Mapping[str, Any] = with_names if shows_values else self._schema(wanted)
+        is_named = rule.enum != "none" and size <= NAMED_CHARS and len(listed) <= NAMED_MOST
+        self.schema_with_names = with_names if is_named else self.schema
+        """For clients whose bound of a description has no room for the names."""
         if "skill_unknown" not in messages and shown.visible.skills and shows_values:
             # What is not listed can still be found, and then loaded.
             self.accepted = self._schema({**wanted, "enum": list(values)})
@@ -184,6 +192,8 @@ class SkillTool(Tool):
         if origin := session.origin(skill):
             # What its server says of it, since nothing of it is here yet.
             facts += [("from", origin), ("description", skill.description)]
+        if replaced := self._shown.replaced.get(skill.file):
+            facts.append(("in place of", replaced))
         facts += load.facts
         title = render(profile.messages, "question_title", name=skill.name)
         span_attributes = skill_attributes(skill, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -13,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from skillhouse.floor import dataclass
 from skillhouse.permission import Decision
-from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
+from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_files
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
 from skillhouse.tools.forecast_cache import ForecastCache
@@ -25,6 +26,8 @@ SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the least recently used one starts over."""
 FOUND_MAX = 200
 """Skills that a conversation's searches gave which are remembered."""
+REPR_CHARS = 80
+"""Characters of a tool's description in its `repr`."""
 CHOSEN_MAX = 10
 """Skills of a conversation that count as chosen after a search."""
 
@@ -124,6 +127,9 @@ class Session:
     """What commands need besides while skills of other servers are in use, by the skill's file."""
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
+    linked: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of loaded skills, by the skill's file, the files outside of them that links in them lead to:
+    the real path by the path in the skill."""
     activations: Activations = field(default_factory=Activations)
     searches: Searches = field(default_factory=Searches)
     hiding: dict[str, HiddenText] = field(default_factory=dict)
@@ -161,7 +167,31 @@ class Session:
         return None if self.remote_skills is None else self.remote_skills.files(skill)
 
     def with_loaded(self, skill: Skill) -> Session:
-        return replace(self, loaded={**self.loaded, skill.file: skill.directory})
+        return replace(
+            self,
+            loaded={**self.loaded, skill.file: skill.directory},
+            linked={**self.linked, skill.file: links_of(skill)},
+        )
+
+    def begin(self, skill: Skill) -> None:
+        """Note that the files of a skill may be read from now on."""
+        self.loaded[skill.file] = skill.directory
+        self.linked[skill.file] = links_of(skill)
+
+    def linked_file(self, absolute: str) -> str:
+        """Return where a file of a loaded skill is that a link in it leads to; empty for others."""
+        for links in self.linked.values():
+            real = links.get(absolute)
+            # A link that was changed since the skill was loaded is another one.
+            if real is not None and os.path.realpath(absolute) == real:
+                return real
+        return ""
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """The directories of loaded skills, and the files that links in them lead to."""
+        linked = (real for links in self.linked.values() for real in links.values())
+        return (*self.loaded.values(), *map(Path, dict.fromkeys(linked)))
 
     def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
         """Take a skill out of use, by name, id or file, and return its activations. Its directory
@@ -171,9 +201,15 @@ class Session:
         gone = self.activations.unload(reference)
         for one in gone:
             self.loaded.pop(one.file, None)
+            self.linked.pop(one.file, None)
             if texts_removed:
                 self.active_remote_requests.pop(one.file, None)
         return gone
+
+
+def links_of(skill: Skill) -> Mapping[str, str]:
+    """Return the files outside of a skill that links in it lead to, by their path in it."""
+    return {str(skill.directory / one.relative): one.real for one in linked_files(skill)}
 
 
 class Sessions:
@@ -291,6 +327,8 @@ class Tool(ABC):
     """Whether it changes nothing; clients show it, and no rule depends on it."""
     full_name: str = ""
     """`skill:tool` of a skill's tool (decision 12); calls may use it too."""
+    own_name: str = ""
+    """Its own where models see it under a name that a design gives it; records have this one."""
     category: str = ""
     """Where it comes from (S004-42)."""
     listed_at_once: bool = False
@@ -313,6 +351,10 @@ class Tool(ABC):
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Work out a call whose arguments fit the schema; nothing happens yet. Raises RefusedError
         for a call that makes no sense here, whatever the rules say."""
+
+    def __repr__(self) -> str:
+        about = " ".join(self.description.split()).partition(". ")[0].rstrip(".")
+        return f"<{type(self).__name__} {self.name}: {about[:REPR_CHARS]}>"
 
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments under the schema's names; it renames and never decides."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 
-from skillhouse.floor import nearest
+from skillhouse.floor import dataclass, nearest
+from skillhouse.tools.offer import BUILTIN_TOOLS
 from skillhouse.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -22,11 +25,25 @@ ToolMaker = Callable[[], Tool]
 """Makes one tool; the name is known before."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolNames:
+    """By which further names a design calls tools; none of them takes a name from another tool."""
+
+    published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names of each tool of ours: the first is listed, and all are taken."""
+    bare: bool = False
+    """Whether a skill's tool may go by its own name alone, where that is the only one so called."""
+
+
 class ToolSet:
     """Tools by name; those of `makers` come first and are made when they are first asked for."""
 
     def __init__(
-        self, tools: Iterable[Tool], makers: Mapping[str, ToolMaker], offer: ToolOffer
+        self,
+        tools: Iterable[Tool],
+        makers: Mapping[str, ToolMaker],
+        offer: ToolOffer,
+        names: ToolNames = ToolNames(),  # noqa: B008 - a frozen value.
     ) -> None:
         """Raises TypeError for a tool that does not derive from `Tool`, and the error of a schema
         that is none; those of skills are checked with their manifests."""
@@ -37,6 +54,18 @@ class ToolSet:
         self._names = tuple(dict.fromkeys((*makers, *self._made)))
         # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
         self._by_full_name = {tool.full_name: tool for tool in tools if tool.full_name}
+        # INVARIANT: a further name means a tool of ours, and never one that has the name itself.
+        self._published = {
+            name: own
+            for own, published in names.published.items()
+            for name in published
+            if own in makers and name not in self._made and name not in makers
+        }
+        self._listed_as = {own: name for name, own in reversed(self._published.items())} | {
+            own: own for own, published in names.published.items() if own in published[:1]
+        }
+        self._reserved = {*BUILTIN_TOOLS, *(n for ns in names.published.values() for n in ns)}
+        self._has_bare = names.bare
         self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}
         # Calls come on several threads, and a tool is made once.
         self._lock = threading.RLock()
@@ -45,7 +74,8 @@ class ToolSet:
                 self._validator(tool)
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of that name or full name."""
+        """Return the tool of that name, full name or published name."""
+        name = self._published.get(name, name)
         made = self._made.get(name)
         if made is None and name in self._makers:
             with self._lock:
@@ -57,8 +87,31 @@ class ToolSet:
 
     def shown(self) -> dict[str, Tool]:
         """Return the tools that a model is shown, in their order."""
-        found = ((name, self.get(name)) for name in self._names)
-        return {name: tool for name, tool in found if tool is not None and self._offer.shows(tool)}
+        found = (self.get(name) for name in self._names)
+        shown = (self._shown(tool) for tool in found if tool and self._offer.shows(tool))
+        return {tool.name: tool for tool in shown}
+
+    def _shown(self, tool: Tool) -> Tool:
+        """Return a tool as models see it: under the name that the design lists it by."""
+        name = self._listed_as.get(tool.name, tool.name)
+        if name == tool.name:
+            return tool
+        shown = copy(tool)
+        shown.name, shown.own_name = name, tool.name
+        vars(shown).pop("title", None)
+        return shown
+
+    def bare(self, name: str) -> tuple[Tool, ...]:
+        """Return the tools of skills that the model is offered and whose skills call them so.
+
+        A name of a tool of ours is none of theirs, whether that tool is there or not.
+        """
+        if not self._has_bare or name in self._reserved:
+            return ()
+        tools = self._by_full_name.items()
+        return tuple(
+            t for n, t in tools if n.rpartition(":")[2] == name and self._offer.includes(t)
+        )
 
     def argument_fault(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with the arguments, for the model; "" for nothing."""

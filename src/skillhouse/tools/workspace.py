@@ -221,6 +221,8 @@ class Workspace:
         base = self.base_of(absolute, session)
         concern = "" if base else "it is outside the workspace and the loaded skills"
         base = base or Path("/")
+        if linked := session.linked_file(absolute):
+            absolute, base = linked, Path(linked).parent
         try:
             target = confine(base, os.path.relpath(absolute, base))
             if any(target.is_relative_to(place) for place in self._private):

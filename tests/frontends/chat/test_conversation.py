@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from tests.frontends.adapters.houses import open_house, written
+from tests.runtime.places import write_skill
 
 from skillhouse.audit import KnownSecrets, read_records
 from skillhouse.frontends.chat.compaction import texts
@@ -30,6 +31,7 @@ from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.agent_view import LISTED, OVER_MCP, SEARCH_ONLY
 from skillhouse.tiers.emergency_stop import OwnLine
 
 LOAD = ("skill", {"name": "kestrel"})
@@ -194,6 +196,22 @@ def test_slash_commands(tmp_path: Path) -> None:
         assert house.services.enforcement.tiers.stopped_reason
         assert len(script.sent) == 1
         assert "Body." in str(script.sent[0])
+
+
+@pytest.mark.slow
+def test_skills_that_lists_leave_out_are_marked_as_list_marks_them(tmp_path: Path) -> None:
+    for at in range(600):
+        write_skill(tmp_path / f"home/.claude/skills/kite-number-{at:04}", "Builds kites of paper.")
+    with open_house(tmp_path) as house:
+        conversation, out = talk(house, Script())
+        anyio.run(Commands(conversation, Screen(out, out)).take, "/skills")
+        view = house.view()
+        lines = {line.split()[0].rstrip(":"): line for line in out.getvalue().splitlines()}
+        marks = {skill.name: view.mark(skill) for skill in view.visible.skills}
+    assert {*marks.values()} == {LISTED, SEARCH_ONLY, SEARCH_ONLY + OVER_MCP}
+    for name, mark in marks.items():
+        said = "" if mark == LISTED else f" [{mark}]"
+        assert lines[name].lstrip().startswith(f"{name}:{said} "), lines[name]
 
 
 def test_an_unloaded_skill_leaves_the_history(tmp_path: Path) -> None:

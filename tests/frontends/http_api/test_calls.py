@@ -10,9 +10,12 @@ from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.call_keys import CallKeyError, CallKeys
-from tests.frontends.http_api.place import API, COOKIE, client_of, token_of
+from skillhouse.sandbox import SandboxStatus
+from tests.frontends.http_api.place import API, COOKIE, client_of, make_house, token_of
+from tests.runtime.coded import tool, write_code
 
 pytestmark = pytest.mark.slow
 
@@ -120,3 +123,66 @@ def test_the_published_rpc_is_answered(house: Skillhouse, client: TestClient) ->
     assert rpc(caller, "skill.reload")["error"]["code"] == -32601
     reader = client_of(house, token_of(house, "read"))
     assert reader.post("/rpc", json=note).status_code == 403
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Skillhouse:
+    return printed_house(tmp_path)
+
+
+def printed_house(tmp_path: Path, *rules: Rule) -> Skillhouse:
+    """Return a house of design 002, with trusted skills where it has them."""
+    layers = (Layer(name="user", rules=rules),)
+    house = make_house(tmp_path, profile="owliabot-js", layers=layers)
+    place = tmp_path / "project/workspace/skills"
+    code = "tools = {name: lambda params, context: params for name in ('get_balance', 'shared')}\n"
+    write_code(place / "crypto-balance", code, tool("get_balance"), tool("shared"))
+    write_code(place / "other", code, tool("shared"), tool("read"))
+    write_code(place / "broken", "1 / 0\n")
+    house.project_trust.trust()
+    return house
+
+
+@pytest.mark.req("S002-16", "S002-17", "S002-18", "S002-54")
+def test_the_printed_request_names_a_tool_without_its_skill(
+    printed: Skillhouse, status: SandboxStatus
+) -> None:
+    printed.services.sandbox.adopt(status)
+    # One event loop for all requests: cells end in the one that they began in.
+    with client_of(printed) as client:
+        is_answered_as_printed(client)
+        assert client.portal is not None
+        client.portal.call(printed.services.release_loop)
+
+
+def is_answered_as_printed(client: TestClient) -> None:
+    names = [one["name"] for one in rpc(client, "tool.list")["result"]]
+    shared = ["crypto-balance:shared", "other:shared"]
+    assert sorted(names) == ["broken:tool", "crypto-balance:get_balance", "crypto-balance:shared",
+                             "other:read", "other:shared"]  # fmt: skip
+    done = rpc(client, "tool.execute", tool="get_balance", args={"chain": "base"})
+    assert done["result"] == {"success": True, "data": {"chain": "base"}}
+    several = rpc(client, "tool.execute", tool="shared", args={})["error"]
+    assert (several["code"], all(name in several["message"] for name in shared)) == (
+        -32602,
+        True,
+    )
+    # Nothing of ours is reached so: what the service offers there is of skills alone.
+    assert rpc(client, "tool.execute", tool="write", args={})["error"]["code"] == -32602
+    reloaded = rpc(client, "skill.reload")["result"]
+    assert sorted(reloaded["loaded"]) == ["crypto-balance:get_balance", *shared]
+    failed = {one["name"]: one["error"] for one in reloaded["failed"]}
+    assert sorted(failed) == ["broken", "other:read"]
+    over_api = client.post(f"{API}/reload").json()
+    assert sorted(over_api["loaded"]) == sorted(reloaded["loaded"])
+    assert (over_api["not_tried"], over_api["failed"]) == ([], reloaded["failed"])
+    bare = called(client, {"tool": "get_balance", "arguments": {"chain": "base"}})
+    assert bare["status"] == "ok"
+
+
+def test_a_reload_over_rpc_says_what_no_one_may_run_without_a_question(tmp_path: Path) -> None:
+    asks = Rule(effect=Effect.ASK, action="skill_tool", pattern="*")
+    client = client_of(printed_house(tmp_path, asks))
+    reloaded = rpc(client, "skill.reload")["result"]
+    assert (reloaded["loaded"], reloaded["failed"]) == ([], [])
+    assert "crypto-balance:get_balance" in reloaded["not_tried"]

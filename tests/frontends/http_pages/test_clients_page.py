@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +82,28 @@ def test_a_mend_is_shown_and_made_once_and_not_when_its_file_changed(
     assert file.read_text() != BROKEN
     assert client.post(path, json=body, headers=headers).status_code == 404
     assert text not in fixes_on(client)
+
+
+def test_many_mends_of_a_kind_are_one_answer(client: TestClient, tmp_path: Path):
+    files = [tmp_path / f"home/.agents/skills/s{n}/SKILL.md" for n in range(3)]
+    for n, file in enumerate(files):
+        file.parent.mkdir()
+        file.write_text(f"---\nname: s{n}\ndescription: > Reads {n}.\n---\n")
+    text = client.get("/clients").text
+    assert text.index('id="matrix"') < text.index('id="fixes"')
+    (form,) = re.findall(r'<form [^>]*data-path="/api/v1/fixes"[^>]*>', text)
+    (proof,) = re.findall(r'data-proof="(\w+)"', form)
+    body = json.loads(html.unescape(re.findall(r'data-body="([^"]*)"', form)[0]))
+    assert len(body["fixes"]) >= 3
+    headers = {**OURS, "skillhouse-proof": proof}
+    assert client.post("/api/v1/fixes", json=body, headers=OURS).status_code == 403
+    # Nothing is made where one of them is not what was shown.
+    changed = {"fixes": [*body["fixes"][:-1], {**body["fixes"][-1], "digest": "sha256:00"}]}
+    assert client.post("/api/v1/fixes", json=changed, headers=headers).status_code == 409
+    assert not [file for file in files if "'Reads" in file.read_text()]
+    made = client.post("/api/v1/fixes", json=body, headers=headers).json()
+    assert (made["total"], made["refused"]) == (len(body["fixes"]), [])
+    assert [f"'Reads {n}.'" in file.read_text() for n, file in enumerate(files)] == [True] * 3
 
 
 def test_text_of_a_skill_is_no_markup_in_a_difference(client: TestClient):

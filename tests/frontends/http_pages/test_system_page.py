@@ -93,6 +93,23 @@ def test_the_page_shows_roots_findings_trust_files_and_the_log(client: TestClien
     assert 'action="/approvals/stop"' in answer.text
 
 
+def test_the_page_of_trust_has_what_other_clients_find_and_where_links_lead(
+    house: Skillhouse, client: TestClient, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    write_skill(project / ".gemini/skills/gem")
+    odd = write_skill(project / ".claude/skills/odd") / "SKILL.md"
+    odd.write_text("---\nname: other\ndescription: Fixes things.\n---\nBody.\n")
+    (tmp_path / "shared.md").write_text("Shared.\n")
+    (project / ".agents/skills/unread/shared.md").symlink_to(tmp_path / "shared.md")
+    text = " ".join(Page(client.get("/system/trust").text).text.split())
+    assert "Not found here, but by gemini-cli" in text
+    assert re.search(r"Read otherwise by claude-code[\w, -]*: odd ?, Fixes things\.", text)
+    assert f"A link leads out of the project: {tmp_path}/shared.md" in text
+    house.project_trust.trust()
+    assert "This project is trusted" in client.get("/system/trust").text
+
+
 def test_every_level_of_the_sandbox_is_tested_when_it_is_asked_for(client: TestClient):
     assert "/system?sandbox=test#sandbox" in Page(client.get("/system").text).links
     text = client.get("/system?sandbox=test").text

@@ -43,6 +43,7 @@ OFFERS = (
     "of our instructions",
     "of the catalog",
     "skills by name and sentence",
+    "by name alone",
     "enough, nothing cut unsaid",
 )
 WORK = {"all": work_judging.WITH_ALL, "skills": work_judging.WITH_SKILLS}
@@ -175,6 +176,7 @@ def offers_table(rows: list[Row]) -> str:
                 f"{one.instructions_chars:,}",
                 f"{one.catalog_chars:,}",
                 f"{one.shown:,}",
+                f"{one.bare:,}",
                 "no" if one.faults else "yes",
             ]
             lines.append(f"| {row.title} | {' | '.join(cells)} |")

@@ -25,6 +25,8 @@ class Client:
     """Its program, and what makes it answer once without a terminal."""
     prefix: str
     """What it puts before the names of our tools."""
+    greeting: str
+    """What it calls itself to a server."""
     environment: Callable[[str], Mapping[str, str]]
     """Takes the address of the model."""
     prepare: Callable[[Path, Path, str], None]
@@ -73,7 +75,7 @@ def _nothing(home: Path, project: Path, url: str) -> None:
 
 def _prepare_codex(home: Path, project: Path, url: str, *, model: str = "fake") -> None:
     del project
-    (home / ".codex").mkdir()
+    (home / ".codex").mkdir(exist_ok=True)
     (home / ".codex/config.toml").write_text(
         f'model = "{model}" # a comment that stays\nmodel_provider = "fake"\n'
         # As for the models that it knows; for others it shows 10,000 bytes of a result.
@@ -100,7 +102,7 @@ def _finish_codex(home: Path) -> None:
 
 def _prepare_gemini(home: Path, project: Path, url: str) -> None:
     del project, url
-    (home / ".gemini").mkdir()
+    (home / ".gemini").mkdir(exist_ok=True)
     (home / ".gemini/settings.json").write_text(
         "{\n  // a comment that stays\n"
         '  "security": {"auth": {"selectedType": "gemini-api-key"}},\n'
@@ -144,6 +146,7 @@ CLIENTS = (
             *("--allowedTools", "mcp__skills"),
         ),
         prefix="mcp__skills__",
+        greeting="claude-code",
         environment=_claude_environment,
         prepare=_nothing,
     ),
@@ -153,6 +156,7 @@ CLIENTS = (
         package="@openai/codex@0.169.0",
         words=("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", PROMPT),
         prefix="mcp__skills::",
+        greeting="codex-mcp-client",
         environment=lambda url: {"FAKE_KEY": "x"},
         prepare=_prepare_codex,
         finish=_finish_codex,
@@ -163,6 +167,7 @@ CLIENTS = (
         package="@google/gemini-cli@0.61.0",
         words=("gemini", "-m", "gemini-2.5-flash", "--yolo", "--skip-trust", "-p", PROMPT),
         prefix="mcp_skills_",
+        greeting="gemini-cli-mcp-client",
         environment=lambda url: {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url},
         prepare=_prepare_gemini,
     ),
@@ -172,6 +177,7 @@ CLIENTS = (
         package="opencode-ai@1.18.33",
         words=("opencode", "run", PROMPT),
         prefix="skills_",
+        greeting="opencode",
         environment=lambda url: {
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",

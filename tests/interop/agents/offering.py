@@ -14,12 +14,13 @@ from tests.interop.agents.fake_model import Asked
 from tests.interop.agents.judging import described, words_of
 
 SHOWN_LEAST = 20
-"""Skills that a model sees by name with a sentence, where there are as many (issue 12)."""
+"""Skills that a model sees by name, where there are as many (issue 12)."""
 STARTS_CHARS = 12
 """Characters of a description behind a skill's name, at least: less is no sentence."""
 
 _LINE = re.compile(r"^[-*> \t]*[`*]*([\w:.-]+)[`*]*: (.+)$", re.MULTILINE)
 _XML = re.compile(r"<name>([^<]+)</name>\s*<description>([^<]*)(</description>)?")
+_NAMES = re.compile(r"[\w:.-]+(?:, [\w:.-]+){3,}")
 _REST = re.compile(r"\d[\d,]* more\b.*search_skills")
 _MARKS = ("…", "...", "]")
 """How a text ends that says itself that it was cut."""
@@ -42,6 +43,8 @@ class Offer:
     """Of what names skills: names and sentences."""
     shown: int = 0
     """Skills with their name and at least the beginning of their description."""
+    bare: int = 0
+    """Skills with their name alone."""
     instructions_chars: int = 0
     """Of our server's instructions, as far as they arrived."""
     faults: tuple[str, ...] = ()
@@ -69,12 +72,14 @@ def offer(
     first, names = found
     words = words_of(first)
     catalog = {name: text for name, text in _listed(words) if _is_of(text, known.get(name))}
+    bare = {name for line in _NAMES.findall(words) for name in line.split(", ")} & {*known}
     arrived = _arrived(sent.get("instructions", ""), words)
     faults = [f"`{name}` is not named" for name in tools if name not in names]
     least = min(SHOWN_LEAST, len(known))
-    if len(catalog) < least:
-        faults.append(f"expected at least {least} skills by name, got {len(catalog)}")
-    if len(catalog) < len(known) and not _REST.search(words):
+    by_name = len({*catalog} | bare)
+    if by_name < least:
+        faults.append(f"expected at least {least} skills by name, got {by_name}")
+    if by_name < len(known) and not _REST.search(words):
         faults.append("how the other skills are found is not said")
     faults += [
         f"cut without a mark: {n}: {t[-40:]!r}" for n, t in catalog.items() if _cut(t, known[n])
@@ -93,6 +98,7 @@ def offer(
         description_chars=sum(map(len, names.values())),
         catalog_chars=sum(len(name) + len(text) for name, text in catalog.items()),
         shown=len(catalog),
+        bare=len(bare - {*catalog}),
         instructions_chars=arrived,
         faults=tuple(faults),
     )

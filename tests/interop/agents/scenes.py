@@ -144,12 +144,12 @@ class House:
             raise SceneError(f"skillhouse {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
 
-    def greeted(self) -> dict[str, str]:
-        """Return the server's `instructions`, and the description of each of its tools by name."""
+    def greeted(self, client: str) -> dict[str, str]:
+        """Return the server's `instructions` to a client, and the description of each tool."""
         hello = {
             "protocolVersion": "2025-06-18",
             "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
+            "clientInfo": {"name": client, "version": "1"},
         }
         lines = [
             {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello},
@@ -250,7 +250,7 @@ def show(actor: Actor, base: Path, count: int, sample: Path | None) -> Offer:
     found = json.loads(house.do("list", "--json"))["skills"]
     model = FakeModel(steps=())
     act(actor, house, model)
-    sent = house.greeted()
+    sent = house.greeted(actor.client.greeting)
     known = {skill["name"]: skill["description"] for skill in found}
     if actor.client.defers:
         group = actor.client.prefix.removesuffix(NAMESPACE)
@@ -287,7 +287,7 @@ def act(
     model: FakeModel,
     person: Watcher | None = None,
     *,
-    installed: Sequence[str] = ("--tools", "all"),
+    installed: Sequence[str] | None = ("--tools", "all"),
     shell: OwnShell | None = None,
 ) -> None:
     """Let the client read our entry and follow the script to its end.
@@ -297,14 +297,15 @@ def act(
         house: Its home and project.
         model: What it talks to.
         person: Who answers meanwhile.
-        installed: More words for `mcp install`.
+        installed: More words for `mcp install`; None for a client without us.
         shell: The client's own, if it is to use it.
     """
     client = actor.client
     with serving(model):
         client.prepare(house.home, house.project, model.url)
-        house.do("mcp", "install", client.name, *installed)
-        client.finish(house.home)
+        if installed is not None:
+            house.do("mcp", "install", client.name, *installed)
+            client.finish(house.home)
         if shell is not None:
             shell.finish(house.project, house.skills)
         with (house.base / "output.txt").open("wb") as output:

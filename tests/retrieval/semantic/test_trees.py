@@ -53,7 +53,9 @@ def test_the_best_by_trees_has_the_highest_score() -> None:
     by_trees = trees.ordered(judged)
     assert judged[0].score > judged[1].score
     assert by_trees[0].score < by_trees[1].score < 101
-    assert [*map(confidence, by_trees)] == [*map(confidence, judged)]
+    assert [confidence(each, 1_000) for each in by_trees] == [
+        confidence(each, 1_000) for each in judged
+    ]
 
 
 @pytest.mark.parametrize("cosines", [{}, {"use": 0.5}, {"use": 0.5, "granite": 0.5, "own": 0.5}])
@@ -79,7 +81,7 @@ def test_a_higher_cosine_is_a_higher_score_and_confidence() -> None:
     for name in ("use", "granite", "own"):
         low, high = (row(0, 0.2, **{name: cosine}) for cosine in (0.1, 0.7))
         assert low.score < high.score <= 100
-        assert confidence(low) <= confidence(high)
+        assert confidence(low, 1_000) <= confidence(high, 1_000)
     plain = row(0, 0.2)
     assert plain.fused is None
     assert plain.score == fused(plain, {}).score
@@ -87,9 +89,9 @@ def test_a_higher_cosine_is_a_higher_score_and_confidence() -> None:
 
 def test_where_both_encoders_vote_each_cosine_counts_for_the_confidence() -> None:
     neither, of_use, of_granite, both = (
-        confidence(row(0, 0.1, use=use, granite=granite))
+        confidence(row(0, 0.1, use=use, granite=granite), 1_000)
         for use, granite in ((0.2, 0.2), (0.5, 0.2), (0.2, 0.5), (0.5, 0.5))
     )
     assert neither < min(of_use, of_granite) < max(of_use, of_granite) < both
     # Another's encoder has no part in it, though it votes.
-    assert confidence(row(0, 0.1, use=0.2, granite=0.2, own=0.9)) == neither
+    assert confidence(row(0, 0.1, use=0.2, granite=0.2, own=0.9), 1_000) == neither

@@ -13,11 +13,11 @@ from skillhouse.frontends.adapters.agent_framework_approvals import (
     asked_about,
 )
 from skillhouse.frontends.adapters.framework_bridge import (
-    OPENAI_CHARS,
     FrameworkBridge,
     KeptResult,
 )
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.model_tools import OPENAI_CHARS
 
 try:
     from agent_framework import (
@@ -65,6 +65,7 @@ class _SkillProvider(ContextProvider):
         state: dict[str, Any],
     ) -> None:
         self._deny(content for said in context.input_messages for content in said.contents)
+        offered, prompt = self._bridge.offer(OPENAI_CHARS)
         tools = {
             tool.name: FunctionTool(
                 name=tool.name,
@@ -72,10 +73,9 @@ class _SkillProvider(ContextProvider):
                 input_model=tool.schema,
                 func=_only_through_the_gate,
             )
-            for tool in self._bridge.tools(OPENAI_CHARS)
+            for tool in offered
         }
         context.extend_tools(self.source_id, list(tools.values()))
-        prompt = self._bridge.prompt()
         if prompt:
             context.extend_instructions(self.source_id, prompt)
         parts = (self._bridge, tools, self._done)

@@ -18,10 +18,7 @@ CHANNEL = "anthropic"
 
 def skillhouse_tools(house: Skillhouse, *, agent: str = "default") -> list[Any]:
     """Return the `tools` of a request."""
-    return [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
-        for tool in FrameworkBridge(house=house, channel=CHANNEL, agent=agent).tools()
-    ]
+    return house.tools(agent=agent).anthropic()
 
 
 def skillhouse_outputs(

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from skillhouse.floor import ConfigError, MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, OfferedTools
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.model_tools import OfferedTools
 
 try:
     from claude_agent_sdk import (
@@ -54,7 +55,7 @@ def skillhouse_options(
     if not isinstance(options.mcp_servers, dict):
         raise ConfigError("expected `mcp_servers` as a mapping, got a file", key="mcp_servers")
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    tools = [_tool(bridge, tool, options.can_use_tool) for tool in bridge.tools(0)]
+    tools = [_tool(bridge, tool, options.can_use_tool) for tool in bridge.tools(lists=False)]
     names = {PREFIX + tool.name for tool in tools}
     # Without `alwaysLoad` the CLI shows the model only the names of the tools (review M3: 2.1.330).
     # Older CLIs ignore it, and a server inside the program has no instructions, hence the prompt.

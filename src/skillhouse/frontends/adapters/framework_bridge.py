@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from skillhouse.approval import Answer, ApprovalRequest
-from skillhouse.discovery import within
 from skillhouse.floor import InternalFaultError, SkillhouseError, dataclass
+from skillhouse.floor.paths import sendable
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.presentation.text import sendable
 from skillhouse.permission import Effect
 from skillhouse.runtime import Caller, Conversation, Skillhouse
-from skillhouse.tools import ProgressHandler, Tool, ToolResult
+from skillhouse.runtime.model_tools import OPENAI_CHARS, OfferedTools
+from skillhouse.tools import ProgressHandler, ToolResult
 
 V = TypeVar("V")
 
@@ -27,9 +26,6 @@ _FRAMEWORK_IDS: ContextVar[Mapping[str, str] | None] = ContextVar(
     "skillhouse_framework_ids", default=None
 )
 
-OPENAI_CHARS = 1_000
-"""Characters of a tool's description for OpenAI's API and compatible ones, which refuse a request
-with a description of more than 1,024 (`string_above_max_length`, getsentry/sentry-mcp#106)."""
 LONG_DESCRIPTIONS = ("anthropic", "google")
 """Providers whose own API accepts longer descriptions."""
 
@@ -44,13 +40,6 @@ def description_chars(provider: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTools:
-    name: str
-    description: str
-    schema: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkBridge:
     """One framework's access to Skillhouse: who calls, and on which channel."""
 
@@ -62,31 +51,41 @@ class FrameworkBridge:
     ask: bool = True
     """Whether the framework asks for approvals; if not, the model gets a pending result."""
 
-    def tools(self, chars: int | None = None) -> list[OfferedTools]:
+    def tools(self, chars: int | None = None, *, lists: bool = True) -> list[OfferedTools]:
         """Return the agent's tools, all from one snapshot; raises ConfigError without the agent.
 
-        `chars` is the maximum length of a description; None keeps the profile's bound, and 0 leaves
-        the list of skills out of the skill tool's.
+        `chars` is the maximum length of a description; None leaves it at that of the catalog.
+        Without `lists` that of the skill tool has no list of skills. Skills that it has no room to
+        name are named in the schema.
         """
-        return [
-            OfferedTools(
-                name=tool.name,
-                description=sendable(_description(tool, chars)),
-                # A copy, since frameworks modify the schema.
-                schema=copy.deepcopy(dict(tool.schema)),
-            )
-            for tool in self.house.tools(agent=self.agent)
-        ]
+        return self.house.tools(agent=self.agent).offered(chars, lists=lists)
 
     def prompt(
-        self, offered: Iterable[str] | None = None, *, prefix: str = "", always: bool = False
+        self,
+        offered: Iterable[str] | None = None,
+        *,
+        prefix: str = "",
+        always: bool = False,
+        chars: int | None = None,
     ) -> str:
-        """Return the skills' part of the system prompt; usually empty, since the tool lists them.
+        """Return the skills' part of the system prompt; often empty, since the tool lists them.
 
         `offered` names the tools that the model is offered, all by default; `prefix` is the
-        framework's for names of tools; `always` lists the skills even if the tool does.
+        framework's for names of tools; `always` lists the skills even if the tool does; `chars` is
+        the maximum length of a tool's description, which may have no room for the list.
         """
-        return sendable(self.house.view(self.agent).prompts(prefix).system(offered, always=always))
+        prompts = self.house.view(self.agent).prompts(prefix)
+        return sendable(prompts.system(offered, always=always, tool_chars=chars))
+
+    def offer(
+        self, chars: int | None, offered: Iterable[str] | None = None
+    ) -> tuple[list[OfferedTools], str]:
+        """Return the tools, and the skills' part of the system prompt; the list is in one of them.
+
+        The arguments are those of `tools` and `prompt`.
+        """
+        prompt = self.prompt(offered, chars=chars)
+        return self.tools(chars, lists=not prompt), prompt
 
     async def call(
         self,
@@ -247,15 +246,6 @@ class KeptResult(Generic[V]):
 
     def take(self, call_id: str | None) -> V | None:
         return self._values.pop(call_id or "", None)
-
-
-def _description(tool: Tool, chars: int | None) -> str:
-    """Return a description of bounded length; a shortened list of skills says what is left out."""
-    if chars is None or 0 < chars >= len(tool.description):
-        return tool.description
-    shortened: Callable[[int], str] | None = getattr(tool, "description_within", None)
-    text = tool.description if shortened is None else shortened(chars)
-    return within(text, chars) if chars else text
 
 
 def _failed(name: str, error: Exception) -> ToolResult:

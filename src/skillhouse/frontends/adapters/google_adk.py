@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, OfferedTools
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.model_tools import OfferedTools
 
 try:
     from google.adk.agents.readonly_context import ReadonlyContext

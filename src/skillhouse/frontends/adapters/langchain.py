@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.adapters.langchain_retention import RetentionMiddleware
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.model_tools import OPENAI_CHARS
 from skillhouse.tools import ToolResult
 
 try:
@@ -99,7 +100,7 @@ class _LangChainMiddleware(RetentionMiddleware):
 
     def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
-        said = self.bridge.prompt(offered)
+        said = self.bridge.prompt(offered, chars=OPENAI_CHARS)
         if not said:
             return request
         before = f"{request.system_message.text}\n\n" if request.system_message else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from skillhouse.frontends.adapters.framework_bridge import (
-    OPENAI_CHARS,
     FrameworkBridge,
     json_arguments,
 )
@@ -23,19 +22,7 @@ def skillhouse_tools(
     house: Skillhouse, *, agent: str = "default", api: Literal["responses", "chat"] = "responses"
 ) -> list[Any]:
     """Return the `tools` of a request to `client.responses` or `client.chat.completions`."""
-    functions = [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.schema,
-            # Strict mode has no optional arguments; the gate checks them all the same.
-            "strict": False,
-        }
-        for tool in FrameworkBridge(house=house, channel=CHANNEL, agent=agent).tools(OPENAI_CHARS)
-    ]
-    if api == "chat":
-        return [{"type": "function", "function": function} for function in functions]
-    return [{"type": "function", **function} for function in functions]
+    return house.tools(agent=agent).openai(api=api)
 
 
 def skillhouse_outputs(

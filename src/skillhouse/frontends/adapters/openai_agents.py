@@ -6,12 +6,12 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import (
-    OPENAI_CHARS,
     FrameworkBridge,
     KeptResult,
     json_arguments,
 )
 from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.model_tools import OPENAI_CHARS
 from skillhouse.tools import ToolResult
 
 try:

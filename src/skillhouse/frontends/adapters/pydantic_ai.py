@@ -66,10 +66,10 @@ class SkillhouseToolset(AbstractToolset[Any]):
         return f"skillhouse-{self._bridge.agent}"
 
     async def get_instructions(self, ctx: RunContext[Any]) -> str | None:
-        return self._bridge.prompt() or None
+        return self._bridge.prompt(chars=description_chars(ctx.model.system)) or None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        chars = description_chars(ctx.model.system)
+        tools, _ = self._bridge.offer(description_chars(ctx.model.system))
         return {
             tool.name: ToolsetTool(
                 toolset=self,
@@ -81,7 +81,7 @@ class SkillhouseToolset(AbstractToolset[Any]):
                 max_retries=1,
                 args_validator=_AS_GIVEN,
             )
-            for tool in self._bridge.tools(chars)
+            for tool in tools
         }
 
     async def call_tool(

@@ -25,9 +25,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 
 from skillhouse.floor import dataclass
-from skillhouse.frontends.adapters.framework_bridge import OfferedTools
 from skillhouse.frontends.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
 from skillhouse.frontends.presentation.text import counted
+from skillhouse.runtime.model_tools import OfferedTools
 from skillhouse.tools import Activation, tokens_of
 
 

@@ -16,7 +16,14 @@ from skillhouse.frontends.chat.marks import is_cut, last_prompt, stored_prompts
 from skillhouse.frontends.chat.opening import Opening
 from skillhouse.frontends.chat.screen import CHANNEL, Screen
 from skillhouse.frontends.chat.transcript import StoredTranscript
+from skillhouse.frontends.presentation.service_values import (
+    failures,
+    loaded_names,
+    untried_names,
+)
+from skillhouse.frontends.presentation.skill_lists import unlisted
 from skillhouse.frontends.presentation.text import counted, cut, one_line
+from skillhouse.runtime.code_reload import reload_code
 from skillhouse.tiers import is_stop_command
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "help": "this list",
     "skills": "the skills, and which are in use",
-    "reload-skills": "look for skills again",
+    "reload-skills": "look for skills again, and load their code",
     "unload": "NAME: take a skill out of use, and its text out of the conversation",
     "cost": "tokens of the catalog, the skills and the conversation",
     "compact": "make the conversation short now",
@@ -127,22 +134,33 @@ class Commands:
 
     def _skills(self) -> None:
         in_use = {one.file for one in self.conversation.skills.activations.newest()}
-        for skill in self._house.view(self.conversation.agent).visible.skills:
-            mark = "*" if skill.file in in_use else " "
-            text = f"{mark} {one_line(skill.name)}: {one_line(skill.description)}"
+        view = self._house.view(self.conversation.agent)
+        for skill in view.visible.skills:
+            sign = "*" if skill.file in in_use else " "
+            marks = "".join(f"[{mark}] " for mark in unlisted(view.mark(skill)))
+            text = f"{sign} {one_line(skill.name)}: {marks}{one_line(skill.description)}"
             self._screen.note(cut(text, self._screen.width or _COLUMNS))
         self._screen.note("* in use; `/NAME` starts one")
 
     async def _reload(self) -> None:
         agent = self.conversation.agent
         before = {one.id: one for one in self._house.view(agent).visible.skills}
-        self._house.refresh()
-        await self._house.services.skill_code.reload()
+        try:
+            done = await reload_code(self._house, agent=agent)
+        except (SkillhouseError, OSError) as error:
+            self._screen.error(f"skills' code was not loaded: {one_line(str(error))}")
+            return
         after = {one.id: one for one in self._house.view(agent).visible.skills}
         lines = [f"  new: {one_line(name)}" for name in after if name not in before]
         lines += [f"  gone: {one_line(name)}" for name in before if name not in after]
         changed = (name for name in after if name in before and after[name] != before[name])
         lines += [f"  changed: {one_line(name)}" for name in changed]
+        if self._house.services.runs_code:
+            untried = untried_names(done.loaded)
+            lines += [f"  tool: {one_line(name)}" for name in loaded_names(done.loaded)]
+            lines += [f"  tool: {one_line(name)} (not loaded)" for name in untried]
+            failed = failures(done.loaded, self._house.services.skill_code.problems)
+            lines += [f"  failed: {one_line(name)}: {one_line(why)}" for name, why in failed]
         self._screen.note("\n".join([counted(len(after), "skill"), *lines]))
 
     def _stop(self, typed: str) -> None:

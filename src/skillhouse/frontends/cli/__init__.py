@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import skillhouse
-from skillhouse.frontends.cli.verbs import VERBS, parser_of
+from skillhouse.frontends.cli.verbs import ALIASES, NO_VERBS, SHOWN, VERBS, parser_of
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -54,8 +54,7 @@ _INTRODUCTION = """usage: skillhouse VERB [OPTIONS]
 Finds, checks and runs the skills of AI agents.
 
 """
-_CLOSING = """
-examples:
+_CLOSING = """examples:
   skillhouse list
   skillhouse rehearse "What's the weather in Tokyo?"
   skillhouse validate ./my-skill
@@ -151,13 +150,13 @@ def _failed(arguments: list[str], error: Exception) -> int:
 
 def _run(arguments: list[str]) -> int:
     """Answer what needs no verb; nothing else of the program is loaded for that."""
-    if len(arguments) > 1 and arguments[0] == "help":
+    if len(arguments) > 1 and arguments[0] == "help" and arguments[1] != "--all":
         # `help policy explain` is `policy explain --help`.
         arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        sys.stdout.write(_help())
+        sys.stdout.write(_help(everything="--all" in arguments))
         return OK
-    verb = arguments[0]
+    verb = ALIASES.get(arguments[0], arguments[0])
     if verb in ("-V", "--version"):
         sys.stdout.write(f"skillhouse {skillhouse.__version__}\n")
         return OK
@@ -266,7 +265,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
                 # What is asked for no name is where we are.
                 terminal.error(str(gone))
                 return ENVIRONMENT, gone
-            terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
+            terminal.error(_said(error, verb))
             return ENVIRONMENT, error
         except Exception as error:
             if is_of_interrupt(error):
@@ -278,6 +277,18 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
             terminal.error(reports.line(fault))
             return FAULT, fault
     return code, None
+
+
+def _said(error: OSError, verb: str) -> str:
+    """Return the line about a fault of the system, with what to set where a home is read-only."""
+    from skillhouse.floor import LocationError, Locations
+
+    said = f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`"
+    try:
+        advice = Locations.here().advice(error)
+    except LocationError:
+        return said
+    return f"{said}; {advice}" if advice else said
 
 
 def _gone() -> Exception | None:
@@ -295,11 +306,17 @@ def _unknown(verb: str) -> str:
     from skillhouse.floor import nearest
 
     close = nearest(verb, VERBS)
-    hint = f"did you mean `{close[0]}`" if close else "`skillhouse --help` lists the verbs"
+    hint = f"did you mean `{close[0]}`" if close else "`skillhouse help --all` lists the verbs"
+    hint = NO_VERBS.get(verb, hint)
     return f"unknown verb `{verb}`; {hint}"
 
 
-def _help() -> str:
+def _help(*, everything: bool = False) -> str:
+    """Return the verbs of a first day by task, or all."""
     width = max(map(len, VERBS)) + 2
-    lines = [f"  {verb:<{width}}{summary}\n" for verb, (_, summary) in VERBS.items()]
-    return _INTRODUCTION + "verbs:\n" + "".join(lines) + _CLOSING
+    groups = {"verbs": tuple(VERBS)} if everything else SHOWN
+    lines = []
+    for title, verbs in groups.items():
+        lines += [f"{title}:\n", *(f"  {one:<{width}}{VERBS[one][1]}\n" for one in verbs), "\n"]
+    others = "" if everything else f"`skillhouse help --all` lists all {len(VERBS)} verbs.\n"
+    return _INTRODUCTION + "".join(lines) + _CLOSING + others

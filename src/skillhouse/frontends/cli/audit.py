@@ -31,8 +31,12 @@ from skillhouse.frontends.cli.options import (
     house_of,
     positive,
 )
-from skillhouse.frontends.presentation.call_values import code_lists
-from skillhouse.frontends.presentation.json_values import entry_value, verification_value
+from skillhouse.frontends.presentation.call_values import code_lists, subject_of
+from skillhouse.frontends.presentation.json_values import (
+    entry_value,
+    listed_entry,
+    verification_value,
+)
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 
 if TYPE_CHECKING:
@@ -117,7 +121,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     return terminal.listing(
         list(entries),
-        entry_value,
+        listed_entry,
         lambda entry: _line(entry, terminal),
         name="records",
         as_json=options.json,
@@ -201,11 +205,10 @@ def _export(entries: Iterator[AuditEntry], options: argparse.Namespace, terminal
 
 def _line(entry: AuditEntry, terminal: Terminal) -> str:
     record = entry.record
-    wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions) or record.reason
     status = terminal.style(entry.status.ljust(7), _COLOURS.get(entry.status, "dim"))
     head = f"{record.id[:10]}  {record.ts[:19].replace('T', ' ')}  "
     room = terminal.width - len(head) - 9
-    return f"{head}{status}  {cut(one_line(wanted or record.tool), room)}"
+    return f"{head}{status}  {cut(one_line(subject_of(entry)), room)}"
 
 
 def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:

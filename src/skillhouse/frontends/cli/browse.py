@@ -27,12 +27,15 @@ from skillhouse.frontends.presentation.json_values import (
     meaning_value,
 )
 from skillhouse.frontends.presentation.skill_lists import (
-    WEAK,
+    FIT_TEXTS,
+    fit_value,
     request_value,
     search_answer,
+    unlisted,
     why_parts,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.retrieval import Fit
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -90,6 +93,9 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
         left_out = counted(len(catalog.omitted), "skill")
         facts += f"; left out: {left_out}, `skillhouse search` finds them"
     terminal.note(facts)
+    if waiting := len(view.waiting):
+        what = f"{counted(waiting, 'skill')} new or changed since the project was trusted"
+        terminal.note(f"{what}: look with `skillhouse trust`")
     if fitting is not None:
         _note_reasons(fitting, terminal)
     return 0
@@ -102,7 +108,7 @@ def _note_reasons(fitting: Mapping[str, Any], terminal: Terminal) -> None:
         terminal.note("no skill fits the request")
         return
     if fitting["weak"]:
-        terminal.note(WEAK)
+        terminal.note(FIT_TEXTS[Fit.NONE if fitting["nothing_fits"] else Fit.WEAK])
     for hit in hits:
         terminal.note(f"{shown(hit['name'])}: {shown(hit['reason'])}")
 
@@ -143,7 +149,7 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.error(found.found.fault)
     if options.json:
         more = {
-            "weak": found.found.is_weak,
+            **fit_value(found.found.fit),
             "fault": found.found.fault or None,
             "meaning": meaning_value(state),
         }
@@ -151,12 +157,12 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     elif not hits:
         terminal.note("no skill fits; `skillhouse list` shows all")
     else:
-        if found.found.is_weak:
-            terminal.note(WEAK)
+        if text := FIT_TEXTS[found.found.fit]:
+            terminal.note(text)
         rows: list[tuple[str, str]] = []
-        for hit, skill in zip(hits, found.skills, strict=True):
+        for hit, skill, mark in zip(hits, found.skills, found.marks, strict=True):
             rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description)))
-            rows += [("", f"({part})") for part in why_parts(hit)]
+            rows += [("", f"({part})") for part in (*unlisted(mark), *why_parts(hit))]
         terminal.rows(rows, indent=0, most=36)
     if others and not options.json:
         terminal.line()

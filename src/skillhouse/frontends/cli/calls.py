@@ -205,7 +205,7 @@ def _print_call(
 def _schema(house: Skillhouse, options: argparse.Namespace) -> Mapping[str, Any]:
     """Return what the tool takes; of a tool that is unknown the call itself says so."""
     tools = house.tools(agent=options.agent)
-    names = {tool.name: tool for tool in tools}
+    names = {name: tool for tool in tools for name in (tool.own_name, tool.name)}
     names |= {tool.full_name: tool for tool in tools if isinstance(tool, toolbox.SkillCodeTool)}
     found = names.get(options.tool)
     return found.schema if found else {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 # Packages and not their names, each of which is loaded when it is first used.
 from skillhouse import floor, runtime
 from skillhouse import skill as skill_package
+from skillhouse.clients import known_clients
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
@@ -97,7 +98,7 @@ def _skills(typed: Typed) -> Iterable[str]:
     elif typed.words[:1] == ("load",) or typed.words[:1] == ("invoke",):
         ids = (skill.id for skill in house.view().visible.skills)
     else:
-        ids = (skill.id for skill in house.index.skills)
+        ids = (skill.id for skill in house.snapshot.shown.index.skills)
     if ":" in typed.last:
         return ids
     return (skill.partition(":")[2] for skill in ids)
@@ -110,7 +111,8 @@ def _profiles(typed: Typed) -> Iterable[str]:
 def _clients(typed: Typed) -> Iterable[str]:
     """Yield names of clients; behind a comma, further ones of a list."""
     before, comma, _ = typed.last.rpartition(",")
-    return (f"{before}{comma}{name}" for name in skill_package.profile_names(typed.places.profiles))
+    names = dict.fromkeys((*skill_package.profile_names(typed.places.profiles), *known_clients()))
+    return (f"{before}{comma}{name}" for name in names)
 
 
 def _agents(typed: Typed) -> Iterable[str]:

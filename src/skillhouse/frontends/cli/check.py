@@ -9,8 +9,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.discovery import discover, skills_below
-from skillhouse.floor import Diagnostic, Severity, fault_finding, is_utf8, isolated
+from skillhouse.discovery import (
+    LinkPlaces,
+    Root,
+    default_roots,
+    discover,
+    skills_below,
+)
+from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_utf8, isolated
 from skillhouse.frontends.cli.fixing import Fix, fix
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
@@ -28,11 +34,12 @@ from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
     rehearsal_value,
 )
-from skillhouse.frontends.presentation.skill_lists import WEAK, why_parts
+from skillhouse.frontends.presentation.skill_lists import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.retrieval import is_weak
+from skillhouse.retrieval import fit_of
 from skillhouse.runtime import rehearse
 from skillhouse.skill import (
+    DEFAULT_PROFILE,
     JAVASCRIPT_FILE,
     MANIFEST_FILES,
     PYTHON_FILE,
@@ -46,7 +53,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Rehearsal
-    from skillhouse.skill import ManifestResult
+    from skillhouse.skill import ManifestResult, SkillIndex
 
 _VALIDATE_EXAMPLES = """examples:
   skillhouse validate ./my-skill
@@ -178,14 +185,17 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    index = discover([path])
+    index = _index_of(path)
     every = (*index.skills, *index.shadowed)
     inside += skills_below(every, known={skill.file for skill in every})
-    places = {skill.directory for skill in index.skills + index.shadowed}
+    inside += (one for one in index.diagnostics if one.code in _SAID_ALONE)
+    places = {Path(skill.link or skill.file).parent for skill in every}
     places |= {
         found.path.parent
         for found in index.diagnostics
-        if found.path is not None and found.path.name == SKILL_FILE
+        if found.path is not None
+        and found.path.name == SKILL_FILE
+        and found.code not in _SAID_ALONE
     }
     real = path.resolve()
     places |= set(itertools.islice(_code_below(real, places), MANIFEST_DIRECTORIES_MAX))
@@ -195,6 +205,27 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     if is_skill or not (below or _is_ordinary(path)):
         return [path, *below]
     return below
+
+
+_SAID_ALONE = frozenset(
+    {"link-broken", "link-cycle", "link-escape", "link-owner", "link-untrusted", "wrong-case"}
+)
+"""Findings of a listing about what is no SKILL.md that could be judged."""
+
+
+def _index_of(path: Path) -> SkillIndex:
+    """Return the skills of a directory, with the links that a listing of it follows."""
+    start, home = Path.cwd(), Path.home()
+    roots = default_roots(start=start, home=home, environment={}, profile=DEFAULT_PROFILE)
+    real, top = os.path.realpath(path), git_root(path.resolve())
+    own = [root for root in roots if root.scope == "user"]
+    scopes = (os.path.realpath(root.path) for root in own)
+    if any(real == root or real.startswith(f"{root}/") for root in scopes):
+        return discover([Root(path, "explicit", symlinks="own", places=own[0].places)])
+    if top is None:
+        return discover([path])
+    places = LinkPlaces(project=str(top))
+    return discover([Root(path, "explicit", symlinks="within_project", places=places)])
 
 
 def _code_below(root: Path, known: Container[Path]) -> Iterator[Path]:
@@ -293,11 +324,11 @@ def _print_ranking(rehearsal: Rehearsal, terminal: Terminal) -> None:
     terminal.heading("2 Skills that fit, best first")
     rows = [
         ("" if at else f"{hit.score:6.2f}  {shown(hit.name)}", part)
-        for hit in rehearsal.hits
-        for at, part in enumerate(why_parts(hit))
+        for hit, mark in zip(rehearsal.hits, rehearsal.marks, strict=True)
+        for at, part in enumerate([*unlisted(mark), *why_parts(hit)])
     ]
-    if is_weak(rehearsal.hits):
-        terminal.line(f"  {WEAK}")
+    if text := FIT_TEXTS[fit_of(rehearsal.hits)]:
+        terminal.line(f"  {text}")
     if rows:
         terminal.rows(rows, most=40)
     else:

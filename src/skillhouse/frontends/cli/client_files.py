@@ -21,6 +21,7 @@ from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.export_values import difference_lines, item_value
+from skillhouse.frontends.presentation.short_paths import some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import export_source
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime import Skillhouse
 
 _EXAMPLES = """examples:
-  skillhouse export pdf --to claude-code,codex,gemini-cli,opencode
+  skillhouse export pdf --to claude-code,codex,cursor
   skillhouse export --all --to codex --dry-run     what would be written, and where
   skillhouse export --status                       what is not as it was exported
   skillhouse export --sync                         bring all that is exported up to date
@@ -52,7 +53,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skills", nargs="*", metavar="SKILL", help="ids, names, directory names")
     parser.add_argument("--all", action="store_true", help="every skill that an agent sees here")
     parser.add_argument(
-        "--to", metavar="CLIENTS", help="claude-code, codex, gemini-cli, opencode; with commas"
+        "--to", metavar="CLIENTS", help="their names, with commas; `profiles list` has them"
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--status", action="store_true", help="show how exports stand")
@@ -129,7 +130,7 @@ def _print_items(
         for warning in item.warnings:
             _indented(f"note: {warning}", home, terminal)
         if item.also and item.action in (Action.WRITE, Action.REPLACE):
-            _indented(f"also read by {', '.join(item.also)}", home, terminal)
+            _indented(f"also read by {some_of(item.also)}", home, terminal)
         if with_difference:
             for line in difference_lines(item):
                 terminal.line(f"  {shown(line)}")

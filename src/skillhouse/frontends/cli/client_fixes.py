@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.clients import apply_fix, proposed_fixes
 from skillhouse.floor import isolated
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.question import confirmed, need_terminal
-from skillhouse.frontends.presentation.fix_values import fix_value
+from skillhouse.frontends.cli.question import all_or_each, confirmed, need_terminal
+from skillhouse.frontends.presentation.fix_values import fix_groups, fix_value
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
@@ -31,15 +32,39 @@ def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool
     instead = "`doctor --fix --json` shows the changes"
     need_terminal(instead)
     made = 0
-    for fix in fixes:
-        terminal.line()
-        for line in fix.difference:
-            terminal.line(shown(line))
-        question = f"Make this change ({', '.join(fix.codes)})?"
-        if confirmed(question, terminal, instead=instead):
+    for group in fix_groups(fixes):
+        answer = "each"
+        if len(group) > 1:
+            _show_all(lens, group, terminal)
+            count = counted(len(group), "change")
+            question = f"Make these {count} ({', '.join(group[0].codes)})?"
+            answer = all_or_each(question, terminal, instead=instead)
+        for fix in group if answer != "none" else ():
+            if answer == "each":
+                terminal.line()
+                for line in fix.difference:
+                    terminal.line(shown(line))
+                question = f"Make this change ({', '.join(fix.codes)})?"
+                if not confirmed(question, terminal, instead=instead):
+                    continue
             made += _applied(lens, fix, discard, terminal)
     terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
     return 0 if made == len(fixes) else 1
+
+
+def _show_all(lens: Lens, group: Sequence[Fix], terminal: Terminal) -> None:
+    """Print each change of a kind, without the lines of a file that stay as they are."""
+    for fix in group:
+        terminal.line()
+        if not fix.after:
+            for line in fix.difference:
+                terminal.line(shown(line))
+            continue
+        terminal.line(shown(lens.short(fix.path)))
+        # INVARIANT: each line that changes is shown; the first two name the file.
+        for line in fix.difference[2:]:
+            if line.startswith(("+", "-", "…")):
+                terminal.line(f"  {shown(line)}")
 
 
 def _applied(lens: Lens, fix: Fix, discard: Discard, terminal: Terminal) -> bool:

@@ -6,11 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.clients import client_profiles, is_installed, lens_profile
 from skillhouse.frontends.cli.client_fixes import fix_files
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
 from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
     as_toml,
+    brief,
     difference,
     lens_skill_value,
     report,
@@ -34,7 +36,7 @@ from skillhouse.runtime import (
     Locations,
     usable_config,
 )
-from skillhouse.skill import DEFAULT_PROFILE, load_profile
+from skillhouse.skill import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from skillhouse.clients import Lens, LensSkill
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 _DOCTOR_EXAMPLES = """examples:
   skillhouse doctor                        the clients that are installed here
+  skillhouse doctor --brief                the same in ten lines
   skillhouse doctor --client codex         only what concerns one
   skillhouse doctor --client all           every client that we know
   skillhouse doctor --fix                  show each mend, and make it when you confirm
@@ -62,6 +65,7 @@ def _configure_doctor(parser: argparse.ArgumentParser) -> None:
         help="only this client, installed or not; may be repeated; `all` for every one",
     )
     parser.add_argument("--all", action="store_true", help="name every skill, however many")
+    parser.add_argument("--brief", action="store_true", help="say it in ten lines")
     parser.add_argument(
         "--fix", action="store_true", help="show each change that mends something, and ask"
     )
@@ -83,6 +87,10 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.fix:
         return fix_files(lens, terminal, discard=discarding(config), as_json=options.json)
     found = examine(places, lens)
+    if options.brief and not options.json:
+        for line in brief(lens, found.problems, more=found.further):
+            terminal.line(line)
+        return 0 if found.is_well else 1
     if options.json:
         value = found.value()
         terminal.json_list("problems", value.pop("problems"), value)
@@ -96,30 +104,34 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         for note in found.notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
-        messages = [f"{one.advice} [{one.code}]" for one in found.faults]
-        outside = (*found.stuck, *found.open_files)
-        messages += [f"{one.message} [{one.code}]" for one in outside]
-        messages += [
-            f"skill with code `{shown(facts.name)}`: {shown(one.message)} [{one.code}]"
-            for facts in found.code
-            for one in facts.problems
-        ]
-        home = str(places.home)
-        messages += [
-            f"the installed skill `{shown(one.id or one.name)}` is {one.state}: "
-            f"{shown(one.text.replace(home, '~'))}"
-            for one in found.changed
-        ]
-        messages += [
-            f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely; "
-            "`skillhouse mcp status` says why"
-            for entry in found.unsafe
-        ]
-        for message in messages:
+        for message in _messages(found, str(places.home)):
             terminal.line()
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
     return 0 if found.is_well else 1
+
+
+def _messages(found: Examination, home: str) -> list[str]:
+    """Return what is wrong besides the problems of clients with skills."""
+    messages = [f"{one.advice} [{one.code}]" for one in found.faults]
+    outside = (*found.stuck, *found.open_files)
+    messages += [f"{one.message} [{one.code}]" for one in outside]
+    messages += [
+        f"skill with code `{shown(facts.name)}`: {shown(one.message)} [{one.code}]"
+        for facts in found.code
+        for one in facts.problems
+    ]
+    messages += [
+        f"the installed skill `{shown(one.id or one.name)}` is {one.state}: "
+        f"{shown(one.text.replace(home, '~'))}"
+        for one in found.changed
+    ]
+    messages += [
+        f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely; "
+        "`skillhouse mcp status` says why"
+        for entry in found.unsafe
+    ]
+    return messages
 
 
 def _print_tools(found: Examination, places: Locations, terminal: Terminal) -> None:
@@ -129,10 +141,16 @@ def _print_tools(found: Examination, places: Locations, terminal: Terminal) -> N
 
 
 def _others_text(places: Locations, chosen: Sequence[Profile]) -> str:
-    others = [one.name for one in profiles_of(places, ()) if one not in chosen]
-    if not any(one.client for one in chosen):
-        return f"no client that we know is installed here; `--client NAME`: {', '.join(others)}"
-    return f"not installed here: {', '.join(others)} (`--client NAME`)" if others else ""
+    others = [one for one in client_profiles(places) if one not in chosen]
+    names = ", ".join(one.name for one in others if not one.folders_only)
+    more = sum(one.folders_only for one in others)
+    rest = f", and {counted(more, 'client')} of which only folders are known (`profiles list`)"
+    rest = rest if more else ""
+    here = [one for one in chosen if one.client]
+    if any(is_installed(one, places) for one in here):
+        return f"not installed here: {names} (`--client NAME`){rest}" if others else ""
+    found = "; those above have a folder here" if here else ""
+    return f"no client that we know is installed here{found}; `--client NAME`: {names}{rest}"
 
 
 _PROFILES_EXAMPLES = """examples:
@@ -171,10 +189,16 @@ def _profiles(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _list_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     found = listed_profiles(places)
+    folders = [one for one in client_profiles(places) if one.folders_only]
     if options.json:
-        terminal.json_list("profiles", [profile_line_value(one) for one in found])
-    else:
-        terminal.rows([(shown(profile.name), _titled(profile)) for profile in found])
+        values = [profile_line_value(one) for one in found]
+        terminal.json_list("profiles", values, {"folders": [one.name for one in folders]})
+        return 0
+    terminal.rows([(shown(profile.name), _titled(profile)) for profile in found])
+    names = ", ".join(one.name for one in folders)
+    terminal.line()
+    for line in terminal.wrapped(f"clients of which only folders are known: {names}", 0):
+        terminal.line(line)
     return 0
 
 
@@ -188,7 +212,7 @@ def _titled(profile: Profile) -> str:
 
 
 def _show_profile(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
-    profile = load_profile(options.name, places.profiles)
+    profile = lens_profile(options.name, places)
     if options.json:
         terminal.json(profile_value(profile))
         return 0

@@ -11,6 +11,8 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import diagnostic_values
+from skillhouse.frontends.presentation.policy_values import finding_value
+from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.permission import (
     ACTIONS,
@@ -22,12 +24,14 @@ from skillhouse.permission import (
     matches,
 )
 from skillhouse.runtime import (
-    add_rule,
+    Skillhouse,
     checked_addition,
     configured,
     project_of,
     rule_text,
+    rule_value,
     usable_config,
+    write_user_text,
 )
 
 if TYPE_CHECKING:
@@ -69,15 +73,22 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
             for found in lint_rules(config.layers)
             if found.code == UNKNOWN_ACTION
         ]
+        void = [one for one in lint_rules(config.layers) if one.code == "rule-no-effect"]
         if options.json:
-            more = {"unknown_actions": unknown}
+            more = {
+                "unknown_actions": unknown,
+                "void_rules": [finding_value(found) for found in void],
+            }
             terminal.json_list("files", diagnostic_values(faults), more)
         else:
             for message in unknown:
                 terminal.line(f"rule {shown(message)} [{UNKNOWN_ACTION}]")
+            for line in finding_lines(void):
+                terminal.line(line)
             for fault in faults:
                 terminal.line(finding_line(fault, terminal))
-            terminal.note(f"the configuration has {counted(len(faults), 'fault')}")
+            also = f", and {counted(len(void), 'rule')} without effect" if void else ""
+            terminal.note(f"the configuration has {counted(len(faults), 'fault')}{also}")
         return 1 if faults else 0
     if options.verb == "repositories":
         return _repositories(configured(places).repositories, options, terminal)
@@ -173,7 +184,11 @@ def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
         if not confirmed(f"Add this rule to {shown(str(places.user_file))}?", terminal):
             terminal.note("nothing was written")
             return 1
-    path = add_rule(places, text)
+    with Skillhouse(configured(places)) as house:
+        rule = dataclasses.replace(rule, reason=options.reason)
+        # What the file says now: the person had time to change it.
+        whole = checked_addition(places, text)
+        path = write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
     said = f"added to {shown(str(path))}: {options.verb} {rule.action} {shown(rule.pattern)}"
     terminal.answer({"path": str(path), "rule": text}, said, as_json=options.json)
     return 0

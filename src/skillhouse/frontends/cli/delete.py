@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +18,14 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
-from skillhouse.frontends.presentation.short_paths import clients_of
+from skillhouse.frontends.presentation.library import deleted_value
+from skillhouse.frontends.presentation.short_paths import clients_of, some_of
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.skill import list_resources
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Management
+    from skillhouse.runtime import Management, Skillhouse
     from skillhouse.skill import Skill
 
 _EXAMPLES = """examples:
@@ -66,11 +67,12 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
         # What a person removed must not come back by the program that it was removed from, and
         # that program must not take the way back away.
         refuse_agents("delete --undo" if options.undo else "delete --empty")
-    management = house_of(options).management
+    house = house_of(options)
+    management = house.management
     if options.list:
         return terminal.listing(
             management.trash.deleted(),
-            dataclasses.asdict,
+            deleted_value,
             lambda found: f"{found.deleted}  {shown(found.id)}  {shown(found.path)}",
             name="deleted",
             as_json=options.json,
@@ -85,14 +87,16 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     if options.skill is None:
         raise UsageError("expected a skill; see `skillhouse delete --help`")
-    return _move(management, options, terminal)
+    return _move(house, options, terminal)
 
 
-def _move(management: Management, options: argparse.Namespace, terminal: Terminal) -> int:
+def _move(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    management, home = house.management, house.config.places.home
     if not options.yes:
         need_terminal("use --yes")
     found = management.deletable(options.skill, scopes=SCOPES)
-    whose = _whose(found)
+    clients = _readers(management, found, home)
+    whose = _whose(found, clients)
     listed, omitted = list_resources(found.directory)
     files = counted(len(listed) + omitted + 1, "file")
     warning = f" It is {whose}." if whose else ""
@@ -102,8 +106,7 @@ def _move(management: Management, options: argparse.Namespace, terminal: Termina
         return 1
     path = management.delete(found.id, scopes=SCOPES)
     text = f"deleted {shown(found.id)} at {shown(str(path))}"
-    clients = list(clients_of(Path(found.root)))
-    value = {"id": found.id, "path": str(path), "scope": found.scope, "clients": clients}
+    value = {"id": found.id, "path": str(path), "scope": found.scope, "clients": [*clients]}
     terminal.answer(value, text, as_json=options.json)
     if whose:
         terminal.note(f"it was {whose}")
@@ -111,10 +114,16 @@ def _move(management: Management, options: argparse.Namespace, terminal: Termina
     return 0
 
 
-def _whose(skill: Skill) -> str:
+def _readers(management: Management, skill: Skill, home: Path) -> tuple[str, ...]:
+    """Return the clients that read the folder of a skill, which a link may lead to."""
+    root = management.target(skill.scope).path
+    is_linked = os.path.realpath(root) == os.path.realpath(skill.root)
+    return clients_of(root if is_linked else Path(skill.root), home)
+
+
+def _whose(skill: Skill, clients: tuple[str, ...]) -> str:
     """Return whose folder a skill is in, as the end of a sentence; empty for one of ours alone."""
-    clients = ", ".join(clients_of(Path(skill.root)))
-    readers = f"in a folder that {clients} also read" if clients else ""
+    readers = f"in a folder that {some_of(clients)} also read" if clients else ""
     if skill.scope != "project":
         return readers
     project = "a skill of this project, which others may share"

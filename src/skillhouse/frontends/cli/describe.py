@@ -20,7 +20,7 @@ from skillhouse.frontends.presentation.skill_answers import (
     shown_value,
 )
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.skill import SkillContent, list_resources, validate
+from skillhouse.skill import SKILL_FILE, SkillContent, list_resources, validate
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -68,6 +68,9 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
     terminal.heading(shown(skill.name))
     terminal.line()
     rows = _facts(skill, found, explained, _state_text(house, state))
+    if mark := house.view().mark(skill):
+        # After the rows `description`, `id` and `location`.
+        rows.insert(3, ("for a model", mark))
     rows += facts_rows(code) if code else []
     _print_facts(rows, (*found.diagnostics, *(code.problems if code else ())), terminal)
     return 0
@@ -84,7 +87,8 @@ def _state_text(house: Skillhouse, state: AbsentSkill) -> str:
 def _show_unusable(
     error: UnusableSkillError, terminal: Terminal, options: argparse.Namespace
 ) -> int:
-    findings = validate(error.path.parent, strict=False) if error.state == "broken" else ()
+    is_read = error.state == "broken" and error.path.name == SKILL_FILE
+    findings = validate(error.path.parent, strict=False) if is_read else ()
     if options.json:
         value: dict[str, Any] = {
             "name": error.reference,
@@ -140,13 +144,14 @@ def _facts(
         ("description", one_line(skill.description)),
         ("id", shown(skill.id)),
         ("location", shown(skill.file)),
+        *([("linked as", shown(skill.link))] if skill.link not in ("", skill.file) else []),
         ("state", shown(state)),
         ("permission", f"{explained.decision.effect}: {shown(explained.reason)}"),
         ("version", front.version or ""),
         ("license", front.license or ""),
         ("needs", front.compatibility or ""),
         ("allowed-tools", " ".join(front.allowed_tools)),
-        ("digest", digest_of(skill.directory) or NO_DIGEST),
+        ("digest", digest_of(skill) or NO_DIGEST),
     ]
     known = {"name", "description", "license", "compatibility", "allowed-tools", "version"}
     facts += [(key, _field_text(value)) for key, value in front.fields.items() if key not in known]

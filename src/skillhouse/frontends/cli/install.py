@@ -25,10 +25,11 @@ from skillhouse.frontends.presentation.install_report import (
     installed_value,
     offered_value,
 )
-from skillhouse.frontends.presentation.skill_lists import WEAK, why
-from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.frontends.presentation.skill_lists import FIT_TEXTS, why
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.registry import SourceError
 from skillhouse.registry.repository import LISTED_MAX
+from skillhouse.retrieval import Fit
 from skillhouse.runtime import Installer, UnsignedError, UntrustedError
 from skillhouse.runtime.change_plan import chosen_candidates
 from skillhouse.runtime.repository_search import judged_listing
@@ -119,7 +120,7 @@ def install(options: argparse.Namespace, terminal: Terminal) -> int:
             return _list(found, options, terminal)
         done = InstallAnswers(options, terminal, house)
         for candidate in _chosen(found, options, terminal):
-            with done.each(candidate.path or candidate.folder):
+            with done.each(candidate.label):
                 staged = done.enter(
                     installer.staged(found, candidate, place, requested=options.source)
                 )
@@ -148,7 +149,8 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
         terminal.json_list("skills", list(map(offered_value, found)), more)
         return 1 if problems else 0
     if weak:
-        terminal.note(WEAK)
+        # Names and descriptions say too little to say that nothing fits.
+        terminal.note(FIT_TEXTS[Fit.WEAK])
     for settings, skill, hit in found:
         latest = f" {shown(skill.latest)}" if skill.latest else ""
         reason = f" ({why(hit)})" if hit is not None else ""
@@ -161,9 +163,16 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
 
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:
     def line(one: Candidate) -> str:
-        said = f"  refused: {shown(one.fault)}" if one.fault else ""
-        return f"{shown(one.path or one.folder)}{said}"
+        said = [f"refused: {shown(one.fault)}"] * bool(one.fault)
+        said += [f"installed as {one.installed_as}"] * bool(one.installed_as)
+        said += [f"without {shown(text)}" for text in one.lacking[:1]]
+        said += [f"and {counted(len(one.lacking) - 1, 'file')} more"] * (len(one.lacking) > 1)
+        said += [f"also at {shown(', '.join(one.links))}"] * bool(one.links)
+        said += ["inside another skill"] * one.is_inner
+        return "  ".join([shown(one.label), *said])
 
+    for text in found.unheld:
+        terminal.note(shown(text))
     nothing = "no skill is there"
     return terminal.listing(
         found.candidates,
@@ -184,12 +193,16 @@ def _chosen(
     except SourceError as error:
         raise UsageError(str(error)) from error
     if chosen:
+        others = len(found.candidates) - len(chosen)
+        if others and not options.skill:
+            more = counted(others, "more skill")
+            terminal.note(f"{more} inside it: --list shows them, --skill or --all installs them")
         return chosen
     every = found.candidates
-    names = ", ".join(one.path or one.folder for one in every[:20])
+    names = ", ".join(one.label for one in every[:20])
     more = f" and {len(every) - 20} more" if len(every) > 20 else ""
     need_terminal(f"{len(every)} skills are there, name one with --skill: {names}{more}")
-    rows = [Row(label=one.path or one.folder, fault=one.fault) for one in every]
+    rows = [Row(label=one.label, fault=one.fault) for one in every]
     return [every[place] for place in tick("Which ones?", rows, terminal)]
 
 

@@ -14,6 +14,7 @@ from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.cli.question import need_terminal, typed
+from skillhouse.frontends.cli.reload import reload_house
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Installer, Skillhouse, export_source
@@ -98,6 +99,7 @@ class InstallAnswers:
         self._values: list[dict[str, Any]] = []
         self._ids: list[str] = []
         self._failed = False
+        self._brings_code = False
         self._stack = ExitStack()
 
     @contextmanager
@@ -156,7 +158,12 @@ class InstallAnswers:
             target = shown(str(report.place.target(staged.name)))
             terminal.line(f"{shown(staged.name)} is installed at {target}")
         if report.place.scope == "project":
-            note_untrusted(self._house, terminal)
+            placed = report.place.target(staged.name)
+            # A profile that runs skills' code has its tools from the install on (S002-102).
+            if self._house.policy.reads_by_trust and self._house.project_trust.accept(placed):
+                self._brings_code = True
+            else:
+                note_untrusted(self._house, terminal)
         return True
 
     def _is_agreed(self, words: Sequence[str]) -> bool:
@@ -180,6 +187,9 @@ class InstallAnswers:
         clients = getattr(self._options, "client", None)
         if clients and self._ids:
             self._export(tuple(filter(None, (name.strip() for name in clients.split(",")))))
+        if self._brings_code:
+            with self.each("reload"):
+                self._failed |= not reload_house(self._house, self._terminal)
         if self._options.json:
             self._terminal.json_list("skills", self._values)
         return 1 if self._failed else 0

@@ -44,6 +44,8 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     facts, entry = report.facts, report.entry
     inside = f" in {shown(report.inside)}" if report.inside else ""
     yield "source", f"{shown(entry.resolved)}{inside}"
+    if report.moved_from:
+        yield "moved", f"at its source, from {shown(report.moved_from)}"
     if entry.resolved.startswith(("http://", "git+http://")):
         yield "connection", "not encrypted: others on the way could have changed it"
     if report.offer is not None:
@@ -58,6 +60,8 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     files = [shown(one.path) for one in tree.files]
     more = f" and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
     yield "files", ", ".join(files[:FILES_SHOWN]) + more
+    for text in report.lacking:
+        yield "not there", shown(text)
     if report.effects.executables:
         yield "executable", ", ".join(map(shown, report.effects.executables))
     for path, why in report.effects.obeyed:
@@ -74,7 +78,7 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
         yield "hidden", f"{shown(name)}: {shown(hidden)}"
     for found in facts.diagnostics:
         yield found.severity.value, f"{shown(found.message)} [{found.code}]"
-    yield "goes to", shown(str(report.place.target(facts.name)))
+    yield "goes to", shown(str(report.place.target(report.name)))
 
 
 def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tuple[str, str]]:

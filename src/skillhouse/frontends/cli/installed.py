@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.floor import leftover_unit, write_atomically
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.skill_signatures import verify_directory
 from skillhouse.frontends.presentation.install_report import installed_value, state_value
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _UNINSTALL_EXAMPLES = """examples:
   skillhouse uninstall pdf
-  skillhouse delete --undo pdf        puts the files back, without the lock
+  skillhouse delete --undo pdf        puts it back, also into the lock
 """
 _NAME = "the name or id of an installed skill"
 _LEFT_SHOWN = 50
@@ -43,13 +44,18 @@ def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
 def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
     scope, name = split_id(options.skill)
     with installing(options, terminal) as (_, installer):
-        place = installer.installed.uninstall(name, scope=scope, force=options.force)
+        place, _ = installer.installed.find(name, scope=scope)
+        is_there = os.path.lexists(place.target(name))
+        place = installer.installed.uninstall(name, scope=place.scope, force=options.force)
     path = str(place.target(name))
     text = f"{shown(name)} is no longer at {shown(path)}"
+    if not is_there:
+        text = f"{shown(name)} was gone from {shown(path)}, and is in the lock no longer"
     value = {"name": name, "scope": place.scope, "path": path}
     terminal.answer(value, text, as_json=options.json)
     again = shlex.quote(f"{place.scope}:{name}")
-    terminal.note(f"its files are in the trash: skillhouse delete --undo {again}")
+    if is_there:
+        terminal.note(f"its files are in the trash: skillhouse delete --undo {again}")
     return 0
 
 
@@ -71,7 +77,7 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
                 list(installer.installed.entries()),
                 lambda found: installed_value(found[1], found[0].scope, found[2]),
                 lambda found: (
-                    f"{found[0].scope}:{shown(found[1])}  {shown(found[2].version or '-')}  "
+                    f"{found[0].scope}:{shown(found[1])}  {shown(found[2].label)}  "
                     f"{shown(found[2].repository)}{'  pinned' if found[2].pinned else ''}"
                 ),
                 name="skills",
@@ -93,7 +99,7 @@ def _print_info(state: InstalledState, terminal: Terminal) -> None:
     signature = entry.signature
     pinned = (one_line(entry.pin_reason) or "yes") if entry.pinned else ""
     pairs = {
-        "version": shown(entry.version),
+        "version": shown(entry.label),
         "publisher": "unsigned" if signature is None else one_line(signature.who),
         "repository": shown(entry.repository),
         "resolved": shown(entry.resolved),
@@ -267,13 +273,14 @@ Equal files give equal bytes, whenever and wherever it is made.
 
 
 def _configure_pack(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", help="the skill's directory")
+    parser.add_argument("directory", metavar="SKILL", help="its directory, or its name")
     parser.add_argument("-o", dest="output", metavar="FILE", help="where to write it")
     add_json(parser)
+    parser.set_defaults(start=None, roots=None, profile=None, no_cache=False)
 
 
 def _pack(options: argparse.Namespace, terminal: Terminal) -> int:
-    package = pack(Path(options.directory))
+    package = pack(skill_directory(options, options.directory))
     target = Path(options.output or package.file_name)
     with write_atomically(target, mode=0o644) as file:
         file.write(package.archive)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery, remote, runtime
-from skillhouse.floor import nearest
+from skillhouse.floor import ConfigError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
@@ -23,10 +23,14 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.library import client_roots
-from skillhouse.frontends.presentation.short_paths import clients_of, short_path
-from skillhouse.frontends.presentation.skill_lists import listed_value
+from skillhouse.frontends.presentation.short_paths import (
+    clients_of,
+    short_path,
+    some_of,
+    unread_folders,
+)
+from skillhouse.frontends.presentation.skill_lists import listed_value, unlisted
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
-from skillhouse.skill import profile_names
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -48,8 +52,8 @@ _EXAMPLES = """examples:
 """
 ROWS_MAX = 20
 """Skills of one state that are listed beside the others; `--problem STATE` lists every one."""
-NAMED_CLIENTS = 4
-"""Clients that the heading of a folder names."""
+NAMED_FOLDERS = 3
+"""Folders that only some client reads which `list` names."""
 ANY = "any"
 
 
@@ -116,13 +120,10 @@ class _Choice:
 
 def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
     """Return the real paths of a client's roots, each ending in a slash; UsageError for none."""
-    places = house.config.places
-    known = profile_names(places.profiles)
-    if client not in known:
-        close = nearest(client, known)
-        said = f"did you mean `{close[0]}`" if close else "`skillhouse profiles list` has them"
-        raise UsageError(f"unknown client `{one_line(client)}`; {said}")
-    return client_roots(places, client)
+    try:
+        return client_roots(house.config.places, client)
+    except ConfigError as error:
+        raise UsageError(one_line(str(error))) from error
 
 
 def _list(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -141,7 +142,10 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     if options.problem is not None:
         return _print_problems(house, absent, options, terminal)
-    _print_skills(house, page, options.sort, {one.path: one for one in absent}, terminal)
+    marks: dict[str, str] = {one.path: one.state for one in absent}
+    view = house.view()
+    marks |= {skill.file: mark for skill in page for mark in unlisted(view.mark(skill))}
+    _print_skills(house, page, options.sort, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
     shown_code = [one for one in code if choice.takes(one.name, "", one.scope, str(one.directory))]
@@ -154,6 +158,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     if choice.is_whole:
         for note in catalog_notes(catalog_report(house.view()), house.view()):
             terminal.line(note)
+    if choice.is_whole and (unread := _unread(house)):
+        terminal.line(unread)
     _print_notes(house, code, terminal)
     return 0
 
@@ -191,7 +197,7 @@ def _print_skills(
     house: Skillhouse,
     skills: Sequence[Skill],
     order: str,
-    absent: Mapping[str, AbsentSkill],
+    marks: Mapping[str, str],
     terminal: Terminal,
 ) -> None:
     if order != "scope":
@@ -200,12 +206,12 @@ def _print_skills(
             from skillhouse.frontends.cli.progress import size_text
 
             labels = [(f"{label}  {size_text(_bytes_of(skill))}", skill) for label, skill in labels]
-        _print_rows(labels, absent, terminal)
+        _print_rows(labels, marks, terminal)
         return
     urls = _urls(house)
     for (scope, root), group in groupby(skills, key=lambda skill: _source(skill, urls)):
         terminal.heading(cut(_heading(house, scope, root), terminal.width))
-        _print_rows([(skill.name, skill) for skill in group], absent, terminal)
+        _print_rows([(skill.name, skill) for skill in group], marks, terminal)
 
 
 def _urls(house: Skillhouse) -> dict[str, str]:
@@ -229,20 +235,17 @@ def _heading(house: Skillhouse, scope: str, root: str) -> str:
     if not root:
         return scope
     places = house.config.places
-    clients = clients_of(Path(root))
+    clients = clients_of(Path(root), places.home)
     # What fits on a line; `--json` has all.
-    named = clients if len(clients) <= NAMED_CLIENTS else clients[: NAMED_CLIENTS - 1]
-    more = f" and {len(clients) - len(named)} more" if len(named) < len(clients) else ""
-    read_by = f" (also read by {', '.join(named)}{more})" if clients else ""
+    read_by = f" (also read by {some_of(clients)})" if clients else ""
     return f"{scope}  {shown(short_path(root, places.start, places.home))}{read_by}"
 
 
 def _print_rows(
-    rows: list[tuple[str, Skill]], absent: Mapping[str, AbsentSkill], terminal: Terminal
+    rows: list[tuple[str, Skill]], marks: Mapping[str, str], terminal: Terminal
 ) -> None:
     def text(skill: Skill) -> str:
-        found = absent.get(skill.file)
-        mark = f"[{found.state}] " if found is not None else ""
+        mark = f"[{marks[skill.file]}] " if skill.file in marks else ""
         return mark + one_line(skill.description)
 
     terminal.rows([(shown(label), text(skill)) for label, skill in rows])
@@ -274,6 +277,9 @@ def _print_one(house: Skillhouse, one: AbsentSkill, terminal: Terminal) -> None:
     terminal.indented(one_line(one.text), 4)
 
 
+_MEANT = ("exported", "people-only")
+
+
 def _print_problems(
     house: Skillhouse,
     absent: Sequence[AbsentSkill],
@@ -283,8 +289,8 @@ def _print_problems(
     """Print what is not used, or the findings of one code; 1 when there is something."""
     kind = options.problem
     if kind == ANY or kind in runtime.STATES:
-        # Nothing is wrong with an exported copy.
-        wrong = [one for one in absent if one.state != "exported" or kind == "exported"]
+        # Nothing is wrong with an exported copy, or with a skill that its author meant for people.
+        wrong = [one for one in absent if one.state not in _MEANT or kind == one.state]
         chosen = [one for one in wrong if kind in (ANY, one.state)]
         for state, title in runtime.STATES.items():
             found = [one for one in chosen if one.state == state]
@@ -324,7 +330,7 @@ def _print_findings(house: Skillhouse, options: argparse.Namespace, terminal: Te
 
 
 def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str:
-    index, view = house.index, house.view()
+    index, view = house.snapshot.shown.index, house.view()
     parts = [counted(len(skills), "skill")]
     if not choice.is_whole:
         parts[0] += f" of {len(view.visible)}"
@@ -340,11 +346,31 @@ def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str
         parts.append(f"{len(index.shadowed) - exported} shadowed")
     if exported:
         parts.append(f"{exported} exported")
+    if waiting := house.snapshot.shown.waiting:
+        parts.append(f"{len(waiting)} to look at with `skillhouse trust`")
     return ", ".join(parts)
 
 
+def _unread(house: Skillhouse) -> str:
+    """Return the line about skills in folders that only some client reads; or nothing."""
+    start, home = house.config.places.start, house.config.places.home
+    found = unread_folders(house)
+    named = [
+        f"{counted(one.skills, 'skill')} in {shown(short_path(one.path, start, home))}"
+        for one in found[:NAMED_FOLDERS]
+    ]
+    if not named:
+        return ""
+    more = sum(one.skills for one in found[NAMED_FOLDERS:])
+    named += [f"{more} elsewhere"] if more else []
+    is_one = sum(one.skills for one in found) == 1
+    verb = "is" if is_one else "are"
+    return f"{', '.join(named)} {verb} not read here: `skillhouse doctor`"
+
+
 def _print_notes(house: Skillhouse, code: Sequence[runtime.CodeFacts], terminal: Terminal) -> None:
-    untrusted = [found for found in house.index.diagnostics if found.code == "project-untrusted"]
+    codes = ("project-untrusted", "link-untrusted", "linked-changed")
+    untrusted = [found for found in house.index.diagnostics if found.code in codes]
     for found in untrusted:
         terminal.note(f"{shown(str(found.path))}: {found.message}")
     project = house.services.project
@@ -370,13 +396,17 @@ def _value(
     if options.findings:
         value["diagnostics"] = diagnostic_values(_findings(house))
     wanted = options.problem
-    value["skills"] = [listed_value(skill) for skill in page]
+    value["skills"] = [listed_value(skill, view, house.config.places.home) for skill in page]
     return {
         **value,
         "hidden": [skill_value(skill) for skill in view.hidden],
         "absent": [one._asdict() for one in absent if wanted in (None, ANY, one.state, one.code)],
         "left_out": [left._asdict() for left in house.index.left_out],
         "catalog": catalog_report(view),
+        "unread_folders": [
+            {"path": one.path, "skills": one.skills, "clients": list(one.clients)}
+            for one in unread_folders(house)
+        ],
         "code": [facts_value(facts) for facts in code],
     }
 

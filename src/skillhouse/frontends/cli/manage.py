@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from skillhouse import runtime
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
+from skillhouse.floor.regex import regex
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.project_trust import note_untrusted
@@ -25,7 +26,7 @@ from skillhouse.frontends.cli.templates import (
 )
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.frontends.presentation.service_values import stop_value
-from skillhouse.frontends.presentation.short_paths import clients_of
+from skillhouse.frontends.presentation.short_paths import clients_of, some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.skill import validate_name
 
@@ -75,7 +76,7 @@ def _configure_new(parser: argparse.ArgumentParser) -> None:
 
 def _new(options: argparse.Namespace, terminal: Terminal) -> int:
     template = options.template
-    name = options.name or _asked_name(terminal)
+    name = _checked_name(options.name) if options.name else _asked_name(terminal)
     description = options.description or _asked(
         "What it does and when to use it: ", "--description", terminal
     )
@@ -90,9 +91,9 @@ def _new(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(definition_value(made))
         return 0
     terminal.line(f"{shown(made.id)} is at {shown(made.path)}")
-    clients = clients_of(Path(made.directory_path).parent)
+    clients = clients_of(house.management.target(scope).path, house.config.places.home)
     if clients:
-        terminal.note(f"also read by {', '.join(clients)}")
+        terminal.note(f"also read by {some_of(clients)}")
     if template:
         if template != "script" and not house.services.skill_code.is_enabled:
             terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
@@ -105,6 +106,20 @@ def _new(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 _NAMES_MAX = 3
+
+
+NEAR_MAX = 64
+"""Characters of a name of the specification."""
+
+
+def _checked_name(name: str) -> str:
+    """Return a name for a skill; UsageError names one that is near, before anything is asked."""
+    problems = [one for one in validate_name(name, directory=name) if one.severity == "error"]
+    if not problems:
+        return name
+    near = regex(r"[^a-z0-9]+").sub("-", name.lower()).strip("-")[:NEAR_MAX].strip("-")
+    hint = f"; did you mean `skillhouse new {near}`" if near else ""
+    raise UsageError(f"{problems[0].message}{hint}")
 
 
 def _asked_name(terminal: Terminal) -> str:

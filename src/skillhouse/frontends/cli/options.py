@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from skillhouse.floor import dataclass, nearest
+from skillhouse.floor import UnknownSkillError, dataclass, nearest
 from skillhouse.runtime import Locations, Settings, Skillhouse, configured
 
 if TYPE_CHECKING:
@@ -49,6 +51,13 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors name the nearest option and do not print a page of usage."""
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        action = super().add_argument(*names, **options)
+        if action.nargs == "*":
+            # Otherwise it is named among what is missing, with what is.
+            action.required = False
+        return action
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: "):
@@ -117,6 +126,17 @@ def places_of(options: argparse.Namespace) -> Locations:
     if not places.start.is_dir():
         raise UsageError(f"expected a directory after -C, got `{places.start}`")
     return places
+
+
+def skill_directory(options: argparse.Namespace, given: str) -> Path:
+    """Return the directory of a skill, given as such or by the name of one that is seen here."""
+    place = Path(os.path.abspath(Path(options.start or ".", Path(given).expanduser())))
+    if place.is_dir():
+        return place.resolve()
+    if os.sep not in given:
+        with house_of(options) as house, suppress(UnknownSkillError):
+            return Path(house.index.get(given).directory).resolve()
+    raise UsageError(f"expected the directory of a skill, or the name of one, got `{given}`")
 
 
 def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:

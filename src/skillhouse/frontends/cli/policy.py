@@ -1,4 +1,4 @@
-"""The verb `policy`: writes a starting policy, explains decisions and checks rules."""
+"""The verb `policy`: sets a policy to begin with, explains decisions and checks rules."""
 
 from __future__ import annotations
 
@@ -34,27 +34,34 @@ from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lin
 from skillhouse.permission.grammar import grammar_of
 from skillhouse.runtime import (
     POLICY_NAMES,
-    add_policy,
-    check_can_add,
+    POLICY_SUMMARIES,
+    Skillhouse,
+    configured,
     judged_line,
+    load_config,
     policy_text,
     starting_rules,
     usable_config,
+    write_user_text,
 )
+from skillhouse.runtime.rule_editor import user_text, with_policy, without_copies
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.permission import CommandReading, MatchedRule
     from skillhouse.runtime import (
+        Config,
         Explanation,
         JudgedLine,
+        Locations,
         ReadCommand,
         UsableConfig,
     )
 
 _POLICY_EXAMPLES = """examples:
-  skillhouse policy init developer            shows the rules, asks, and adds them
-  skillhouse policy init careful --stdout
+  skillhouse policy init developer            says what it allows, asks, and sets it
+  skillhouse policy init careful --stdout     only prints its rules
+  skillhouse policy show                      prints the rules of the policy in force
   skillhouse policy explain "git log -5 | head > top.txt"
   skillhouse policy explain exec rm -rf build
   skillhouse policy explain skill weather
@@ -85,43 +92,96 @@ def _configure_policy(parser: argparse.ArgumentParser) -> None:
         "--covers", action="store_true", help="say for each rule what it covers beyond its words"
     )
     add_common(lint)
-    init = verbs.add_parser("init", help="add the rules of a starting policy to your configuration")
+    show = verbs.add_parser("show", help="print the rules of the policy in force, or of another")
+    show.add_argument("name", nargs="?", choices=POLICY_NAMES, help="(the one in force)")
+    add_common(show)
+    init = verbs.add_parser("init", help="set a policy to begin with in your configuration")
     init.add_argument(
         "name", nargs="?", choices=POLICY_NAMES, default="developer", help="(developer)"
     )
     how = init.add_mutually_exclusive_group()
-    how.add_argument("--stdout", action="store_true", help="only print the rules")
-    how.add_argument("--write", "--yes", action="store_true", help="add them without asking")
+    how.add_argument("--stdout", action="store_true", help="only print its rules")
+    how.add_argument("--write", "--yes", action="store_true", help="set it without asking")
+    init.add_argument(
+        "--drop-copies", action="store_true", help="take copies of its rules out of the file"
+    )
     add_json(init)
     init.set_defaults(start=None)
 
 
 def _init(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Add a starting policy to the user's file once the person confirms; 1 when nothing was."""
-    text = policy_text(options.name)
+    """Set the policy in the user's file once the person confirms; 1 when nothing was."""
+    name: str = options.name
     if options.stdout:
-        if options.json:
-            terminal.json({"policy": options.name, "text": text})
-        else:
-            terminal.write(text)
-        return 0
+        return _show(name, terminal, is_json=options.json)
     places = places_of(options)
     refuse_agents("policy init")
-    check_can_add(places)
-    count = len(starting_rules(options.name))
-    if not options.write:
+    text, copies = _planned(options, places)
+    file = shown(str(places.user_file))
+    is_set = text == user_text(places)
+    if not is_set and not options.write:
         instead = "use --write, or --stdout to look"
         need_terminal(instead, as_json=options.json)
-        terminal.document(text)
-        question = f"Add these {counted(count, 'rule')} to {shown(str(places.user_file))}?"
+        for line in summary_lines(name):
+            terminal.line(line)
+        question = f'Set `policy = "{name}"` in {file}? Rules of your own count beside it.'
         if not confirmed(question, terminal, instead=instead):
             terminal.note("nothing was written")
             return 1
-    path = add_policy(options.name, places)
-    value = {"policy": options.name, "path": str(path), "rules": count}
-    said = f"added {counted(count, 'rule')} of the policy {options.name} to {shown(str(path))}"
-    terminal.answer(value, said, as_json=options.json)
+    if not is_set:
+        changed: dict[str, object] = {"policy": name}
+        if options.drop_copies and copies:
+            changed["dropped copies"] = copies
+        with Skillhouse(configured(places)) as house:
+            # What the file says now: the person had time to change it.
+            text, copies = _planned(options, places)
+            write_user_text(house.audit_log, places, text, "policy", changed)
+    used = load_config(places).policy
+    said = [f'{file} {"already has" if is_set else "has"} `policy = "{name}"`']
+    said += summary_lines(name) if options.write or is_set else ()
+    if copies and not options.drop_copies:
+        said.append(
+            f"{counted(copies, 'rule')} of that file are copies of its rules, which no update of "
+            f"skillhouse changes; `skillhouse policy init {name} --drop-copies` takes them out"
+        )
+    elif copies:
+        said.append(f"{counted(copies, 'copy', 'copies')} of its rules went out of that file")
+    if used != name:
+        said.append(f'the managed file sets `policy = "{used}"`, which counts instead')
+    value = {
+        "policy": name,
+        "path": str(places.user_file),
+        "rules": len(starting_rules(name)),
+        "written": not is_set,
+        "copies": copies,
+        "used": used,
+    }
+    terminal.answer(value, "\n".join(said), as_json=options.json)
     return 0
+
+
+def _planned(options: argparse.Namespace, places: Locations) -> tuple[str, int]:
+    """Return the text of the user's file as it is wanted, and how many rules there are copies."""
+    text = with_policy(places, options.name)
+    without, copies = without_copies(text, options.name)
+    return (without if options.drop_copies else text), copies
+
+
+def _show(name: str, terminal: Terminal, *, is_json: bool) -> int:
+    """Print the rules of a policy as its file has them."""
+    text = policy_text(name)
+    if is_json:
+        terminal.json({"policy": name, "text": text})
+    else:
+        terminal.write(text)
+    return 0
+
+
+def summary_lines(name: str) -> list[str]:
+    """Return what a policy allows, asks about and denies."""
+    effects = (Effect.ALLOW, Effect.ASK, Effect.DENY)
+    pairs = zip(effects, POLICY_SUMMARIES[name], strict=True)
+    return [f"  {effect.value:<5}  {said}" for effect, said in pairs]
 
 
 def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -130,6 +190,11 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
         return write_rule(options, terminal)
     if options.verb == "init":
         return _init(options, terminal)
+    if options.verb == "show":
+        used = options.name or usable_config(places_of(options)).config.policy
+        if used is None:
+            raise UsageError("no policy is in force; `skillhouse policy init` sets one")
+        return _show(used, terminal, is_json=options.json)
     if options.verb == "list":
         return _list_rules(usable_config(places_of(options)), terminal, is_json=options.json)
     if options.verb == "lint":
@@ -281,6 +346,11 @@ def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> i
     for fault in faults:
         terminal.line(finding_line(fault, terminal))
     for layer in layers:
+        if layer.is_builtin:
+            terminal.heading(layer.name)
+            of = f"{counted(len(layer.rules), 'rule')} of this program"
+            terminal.line(f"  {of}; `skillhouse policy show` prints them")
+            continue
         if layer.rules:
             terminal.heading(shown(layer.name))
         for index, rule in enumerate(layer.rules):
@@ -288,7 +358,7 @@ def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> i
             why = f"  ({one_line(rule.reason)})" if rule.reason else ""
             terminal.line(f"  {index + 1}: {shown(text)}{why}")
     count = sum(len(layer.rules) for layer in layers)
-    hint = "" if count else "; `skillhouse policy init` adds a starting policy"
+    hint = "" if count else "; `skillhouse policy init` sets a policy to begin with"
     terminal.note(f"{counted(count, 'rule')}{hint}")
     return 1 if faults else 0
 
@@ -321,7 +391,29 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool, is_full: b
     if faults:
         said += f", {counted(len(faults), 'fault')} of files: not every rule was read"
     terminal.note(said)
+    for name, count in _copied(config).items():
+        terminal.note(
+            f"{counted(count, 'rule')} are copies of the policy {name}; `skillhouse policy init "
+            f"{name} --drop-copies` has it by its name, so that updates reach it"
+        )
     return code
+
+
+def _copied(config: Config) -> dict[str, int]:
+    """Return the policies whose rules are in the user's file, and how many each has there."""
+    rules = {rule for layer in config.layers if layer.name == "user" for rule in layer.rules}
+    found = {}
+    for name in POLICY_NAMES if len(rules) >= COPIES_MIN else ():
+        known = set(starting_rules(name))
+        if 2 * len(copies := rules & known) > len(known):
+            found[name] = len(copies)
+    # Those of a smaller policy are rules of the larger one too.
+    most = max(found, key=found.__getitem__, default="")
+    return {most: found[most]} if most else {}
+
+
+COPIES_MIN = 20
+"""Rules of a person below which no policy is looked for among them."""
 
 
 VERBS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.cli.options import Verb, add_common, house_of
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
@@ -19,7 +19,7 @@ from skillhouse.frontends.presentation.trust_view import trust_view
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.frontends.presentation.trust_view import TrustView
-    from skillhouse.runtime import CodeFacts, Skillhouse, TrustReport
+    from skillhouse.runtime import Skillhouse
 
 _TRUST_EXAMPLES = """examples:
   skillhouse trust --show        what would be trusted, and what changed since
@@ -27,16 +27,17 @@ _TRUST_EXAMPLES = """examples:
   skillhouse trust --yes         without the question
   skillhouse trust --revoke
 
-Trust is kept outside the project and bound to its path and to the digest of each
-skill: what is new or changed later is asked about again. A git worktree of a trusted
-repository is trusted for the same skills, until the trust of either is revoked.
+One trust is for the project: it shows and covers every skill that a client finds in it. It is
+kept outside the project and bound to its path and to the digest of each skill: what is new or
+changed later is asked about again. A git worktree of a trusted repository is trusted for the
+same skills, until the trust of either is revoked.
 """
 
 
 def note_untrusted(house: Skillhouse, terminal: Terminal) -> None:
     """Say what a new skill of the project waits for."""
     is_trusted = house.project_trust.report().is_trusted
-    what = "loads it without asking" if is_trusted else "sees it"
+    what = "sees what it is for, or loads it without asking," if is_trusted else "sees it"
     terminal.note(f"no agent {what} until you run `skillhouse trust`")
 
 
@@ -51,6 +52,8 @@ def _configure_trust(parser: argparse.ArgumentParser) -> None:
 
 
 def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
+    if options.project and not Path(options.project).is_dir():
+        raise UsageError(f"expected a directory, got `{options.project}`")
     options.start = options.project or options.start
     house = house_of(options)
     if options.list:
@@ -60,6 +63,7 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
             shown,
             name="projects",
             as_json=options.json,
+            nothing="no project is trusted",
         )
     if options.revoke:
         shared = house.services.trust_store.shared(house.services.project)
@@ -80,10 +84,10 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
     view = trust_view(house)
     if not options.show and not options.yes:
         _print_trust(view, terminal)
-        replaced = _print_replaced(house, view.report, terminal)
         question = "Trust this project and these skills as they are now"
-        if replaced:
-            question += f", and use {replaced} of them in place of others"
+        if view.replaced:
+            named = ", ".join(f"`{shown(other)}`" for other in view.replaced.values())
+            question += f", and use its skills in place of {named}"
         if not confirmed(f"{question}?", terminal):
             terminal.note("nothing was trusted")
             return 1
@@ -97,29 +101,21 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json_list("skills", shape.pop("skills"), shape)
     else:
         _print_trust(view, terminal)
-        _print_replaced(house, view.report, terminal)
     return 0
 
 
 def _print_trust(view: TrustView, terminal: Terminal) -> None:
-    _print_skills(view.report, view.code, terminal)
+    _print_skills(view, terminal)
     for finding in view.findings:
         terminal.line(finding_line(finding, terminal))
-
-
-def _print_replaced(house: Skillhouse, report: TrustReport, terminal: Terminal) -> int:
-    """Say which other skills have the name of one of the project's, which is then used instead."""
-    every = (*house.index.skills, *house.index.shadowed)
-    others = {skill.name: skill.id for skill in every if skill.scope != "project"}
-    names = sorted({found.skill.name for found in report.skills} & others.keys())
-    if names:
+    if view.replaced:
         terminal.line()
         terminal.heading("used in place of others of the same name")
-        terminal.rows([(shown(name), shown(others[name])) for name in names])
-    return len(names)
+        terminal.rows([(shown(name), shown(other)) for name, other in view.replaced.items()])
 
 
-def _print_skills(report: TrustReport, code: Sequence[CodeFacts], terminal: Terminal) -> None:
+def _print_skills(view: TrustView, terminal: Terminal) -> None:
+    report, code = view.report, view.code
     what = counted(len(report.skills), "skill")
     if code:
         what += f", {len(code)} with tools of their own"
@@ -132,10 +128,28 @@ def _print_skills(report: TrustReport, code: Sequence[CodeFacts], terminal: Term
     for found in report.skills:
         state = found.state if not found.problem else f"{found.state} ({one_line(found.problem)})"
         terminal.rows([(f"{shown(found.skill.name)}", f"{state}  {shown(found.directory)}")])
+        # Models are shown what a person sees here, so it is whole.
+        terminal.indented(one_line(found.skill.description), 4)
+        earlier = found.earlier
+        if earlier is not None and earlier.name != found.skill.name:
+            terminal.indented(f"its name was: {one_line(earlier.name)}", 4)
+        if earlier is not None and earlier.description != found.skill.description:
+            terminal.indented(f"it was: {one_line(earlier.description)}", 4)
+        for target in found.targets:
+            terminal.indented(f"a link leads out of the project, to {shown(target)}", 4)
+        if found.finders:
+            terminal.indented(f"not found here, but by {', '.join(found.finders)}", 4)
+        for reading in found.other_readings:
+            said = f"`{one_line(reading.text.name)}`, {one_line(reading.text.description)}"
+            terminal.indented(f"to {', '.join(reading.profiles)} it is: {said}", 4)
     if not code:
         return
     terminal.line()
-    terminal.heading("with tools of their own, each asked about until a rule allows it")
+    if view.reads_run:
+        what = "those of level read run without a question once trusted, while the code is the same"
+    else:
+        what = "each asked about until a rule allows it"
+    terminal.heading(f"with tools of their own, {what}")
     for facts in code:
         terminal.heading(f"  {shown(facts.name)}")
         for label, text in facts_rows(facts):

@@ -23,6 +23,11 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+def is_typed() -> bool:
+    """Return whether what comes on stdin is typed by a person."""
+    return is_terminal(sys.stdin)
+
+
 def can_ask() -> bool:
     """Return whether a person reads what goes to stderr, and answers on stdin."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
@@ -63,12 +68,25 @@ def ask(question: str, terminal: Terminal, *, instead: str) -> str | None:
     return line.strip()
 
 
-def confirmed(question: str, terminal: Terminal, *, instead: str = "use --yes") -> bool:
-    """Return whether a person says yes; `UsageError` as for `need_terminal`."""
+def answered(question: str, terminal: Terminal, *, instead: str = "use --yes") -> bool | None:
+    """Return whether a person says yes, None if the input ends; `UsageError` as above."""
     need_terminal(instead)
     forget_typed(sys.stdin)
     answer = ask(f"{question} (y, n) ", terminal, instead=instead)
-    return answer is not None and answer.lower() in YES
+    return None if answer is None else answer.lower() in YES
+
+
+def confirmed(question: str, terminal: Terminal, *, instead: str = "use --yes") -> bool:
+    """Return whether a person says yes; `UsageError` as for `need_terminal`."""
+    return answered(question, terminal, instead=instead) is True
+
+
+def all_or_each(question: str, terminal: Terminal, *, instead: str) -> str:
+    """Return `all`, `each` or `none`: one answer for many changes; `UsageError` as above."""
+    need_terminal(instead)
+    forget_typed(sys.stdin)
+    answer = (ask(f"{question} (y all, e each, n no) ", terminal, instead=instead) or "").lower()
+    return "all" if answer in {*YES, "all"} else "each" if answer in ("e", "each") else "none"
 
 
 def typed(word: str, terminal: Terminal, *, instead: str, to: str = "go on") -> bool:

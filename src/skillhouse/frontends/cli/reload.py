@@ -15,6 +15,7 @@ from skillhouse.frontends.presentation.service_values import (
     failures,
     loaded_names,
     reload_more,
+    untried_names,
 )
 from skillhouse.frontends.presentation.text import counted, shown
 
@@ -27,10 +28,11 @@ _RELOAD_EXAMPLES = """examples:
   skillhouse reload
   skillhouse reload --json
 
-Reads every manifest again and loads the code of each skill in a cell, without calling a tool. Code
-that needs approval before it runs is not loaded. A tool that the manifest declares and the code
-does not export is no longer offered. Running `up`, `mcp` and `chat` processes reload before their
-next call; calls in progress finish with the code that they began with.
+Reads every manifest again and loads the code of each skill in a cell, without calling a tool, where
+rules and approvals would let a tool of it that reads run without a question. A tool that the
+manifest declares and the code does not export is no longer offered. Running `up`, `mcp` and
+`chat` processes reload before their next call; calls in progress finish with the code that they
+began with.
 """
 
 _PROGRESS_SECONDS = 1.0
@@ -55,7 +57,9 @@ def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
     for skill in found:
         for name in skill.tools:
-            terminal.line(shown(name) + ("" if skill.is_tried else " (asked about, not loaded)"))
+            terminal.line(
+                shown(name) + (f" ({skill.untried}, not loaded)" if skill.untried else "")
+            )
     for name, error in failures(found, ()):
         terminal.line(f"{shown(name)}: {terminal.style('failed', 'red')}: {shown(error)}")
     for problem in problems:
@@ -63,6 +67,17 @@ def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
     loaded = sum(len(skill.tools) for skill in found)
     terminal.note(f"{counted(loaded, 'tool')} of skills, {len(failed)} failed")
     return 1 if failed else 0
+
+
+def reload_house(house: Skillhouse, terminal: Terminal) -> bool:
+    """Reload and note each tool of a skill; return whether all of them can be used."""
+    done = anyio.run(_reloaded, house, "default", _reload_progress(terminal))
+    for name in (*loaded_names(done.loaded), *untried_names(done.loaded)):
+        terminal.note(f"tool: {shown(name)}")
+    failed = failures(done.loaded, house.services.skill_code.problems)
+    for name, error in failed:
+        terminal.error(f"{shown(name)}: {shown(error)}")
+    return not failed
 
 
 async def _reloaded(

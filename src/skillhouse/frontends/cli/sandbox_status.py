@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse import cells
-from skillhouse.discovery import git_root
-from skillhouse.floor import Locations
+from skillhouse.floor import Locations, git_root
 from skillhouse.floor.crash_cleanup import clean_state
+from skillhouse.floor.machine import is_unwritable
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
 from skillhouse.frontends.presentation.sandbox_levels import (
@@ -21,6 +21,7 @@ from skillhouse.frontends.presentation.sandbox_levels import (
     tested_levels,
 )
 from skillhouse.frontends.presentation.text import shown
+from skillhouse.runtime import usable_config
 from skillhouse.sandbox import (
     LACKING,
     PythonPlaces,
@@ -50,9 +51,14 @@ def _report(options: argparse.Namespace, terminal: Terminal) -> int:
     """Test the sandbox and print its level; 3 when commands cannot run here."""
     places = Locations.here()
     places.check()
-    state = places.state() / "sandbox"
-    clean_state(state)
-    watch_for_crashes().mark(state)
+    state = usable_config(places).config.state_directory / "sandbox"
+    try:
+        clean_state(state)
+        watch_for_crashes().mark(state)
+    except OSError as error:
+        # Nothing is kept in a home that is read-only: the level is tested all the same.
+        if not is_unwritable(error):
+            raise
     if options.levels:
         return _print_levels(terminal, as_json=options.json)
     with house_of(options) as house:

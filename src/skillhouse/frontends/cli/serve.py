@@ -124,7 +124,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
         return serve(
             house,
             port=options.port,
-            announce=terminal.line,
+            announce=lambda address: _announced(address, terminal),
             open_mcp=options.no_auth,
             host=options.host,
             allowed=options.allowed,
@@ -135,6 +135,13 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
         gc.set_threshold(*before)
         gc.unfreeze()
         logging.getLogger().removeHandler(handler)
+
+
+def _announced(address: str, terminal: Terminal) -> None:
+    """Print the one address, and for a person what to do with it."""
+    terminal.line(address)
+    if terminal.is_watched:
+        terminal.note("open this address in a browser; Ctrl-C ends the page")
 
 
 M_ARENA_MAX = -8
@@ -186,8 +193,9 @@ A coding agent starts the server itself and talks to it over stdin and stdout; d
 says what it gets. What needs approval waits: answer it with `skillhouse approvals` or on the page
 of `skillhouse up`, and the agent repeats the call.
 
-Clients: claude-code, codex, gemini-cli, opencode. Comments in their files stay, and an entry that
-we did not write is left alone; `status --fix` replaces its program where that is not safe.
+Clients: claude-code, codex, copilot-cli, copilot-vscode (or vscode), cursor, gemini-cli,
+opencode-cli, qwen-code, windsurf, zed. Comments in their files stay, and an entry that we did not
+write is left alone; `status --fix` replaces its program where that is not safe.
 Servers are named in [[mcp_servers]] of the configuration.
 """
 
@@ -240,8 +248,14 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
 
         with house_of(options) as house:
             return configured(options, house, terminal)
+    from skillhouse.frontends.cli.question import is_typed
     from skillhouse.frontends.mcp import serve
 
+    if is_typed():
+        terminal.note(
+            "an MCP client starts this and sends JSON messages, one in a line; at a terminal it "
+            "waits for them, and Ctrl-C ends it. `skillhouse mcp install` registers it with one"
+        )
     if options.log:
         logging.basicConfig(level=logging.INFO)
     else:

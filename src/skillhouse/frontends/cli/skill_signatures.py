@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ import anyio
 from skillhouse import registry
 from skillhouse.approval import OWNER
 from skillhouse.floor import SIGNATURE_FILE, needs_extra, write_atomically
-from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of
+from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private
 from skillhouse.frontends.presentation.text import counted, shown
@@ -53,18 +52,11 @@ def _configure_sign(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(roots=None, profile=None, no_cache=False)
 
 
-def _directory(options: argparse.Namespace, given: str) -> Path:
-    place = Path(os.path.abspath(Path(options.start or ".", Path(given).expanduser())))
-    if not place.is_dir():
-        raise UsageError(f"expected the directory of a skill, got `{given}`")
-    return place.resolve()
-
-
 def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
     refuse_agents("sign")
     with needs_extra("registry"):
         import cryptography  # noqa: F401 - all that follows needs it
-    directory, now = _directory(options, options.directory), datetime.now(UTC)
+    directory, now = skill_directory(options, options.directory), datetime.now(UTC)
     with house_of(options) as house:
         keys = registry.PublisherKeys(house.config.state_directory / registry.KEYS_DIRECTORY)
         key = _signing_key(keys, options.key)
@@ -169,7 +161,7 @@ async def _timestamp(url: str, signature: bytes, house: Skillhouse) -> bytes:
 
 def verify_directory(options: argparse.Namespace, given: str, terminal: Terminal) -> int:
     """Say who signed the skill in a directory; 1 when it is unsigned or refused."""
-    directory = _directory(options, given)
+    directory = skill_directory(options, given)
     with house_of(options) as house:
         check = registry.PublisherCheck(house.config.state_directory)
     try:

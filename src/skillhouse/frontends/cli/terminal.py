@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from skillhouse.frontends.presentation.text import cut, shown, width_of, wrapped
+from skillhouse.frontends.presentation.text import cut, is_copied, shown, width_of, wrapped
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -153,7 +153,8 @@ class Terminal:
         self.indented(value, label_width, mark)
 
     def wrapped(self, text: str, indent: int) -> list[str]:
-        return wrapped(text, self.width - indent)
+        """Return the lines of a text; a path or a digest stays whole, so that it can be copied."""
+        return wrapped(text, self.width - indent, whole=is_copied)
 
     def indented(self, text: str, indent: int, mark: str = "") -> None:
         """Write the lines of a text `indent` columns from the left, the first after a mark."""

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.floor import SkillError
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -13,7 +14,8 @@ from skillhouse.frontends.cli.install_answers import (
 )
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.install_report import newest_value
+from skillhouse.frontends.cli.question import confirmed
+from skillhouse.frontends.presentation.install_report import absence, newest_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import Installer
 from skillhouse.runtime.change_plan import PinnedError, split_id, updatable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from skillhouse.registry import InstallPlace, LockEntry
 
 
+NOTHING = "nothing was installed here"
 _UPDATE_EXAMPLES = """examples:
   skillhouse update                  every installed skill that is not pinned
   skillhouse update pdf --dry-run    what would change
@@ -45,15 +48,31 @@ def _update(options: argparse.Namespace, terminal: Terminal) -> int:
         refuse_agents("update")
     with installing(options, terminal) as (house, installer):
         wanted = list(_updatable(installer, options.skills, terminal))
+        if not wanted and not any(installer.installed.entries()):
+            terminal.note(NOTHING)
         done = InstallAnswers(options, terminal, house)
         for place, name, entry in wanted:
             with done.each(name):
                 staged = done.enter(installer.newest(name, entry, place))
+                if moved := staged.report.moved_from:
+                    places = f"from `{shown(moved)}` to `{shown(staged.report.inside or '.')}`"
+                    terminal.note(f"{shown(name)}: it moved {places} at its source")
                 if staged.report.is_same:
-                    terminal.note(f"{shown(name)}: up to date")
+                    if moved and not options.dry_run and _follows(options, terminal):
+                        installer.follow(staged)
+                    state = installer.installed.state(name, entry, place)
+                    if problem := absence(state):
+                        raise SkillError(state.state, place.target(name), problem)
+                    edited = ", with local edits" if state.state == "edited" else ""
+                    terminal.note(f"{shown(name)}: up to date{edited}")
                 else:
                     done.take(installer, staged)
         return done.end()
+
+
+def _follows(options: argparse.Namespace, terminal: Terminal) -> bool:
+    question = "Its files are the same. Follow it there?"
+    return options.yes or confirmed(question, terminal)
 
 
 def _updatable(
@@ -76,21 +95,23 @@ def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
     with installing(options, terminal) as (_, installer):
         for place, name, entry in installer.installed.entries():
             value = newest_value(installer, name, entry, place)
-            if "error" in value:
-                failed = True
-                terminal.error(f"{name}: {value['error']}")
+            for key in ("problem", "error"):
+                if value.get(key):
+                    failed = True
+                    terminal.error(f"{name}: {value[key]}")
             values.append(value)
     found = [value for value in values if value.get("outdated")]
     if options.json:
         terminal.json_list("skills", values)
     else:
         for value in found:
-            before, now = value["version"] or "no version", value["newest_version"] or "no version"
+            before, now = value["label"], value["newest_label"]
             again = ", another signature" if value["signed_again"] else ""
             pinned = ", pinned" if value["pinned"] else ""
+            again += f", moved to {shown(value['moved_to'])}" if value["moved_to"] else ""
             terminal.line(f"{shown(value['name'])}  {shown(before)} → {shown(now)}{again}{pinned}")
         if not found and not failed:
-            terminal.note(f"{counted(len(values), 'skill')} up to date")
+            terminal.note(f"{counted(len(values), 'skill')} up to date" if values else NOTHING)
     return 1 if failed or found else 0
 
 

@@ -28,8 +28,9 @@ VERBS = {
     "info": ("installed", "show where an installed skill is from, and how it is now"),
     "pin": ("installed", "keep an installed skill at its version"),
     "verify": ("installed", "compare installed skills with what was installed, or a signature"),
+    "lock": ("lock", "show the locks of installed skills, or mend one after a merge of git"),
     "publish": ("publish", "publish a skill to a repository"),
-    "skill": ("skill_verbs", "install a skill, as design 002 prints the command"),
+    "skill": ("skill_verbs", "install a skill, by the words of other programs"),
     "pack": ("installed", "make an archive of one skill, the same bytes everywhere"),
     "enable": ("manage", "let agents see a skill again"),
     "disable": ("manage", "hide a skill from every agent"),
@@ -47,7 +48,7 @@ VERBS = {
     "reload": ("reload", "read and load the code of skills again, and list what fails"),
     "approvals": ("approvals", "list and answer open permission requests"),
     "audit": ("audit", "list, show and verify recorded calls"),
-    "policy": ("policy", "write a starting policy, explain a decision, or lint the rules"),
+    "policy": ("policy", "set a policy to begin with, explain a decision, or lint the rules"),
     "config": ("configuration", "show where the configuration is, and what is wrong with it"),
     "completions": ("completions", "print the script with which bash, zsh or fish completes"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
@@ -57,10 +58,28 @@ VERBS = {
     "sign": ("skill_signatures", "sign a skill of your own, for others to verify"),
     "registry": ("registry", "serve a registry of packages, and make its tokens"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
+    "self": ("self_removal", "remove what skillhouse left in clients and folders"),
     "stop": ("manage", "stop every tool and end the session keys at once"),
     "resume": ("manage", "allow the tools again after a stop"),
 }
 """Each verb's module in this package, and what it does in one line."""
+
+
+SHOWN = {
+    "your skills": ("list", "show", "new"),
+    "other people's": ("install", "update", "uninstall", "trust"),
+    "coding agents": ("doctor", "mcp"),
+    "what they may do": ("policy", "approvals"),
+    "a page of all this": ("up",),
+}
+"""The verbs of a first day, by task; `skillhouse help --all` has the others too."""
+ALIASES = {"add": "install", "remove": "uninstall", "status": "doctor"}
+"""What other programs call a verb, which is understood."""
+NO_VERBS = {
+    "edit": "`skillhouse show NAME` prints where a skill is; change its SKILL.md with any editor",
+    "skills": "`skillhouse list` lists the skills",
+}
+"""Words that people try, and what does it."""
 
 
 def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:

@@ -12,11 +12,16 @@ from skillhouse.cells.rpc import (
     METHOD_NOT_FOUND,
     REFUSED,
     Method,
+    full_name,
     respond,
 )
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.http.guard import access_of
-from skillhouse.frontends.presentation.service_values import failures, loaded_names
+from skillhouse.frontends.presentation.service_values import (
+    failures,
+    loaded_names,
+    untried_names,
+)
 from skillhouse.runtime import Caller
 from skillhouse.runtime.access_tokens import Access, AccessScope
 from skillhouse.runtime.code_reload import reload_code
@@ -83,6 +88,10 @@ class RpcEndpoint:
         found = self._house.tools(agent=access.agent)
         return [tool for tool in found if isinstance(tool, SkillCodeTool)]
 
+    def _names(self, access: Access) -> list[str]:
+        with self._reader.using():
+            return [tool.full_name for tool in self._tools(access)]
+
     def _listed(self, access: Access) -> list[dict[str, Any]]:
         self._reader.scan()
         with self._reader.using():
@@ -102,8 +111,10 @@ class RpcEndpoint:
         name, arguments = named.get("tool"), named.get("args", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(INVALID_PARAMS, "expected {tool, args, context}")
-        if ":" not in name:
-            raise RpcError(INVALID_PARAMS, f"unknown tool `{name[:80]}`: expected SKILL:TOOL")
+        asked = str(name)
+        tool = await in_thread(lambda: full_name(asked, self._names(access)))
+        if ":" not in tool:
+            raise RpcError(INVALID_PARAMS, f"unknown tool `{tool[:80]}`: expected SKILL:TOOL")
         caller = Caller(
             agent=access.agent,
             user=access.user,
@@ -111,7 +122,7 @@ class RpcEndpoint:
             client=f"{CHANNEL}:{access.id or access.kind}",
         )
         try:
-            result = await self._house.call(name, arguments, caller=caller)
+            result = await self._house.call(tool, arguments, caller=caller)
         except UnknownToolError as error:
             raise RpcError(INVALID_PARAMS, str(error)) from error
         if result.status == "ok":
@@ -127,9 +138,12 @@ class RpcEndpoint:
         self._reader.expire()
         problems = self._house.services.skill_code.problems
         failed = failures(done.loaded, problems)
+        untried = untried_names(done.loaded)
         return {
             "loaded": loaded_names(done.loaded),
             "failed": [{"name": name, "error": error} for name, error in failed],
+            # Not in the published answer: code that is asked about before it runs.
+            **({"not_tried": untried} if untried else {}),
         }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import skillhouse
 from skillhouse.audit import Trouble
-from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, dataclass, tree_digest
+from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, dataclass
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
     catalog_report,
@@ -41,7 +41,7 @@ from skillhouse.runtime import (
     state_of,
 )
 from skillhouse.runtime.cached_skills import check_for_person
-from skillhouse.skill import Skill, SkillContent, SkillIndex, load
+from skillhouse.skill import Skill, SkillContent, SkillIndex, followed_digest, load
 
 HITS_MAX = 50
 """Skills that a search shows."""
@@ -116,6 +116,8 @@ class SkillDetail:
     reference: str
     """As in `ShadowedLine`."""
     explanation: Explanation
+    mark: str
+    """How a model hears of it, as `AgentView.mark`."""
     content: SkillContent | None
     """None if the file cannot be used now; `problem` is why."""
     problem: str
@@ -192,7 +194,7 @@ class StatusReader:
             code = facts_at(self._house, skill.directory, skill.scope)
         digest, digest_problem = "", ""
         try:
-            digest = tree_digest(skill.directory)
+            digest = followed_digest(skill, content.links if content else None)
         except TreeError as error:
             digest_problem = str(error)
         listed = [item for item in scan.index.diagnostics if item.path == skill.location]
@@ -200,6 +202,7 @@ class StatusReader:
             skill=skill,
             reference=_reference(skill, scan.by_id),
             explanation=explanation,
+            mark=self._house.view().mark(skill),
             content=content,
             problem=problem,
             tree_digest=digest,
@@ -253,8 +256,9 @@ class StatusReader:
 def _scan(house: Skillhouse) -> SkillScan:
     index = house.index
     every = (*index.skills, *index.shadowed)
+    shown = house.snapshot.shown.index
     # Of two skills with one id, the one of higher precedence.
-    by_id = {skill.id: skill for skill in reversed(every)}
+    by_id = {skill.id: skill for skill in reversed((*every, *shown.skills))}
     in_force = {skill.name: skill for skill in index.skills}
     view = house.view()
     catalog = catalog_report(view)
@@ -340,6 +344,7 @@ def detail_value(detail: SkillDetail) -> dict[str, Any]:
         "tree_digest": detail.tree_digest or None,
         "decision": explanation_value(detail.explanation),
         "state": detail.state.state,
+        "listing": detail.mark,
         "state_reason": detail.state.text,
         "shadowed_by": None if detail.shadowed_by is None else detail.shadowed_by.id,
         "code": facts_value(detail.code),

@@ -13,10 +13,11 @@ from importlib.util import find_spec
 import anyio
 
 from skillhouse.floor import MissingExtraError, SkillhouseError, needs_extra
+from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
 from skillhouse.frontends.mcp.handshake import FastHandshake, MessageReader, claimed
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.frontends.presentation.text import sendable
+from skillhouse.frontends.mcp.tried_clients import Places, client_lists
 from skillhouse.runtime import Prompts, Skillhouse
 
 __all__ = ["serve"]
@@ -43,14 +44,18 @@ def serve(house: Skillhouse, *, agent: str = "default", user: str = "local") -> 
             reader.start()
             watch.start()
             # Instructions first, since they need only the skills: the tools take as long again.
-            instructions = house.view(agent).prompts().instructions()
-            fast_handshake.set_instructions(sendable(instructions))
+            view = house.view(agent)
+            lists = client_lists(view)
+            fast_handshake.set_instructions(
+                {places: sendable(one.instructions) for places, one in lists.items()}
+            )
             listing = ToolListing(house, agent)
-            fast_handshake.set_tools(listing.tools())
+            fast_handshake.set_tools({places: listing.tools(one) for places, one in lists.items()})
             with needs_extra("mcp"), _no_collection():
                 from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - an extra.
                 from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
             reader.end_fast_handshake()
+            listing.client_list = lists.get(fast_handshake.places, lists[Places.EACH])
             server = SkillhouseServer(house, listing, agent=agent, user=user)
             # After what a client waits for.
             with suppress(SkillhouseError):

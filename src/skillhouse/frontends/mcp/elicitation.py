@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
 from skillhouse.floor import dataclass
-from skillhouse.frontends.presentation.text import question_lines, sendable
+from skillhouse.floor.paths import sendable
+from skillhouse.frontends.presentation.text import question_lines
 
 DECISION = "decision"
 DENY, ALLOW = "deny", "allow once"

@@ -24,6 +24,7 @@ from skillhouse.frontends.mcp.messages import (
     read_message,
     too_long,
 )
+from skillhouse.frontends.mcp.tried_clients import Places, places_of
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions that begin with `initialize`, oldest first; later ones do not."""
@@ -52,17 +53,20 @@ class FastHandshake:
         """The messages of the handshake so far, which the SDK needs as well."""
         self.request_id: int | str | None = None
         """Id of the `initialize` that was answered."""
-        self._instructions = without_list
+        self.places = Places.EACH
+        """Where the client that got instructions shows a model the list."""
+        self._instructions: Mapping[Places, str] = {Places.EACH: without_list}
         self._has_instructions = threading.Event()
-        self._tools: Sequence[Mapping[str, Any]] | None = None
+        self._tools: Mapping[Places, Sequence[Mapping[str, Any]]] = {}
         self._has_tools = threading.Event()
 
-    def set_instructions(self, instructions: str) -> None:
+    def set_instructions(self, instructions: Mapping[Places, str]) -> None:
+        """Set the instructions for each kind of client."""
         self._instructions = instructions
         self._has_instructions.set()
 
-    def set_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
-        """Set the tools to list; None leaves `tools/list` to the SDK."""
+    def set_tools(self, tools: Mapping[Places, Sequence[Mapping[str, Any]]]) -> None:
+        """Set the tools to list for each kind of client; nothing leaves them to the SDK."""
         self._tools = tools
         self._has_tools.set()
 
@@ -76,14 +80,16 @@ class FastHandshake:
             case _, {"method": "ping", "id": request_id} if is_plain_ping(message):
                 return _answer(request_id, {})
             case 0, {"method": "server/discover"} if _is_enveloped(message):
-                return _answer(message["id"], _discovered(self._instructions_field()))
+                return _answer(message["id"], _discovered(self._instructions_field(message)))
             case 0, {"method": "tools/list"} if _is_enveloped(message):
                 return self._listed(message["id"], _modern)
             case 0, {"method": "initialize"} if _is_plain(message):
                 self.handshake.append(message)
                 self.request_id = message["id"]
                 wanted = message["params"]["protocolVersion"]
-                return _answer(message["id"], _initialized(wanted, self._instructions_field()))
+                return _answer(
+                    message["id"], _initialized(wanted, self._instructions_field(message))
+                )
             case 1, {"method": "notifications/initialized"} if "id" not in message:
                 self.handshake.append(message)
                 return b""
@@ -94,17 +100,21 @@ class FastHandshake:
                 return self._listed(request_id, dict)
         return None
 
-    def _instructions_field(self) -> Mapping[str, Any]:
+    def _instructions_field(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         self._has_instructions.wait(INSTRUCTIONS_SECONDS)
-        return {"instructions": self._instructions} if self._instructions else {}
+        known, places = self._instructions, places_of(_client_name(message))
+        # One half without the other is no list.
+        is_half = places is Places.HALVES and places not in known
+        self.places = Places.EACH if is_half else places
+        text = known.get(places, known[Places.EACH])
+        return {"instructions": text} if text else {}
 
     def _listed(
         self, request_id: int | str, shaped: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes | None:
         self._has_tools.wait()
-        if self._tools is None:
-            return None
-        return _answer(request_id, shaped({"tools": list(self._tools)}))
+        tools = self._tools.get(self.places, self._tools.get(Places.EACH))
+        return None if tools is None else _answer(request_id, shaped({"tools": list(tools)}))
 
 
 def is_plain_ping(message: Mapping[str, Any]) -> bool:
@@ -154,6 +164,14 @@ def _modern(result: Mapping[str, Any]) -> Mapping[str, Any]:
         "ttlMs": 0,
         "_meta": {f"{META}serverInfo": _server_info()},
     }
+
+
+def _client_name(message: Mapping[str, Any]) -> str:
+    """Return what a client calls itself in a request that was checked; empty if it does not."""
+    params = message["params"]
+    info = params.get("clientInfo") or params.get("_meta", {}).get(f"{META}clientInfo") or {}
+    name: str = info.get("name", "")
+    return name
 
 
 def _server_info() -> Mapping[str, Any]:

@@ -27,11 +27,12 @@ from pydantic import ValidationError
 
 import skillhouse
 from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
+from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.mcp.tried_clients import Places, places_of
 from skillhouse.frontends.presentation.service_log import AuditNews
-from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
 
@@ -103,14 +104,19 @@ class SkillhouseServer:
         return self._bridge.running == 0
 
     async def _list_tools(
-        self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
+        self, context: ServerRequestContext[None], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         if params is not None and params.cursor is not None:
             # All tools are on the first page, so no cursor is ours.
             raise MCPError(types.INVALID_PARAMS, "unknown cursor")
         # This answer itself shows the client a change.
         self._listing.changed_lately()
-        tools = [types.Tool.model_validate(tool) for tool in self._listing.tools()]
+        got = self._listing.client_list
+        client = context.session.client_params
+        # Over HTTP there are many clients, and all get the same instructions.
+        if client is not None and places_of(client.client_info.name) is Places.TOOL:
+            got = got._replace(places=Places.TOOL)
+        tools = [types.Tool.model_validate(tool) for tool in self._listing.tools(got)]
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(

@@ -215,10 +215,17 @@ class SkillResource:
 
 
 class SkillResources:
-    """The served skills of one agent; `skills` returns those that it sees now."""
+    """The served skills of one agent; `skills` returns those that it sees now.
 
-    def __init__(self, skills: Callable[[], Iterable[Skill]]) -> None:
+    An entry has the file's own frontmatter and the digest of each file, so one of which `fault`
+    says why no person has looked at it as it is has no entry.
+    """
+
+    def __init__(
+        self, skills: Callable[[], Iterable[Skill]], fault: Callable[[Skill], str] = lambda _: ""
+    ) -> None:
         self._skills = skills
+        self._fault = fault
         self._manifests = Manifests()
         self._said: set[tuple[str, str]] = set()
 
@@ -271,12 +278,14 @@ class SkillResources:
         return None
 
     def _made(self, base: str, skill: Skill) -> SkillResource:
+        if why := self._fault(skill):
+            raise NotServedError(why)
         wrong = next(
             (one for one in validate(skill.directory) if one.severity is Severity.ERROR), None
         )
         if wrong is not None:
             raise NotServedError(wrong.message)
-        manifest = self._manifests.of(skill.directory, Path(skill.root))
+        manifest = self._manifests.of(skill.directory, skill.bound)
         listed = next((one for one in manifest.files if one.relative == SKILL_FILE), None)
         if listed is None:
             raise NotServedError(f"its {SKILL_FILE} is no plain file of its directory")

@@ -17,6 +17,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import SkillhouseError, isolated, nearest
+from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
@@ -28,7 +29,6 @@ from skillhouse.frontends.mcp.skill_resources import (
     paged,
 )
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import Invocable, Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
 from skillhouse.tools import ToolResult
@@ -82,7 +82,10 @@ class SkillRequests:
     def __init__(self, house: Skillhouse, agent: str, bridge: ApprovalBridge) -> None:
         self._house = house
         self._bridge = bridge
-        self._resources = SkillResources(lambda: house.view(agent).listed.skills)
+        self._resources = SkillResources(
+            lambda: house.view(agent).listed.skills,
+            lambda skill: house.policy.why_unseen(skill),  # noqa: PLW0108 that of the moment
+        )
 
     def register(self, server: Server[None]) -> None:
         server.extensions[EXTENSION] = {"directoryRead": True}

@@ -9,8 +9,10 @@ from typing import Any
 
 from skillhouse.discovery import within
 from skillhouse.floor import isolated
-from skillhouse.frontends.presentation.text import sendable
+from skillhouse.floor.paths import sendable
+from skillhouse.frontends.mcp.tried_clients import ClientList, Places
 from skillhouse.runtime import AgentView, Invocable, Skillhouse
+from skillhouse.runtime.model_tools import description_of
 from skillhouse.tools import Tool
 
 logger = logging.getLogger(__name__)
@@ -45,24 +47,35 @@ class ToolListing:
         self._agent = agent
         self._clock = clock
         self._checked = clock()
+        self.client_list = ClientList(Places.EACH, "")
+        """What the client got of the list."""
         self._menu: tuple[AgentView, tuple[Invocable, ...]] | None = None
         self._seen = self._visible()
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self, client_list: ClientList | None = None) -> list[dict[str, Any]]:
         """Return the agent's tools in the protocol's form, all from one snapshot.
 
-        There are none of an agent that was removed from the configuration meanwhile.
+        They are for a client that got `client_list`, by default this one's. There are none of an
+        agent that was removed from the configuration meanwhile.
         """
         if not self._is_known():
             return []
         bound = self._house.policy.profile.catalog.tool_chars
+        chars = None if bound == "none" else bound
         found = []
         for tool in self._house.tools(agent=self._agent):
             with isolated() as failed:
-                found.append(_described(tool, None if bound == "none" else bound))
+                found.append(self._described(tool, chars, client_list or self.client_list))
             for error in failed:
                 logger.warning("not listed over MCP: `%s`: %s", tool.name, error)
         return found
+
+    def _described(self, tool: Tool, chars: int | None, got: ClientList) -> dict[str, Any]:
+        if not getattr(tool, "loads_skills", False):
+            return _described(tool, chars, description_of(tool, chars))
+        chars = got.tool_chars(chars)
+        text = got.description(self._house.view(self._agent), chars)
+        return _described(tool, chars, description_of(tool, chars) if text is None else text)
 
     def instructions(self) -> str:
         """Return the server's instructions; empty without skills."""
@@ -111,9 +124,10 @@ class ToolListing:
         )
 
 
-def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
-    text = sendable(tool.description)
-    reads = getattr(tool, "reads_only", tool.name in READING)
+def _described(tool: Tool, chars: int | None, description: str) -> dict[str, Any]:
+    text = sendable(description)
+    name = getattr(tool, "own_name", "") or tool.name
+    reads = getattr(tool, "reads_only", name in READING)
     return {
         "name": tool.name,
         "title": getattr(tool, "title", tool.name),
@@ -122,7 +136,7 @@ def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
         "annotations": {
             "readOnlyHint": reads,
             "destructiveHint": not reads,
-            "openWorldHint": tool.name in OPEN_WORLD,
+            "openWorldHint": name in OPEN_WORLD,
         },
         **({"_meta": meta} if (meta := _meta_of(tool)) else {}),
     }

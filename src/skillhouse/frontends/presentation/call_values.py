@@ -7,7 +7,7 @@ result for a model carries any of it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import audit
@@ -31,6 +31,55 @@ def recorded_call(log: AuditLog, request: str) -> AuditEntry | None:
     except audit.AuditError:
         # The call has its result, and `audit verify` says what is wrong with the log.
         return None
+
+
+def subject_of(entry: AuditEntry) -> str:
+    """Return what a record was about, in its words and in one line; not made safe to show."""
+    record = entry.record
+    asked = ", ".join(f"{one.action} {one.resource}".rstrip() for one in record.permissions)
+    said = asked or ", ".join((*_subjects(record.arguments), *filter(None, [record.reason])))
+    kind, _, name = record.tool.partition(":")
+    if name and kind in ("manage", "system"):
+        said = f"{name}: {said}" if said else name
+    fault = entry.outcome.error if entry.outcome is not None else record.error
+    said = said or record.tool
+    return " ".join((said if fault in said else f"{said}; {fault}").split())
+
+
+def _subjects(arguments: Mapping[str, object]) -> Iterator[str]:
+    """Yield the values of arguments, those that say what it is about first."""
+    rest = dict(arguments)
+    if all(isinstance(rest.get(name), str) for name in _RULE):
+        yield " ".join(str(rest.pop(name)) for name in _RULE)
+    for name, word in _PLAIN.items():
+        value = rest.pop(name, "")
+        if isinstance(value, str) and value:
+            yield f"{word} {value}".strip()
+    path = rest.pop("path", "")
+    for name, other in rest.items():
+        if isinstance(other, list):
+            # Each is in the record; there may be room for the first.
+            first = other[0] if other else ""
+            first = first.get("path", "") if isinstance(first, dict) else first
+            noun = name.removesuffix("s") if len(other) == 1 else name
+            yield f"{len(other)} {noun}: {first}" if first else f"{len(other)} {noun}"
+        elif other not in ("", None) and not isinstance(other, dict) and name != "count":
+            yield f"{name} {other}"
+    if path:
+        yield f"at {path}"
+
+
+_RULE = ("effect", "action", "pattern")
+_PLAIN = {
+    "name": "",
+    "id": "",
+    "policy": "",
+    "label": "",
+    "source": "",
+    "resolved": "from",
+    "tree_digest": "",
+}
+"""Arguments whose values say enough by themselves, or after a word, in this order."""
 
 
 def detail_of(entry: AuditEntry | None) -> Mapping[str, object]:

@@ -20,11 +20,16 @@ COLUMNS = 80
 """What an issue, a mail and a terminal show without breaking lines."""
 SKILLS_MAX = 6
 PROBLEMS_MAX = 30
+CLIENTS_BRIEF, PROBLEMS_BRIEF = 5, 2
+BRIEF_LINES = 10
+COLUMNS_MAX = 20
+"""Clients that have a column in the table."""
 ROWS_MAX = 40
 """Skills named with a problem, problems, and rows of the table; `--all` shows every one."""
 
 _LETTERS = {
     "+": "seen",
+    "f": "in a folder of it; how it is read is not known",
     "m": "listed, but misread",
     "p": "for people only",
     "c": "description shortened",
@@ -37,6 +42,7 @@ _LETTERS = {
 }
 _OF_STATE = {
     LensState.SEEN: "+",
+    LensState.FOLDER: "f",
     LensState.MANUAL: "p",
     LensState.SHADOWED: "s",
     LensState.DROPPED: "x",
@@ -44,6 +50,8 @@ _OF_STATE = {
     LensState.UNSEEN: "-",
 }
 _OF_CUT = {Cut.SHORTENED: "c", Cut.NO_DESCRIPTION: "n", Cut.OMITTED: "o"}
+WHOLE = frozenset("+f")
+"""Letters of a skill of which nothing is known to be amiss."""
 _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -72,7 +80,7 @@ def report(
     if len(problems) > len(shown):
         yield ""
         yield f"and {counted(len(problems) - len(shown), 'more problem')}: --all"
-    uneven = [skill for skill in lens.skills if set(map(letter, skill.verdicts)) != {"+"}]
+    uneven = [skill for skill in lens.skills if not _is_whole(skill)]
     if uneven:
         yield ""
         yield "skills that not every client sees in full"
@@ -82,9 +90,27 @@ def report(
     yield f"{counted(len(lens.skills), 'skill')}, {seen} of them seen in full by every client"
 
 
+def brief(lens: Lens, problems: Sequence[LensProblem], *, more: int) -> Iterator[str]:
+    """Yield at most `BRIEF_LINES` lines about the skills here; `more` counts other findings."""
+    whole = sum(map(_is_whole, lens.skills))
+    yield f"{counted(len(lens.skills), 'skill')}, {whole} of them seen in full by every client"
+    names = [one_line(client.name) for client in lens.clients]
+    shown = len(names) if len(names) <= CLIENTS_BRIEF else CLIENTS_BRIEF - 1
+    width = min(max(map(width_of, names), default=0), 16)
+    for place, name in enumerate(names[:shown]):
+        yield cut_middle(f"  {_padded(name, width)}  {_counts(lens, place)}", COLUMNS)
+    if len(names) > shown:
+        yield f"  and {len(names) - shown} more clients"
+    yield counted(len(problems) + more, "problem") if problems or more else "no problems"
+    titles = [f"  {one_line(one.title)} [{one.code}]" for one in problems]
+    for title in titles[:PROBLEMS_BRIEF]:
+        yield cut_middle(title, COLUMNS)
+    yield "skillhouse doctor: which skill, why, and how to mend it"
+
+
 def table(lens: Lens, skills: Sequence[LensSkill], *, everything: bool = False) -> Iterator[str]:
     """Yield one row a skill with a letter a client, and the legend."""
-    keys = " ".join(_keys(lens.clients))
+    keys = " ".join(_keys(lens.clients)[:COLUMNS_MAX])
     most = COLUMNS - 2 - len(keys) - 2
     rows = [(list(map(letter, skill.verdicts)), lens.short(skill.directory)) for skill in skills]
     if len(rows) > ROWS_MAX and not everything:
@@ -94,11 +120,13 @@ def table(lens: Lens, skills: Sequence[LensSkill], *, everything: bool = False) 
         yield f"  {keys}"
     for letters, where in shown:
         padded = " ".join(
-            sign.ljust(len(key)) for sign, key in zip(letters, keys.split(), strict=True)
+            sign.ljust(len(key)) for sign, key in zip(letters, keys.split(), strict=False)
         )
         yield f"  {padded}  {cut_middle(one_line(where), most)}"
     if len(rows) > len(shown):
         yield f"  and {len(rows) - len(shown)} more rows: --all"
+    if len(lens.clients) > COLUMNS_MAX:
+        yield f"  the columns of {len(lens.clients) - COLUMNS_MAX} more clients: --json"
     used = {letter(verdict) for skill in skills for verdict in skill.verdicts}
     legend = ", ".join(f"{sign} {words}" for sign, words in _LETTERS.items() if sign in used)
     yield from _indented(legend, 2, 2)
@@ -147,6 +175,10 @@ def verdict_text(lens: Lens, verdict: Verdict) -> str:
     return ": ".join(parts)
 
 
+def _is_whole(skill: LensSkill) -> bool:
+    return WHOLE.issuperset(map(letter, skill.verdicts))
+
+
 def _clients(lens: Lens) -> Iterator[str]:
     names = [one_line(client.name) for client in lens.clients]
     programs = [_program(client) for client in lens.clients]
@@ -165,8 +197,8 @@ def _clients(lens: Lens) -> Iterator[str]:
     days = sorted({client.profile.checked for client in lens.clients if client.profile.checked})
     if days:
         yield from _indented(
-            f"compared with the programs on {' and '.join(map(one_line, days))}; "
-            "`skillhouse profiles show NAME` has the facts",
+            f"compared with these versions on {' and '.join(map(one_line, days))}, whatever is "
+            "installed; `skillhouse profiles show NAME` has the facts",
             2,
             2,
         )
@@ -179,6 +211,8 @@ def _program(client: LensClient) -> str:
 def _counts(lens: Lens, place: int) -> str:
     found = Counter(letter(skill.verdicts[place]) for skill in lens.skills)
     listed = sum(found[sign] for sign in "+mcn")
+    if lens.clients[place].profile.folders_only:
+        return f"has {found['f']} in its folders, {found['-']} not"
     parts = [f"sees {listed}"]
     for sign, words in (
         ("c", "shortened"),

@@ -12,12 +12,15 @@ from skillhouse.approval import OWNER
 from skillhouse.audit import AuditLog
 from skillhouse.clients import (
     ClientConfigs,
+    client_profiles,
     compare,
     exported_sources,
+    has_own_folder,
     is_installed,
+    lens_profile,
     problems,
 )
-from skillhouse.discovery import git_root, watch_bound, watch_use
+from skillhouse.discovery import watch_bound, watch_use
 from skillhouse.floor import (
     Diagnostic,
     InternalFaultError,
@@ -25,10 +28,12 @@ from skillhouse.floor import (
     SkillhouseError,
     dataclass,
     fault_finding,
+    git_root,
     isolated,
 )
 from skillhouse.frontends.presentation.client_report import lens_value
 from skillhouse.frontends.presentation.json_values import (
+    catalog_cost,
     catalog_notes,
     catalog_report,
     diagnostic_values,
@@ -79,10 +84,15 @@ class Examination:
     tools: ToolReport
 
     @property
+    def further(self) -> int:
+        """What is wrong besides the problems of clients with skills."""
+        broken = sum(facts.is_broken for facts in self.code)
+        wrong = (self.faults, self.stuck, self.open_files, self.unsafe, self.changed)
+        return broken + sum(map(len, wrong))
+
+    @property
     def is_well(self) -> bool:
-        broken = any(facts.is_broken for facts in self.code)
-        wrong = (self.problems, self.faults, self.stuck, self.open_files, self.unsafe, self.changed)
-        return not (broken or any(wrong))
+        return not (self.problems or self.further)
 
     def value(self) -> dict[str, Any]:
         """Return it as `doctor --json` does, with the list of `problems` among the rest."""
@@ -152,7 +162,8 @@ def _own_place(
     with isolated() as failed, Skillhouse(config) as house:
         view = house.view()
         found, use = catalog_report(view), watch_use(house.snapshot.roots)
-        notes = [*catalog_notes(found, view), *_search_notes(house, view)]
+        notes = [catalog_cost(found, view), *catalog_notes(found, view)]
+        notes += _search_notes(house, view)
         code, changed = offered_code(house), tuple(changed_skills(house))
     for error in failed:
         if isinstance(error, InternalFaultError):
@@ -212,7 +223,7 @@ def unsafe_entries(places: Locations) -> tuple[Change, ...]:
 def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
     """Return the named profiles; without names those of all clients, and our own behaviour."""
     if names:
-        return tuple(load_profile(name, places.profiles) for name in dict.fromkeys(names))
+        return tuple(lens_profile(name, places) for name in dict.fromkeys(names))
     known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
     clients = tuple(profile for profile in known if profile.client)
     ours = load_profile(usable_config(places).config.profile, places.profiles)
@@ -223,10 +234,15 @@ def examined_profiles(places: Locations, names: Sequence[str]) -> tuple[Profile,
     """Return the profiles that `doctor` is about: those named, or of what is installed here."""
     if names and "all" not in names:
         return profiles_of(places, names)
-    known = profiles_of(places, ())
+    read = profiles_of(places, ())
+    ours = tuple(one for one in read if not one.client)
+    every = client_profiles(places)
+    here = tuple(one for one in every if is_installed(one, places))
     if names:
-        return known
-    return tuple(one for one in known if not one.client or is_installed(one, places))
+        return (*(one for one in every if not one.folders_only or one in here), *ours)
+    # Folders alone say little: what installs skills makes them, for many clients at once.
+    here = here or tuple(one for one in every if has_own_folder(one, places))
+    return (*here, *(one for one in read if one not in here and not one.client))
 
 
 def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:

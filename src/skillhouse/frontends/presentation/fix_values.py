@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import clients
@@ -25,6 +27,20 @@ def fix_id(fix: Fix) -> str:
     """Return what names a mend while its file stays what it is about."""
     data = "\0".join((fix.path, *fix.codes)).encode("utf-8", "surrogateescape")
     return hashlib.sha256(data).hexdigest()[:ID_CHARS]
+
+
+def fix_groups(fixes: Sequence[Fix]) -> list[tuple[Fix, ...]]:
+    """Return mends by kind, each kind in its order: one answer is for all of one.
+
+    Of a kind are edits for the same findings, and links into one folder. What is moved or deleted
+    is a kind by itself.
+    """
+    found: dict[tuple[object, ...], list[Fix]] = {}
+    for fix in fixes:
+        is_alone = bool(fix.discarded or fix.renamed or fix.moved)
+        folder = os.path.dirname(fix.path) if fix.target else ""
+        found.setdefault((fix.codes, folder, fix.path if is_alone else ""), []).append(fix)
+    return [tuple(group) for group in found.values()]
 
 
 def fix_value(lens: Lens, fix: Fix) -> dict[str, Any]:

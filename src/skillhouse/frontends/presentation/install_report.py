@@ -17,7 +17,8 @@ def report_value(report: InstallReport) -> dict[str, Any]:
     """Return the same for programs."""
     facts, effects = report.facts, report.effects
     return {
-        "name": facts.name,
+        "name": report.name,
+        "own_name": facts.name,
         "version": facts.version,
         "description": facts.description,
         "license": facts.license,
@@ -27,6 +28,7 @@ def report_value(report: InstallReport) -> dict[str, Any]:
         "downgrade": report.is_downgrade,
         "resolved": report.entry.resolved,
         "inside": report.inside,
+        "moved_from": report.moved_from,
         "publisher": None if report.publisher is None else report.publisher.handle,
         "registry": None if report.publisher is None else report.publisher.registry,
         "signed": report.publisher is not None,
@@ -37,6 +39,7 @@ def report_value(report: InstallReport) -> dict[str, Any]:
             {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
             for one in report.tree.files
         ],
+        "lacking": list(report.lacking),
         "obeyed": [{"path": path, "reason": why} for path, why in effects.obeyed],
         "allowed_tools": list(facts.allowed_tools),
         "tools": [{"name": tool.name, "level": tool.level} for tool in facts.tools],
@@ -61,7 +64,7 @@ def report_value(report: InstallReport) -> dict[str, Any]:
             for one in facts.diagnostics
         ],
         "scope": report.place.scope,
-        "path": str(report.place.target(facts.name)),
+        "path": str(report.place.target(report.name)),
         "installed": None if report.installed is None else report.installed.tree_digest,
         "changes": list(report.difference),
     }
@@ -84,6 +87,7 @@ def installed_value(name: str, scope: str, entry: LockEntry) -> dict[str, Any]:
         "publisher": None if signature is None else signature.publisher,
         "pinned": entry.pinned,
         "pin_reason": entry.pin_reason,
+        "dated": entry.dated,
         "rollback": entry.previous is not None,
     }
 
@@ -102,16 +106,35 @@ def state_value(state: InstalledState) -> dict[str, Any]:
     }
 
 
+def absence(state: InstalledState) -> str:
+    """Return why a skill is not up to date although its source has nothing newer; else empty."""
+    skill = f"{state.place.scope}:{state.name}"
+    if state.state == "missing":
+        return (
+            f"{state.problem} any more: `skillhouse verify {skill} --restore` puts it back, "
+            f"`skillhouse uninstall {skill}` takes it out of the lock"
+        )
+    if state.state in ("unreadable", "refused"):
+        return f"{state.problem}: `skillhouse verify {skill}` shows more"
+    return ""
+
+
 def newest_value(
     installer: Installer, name: str, entry: LockEntry, place: InstallPlace
 ) -> dict[str, Any]:
     """Return an entry of the lock with what its source has now, or why that is not known."""
     value = installed_value(name, place.scope, entry)
+    state = installer.installed.state(name, entry, place)
+    value["state"], value["problem"] = state.state, absence(state)
+    value["label"] = entry.label
     with isolated() as failed, installer.newest(name, entry, place) as staged:
         report = staged.report
         value["newest"] = report.entry.tree_digest
         value["newest_version"] = report.entry.version
-        value["outdated"] = not report.is_same
+        value["newest_dated"] = report.entry.dated
+        value["newest_label"] = report.entry.label
+        value["outdated"] = not report.is_same or bool(report.moved_from)
+        value["moved_to"] = report.inside if report.moved_from else ""
         value["signed_again"] = report.is_signed_again
     for error in failed:
         value["error"] = str(error)
@@ -152,4 +175,12 @@ def release_value(release: Release) -> dict[str, Any]:
 
 
 def candidate_value(one: Candidate) -> dict[str, Any]:
-    return {"name": one.folder, "path": one.path, "fault": one.fault}
+    return {
+        "name": one.name or one.folder,
+        "path": one.path,
+        "fault": one.fault,
+        "installed_as": one.installed_as,
+        "lacking": list(one.lacking),
+        "links": list(one.links),
+        "inner": one.is_inner,
+    }

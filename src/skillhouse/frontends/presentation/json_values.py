@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import sandbox
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
+from skillhouse.frontends.presentation.call_values import subject_of
 from skillhouse.frontends.presentation.text import counted
-from skillhouse.retrieval import is_weak, reason
+from skillhouse.retrieval import Fit, fit_of, is_weak, reason
+from skillhouse.skill import tokens_of
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, ApprovedScript, Grant
@@ -152,10 +155,22 @@ def trust_value(report: TrustReport) -> dict[str, Any]:
         "skills": [
             {
                 "name": found.skill.name,
+                "description": found.skill.description,
+                "earlier_description": found.earlier.description if found.earlier else None,
                 "directory": found.directory,
                 "tree_digest": found.tree_digest or None,
                 "state": found.state,
                 "problem": found.problem or None,
+                "found_by": list(found.finders),
+                "targets": list(found.targets),
+                "readings": [
+                    {
+                        "profiles": list(one.profiles),
+                        "name": one.text.name,
+                        "description": one.text.description,
+                    }
+                    for one in found.other_readings
+                ],
             }
             for found in report.skills
         ],
@@ -195,8 +210,12 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
         "request": rehearsal.request,
         "catalog": catalog_value(rehearsal.catalog),
         "hidden": rehearsal.hidden,
-        "hits": [{"id": hit.id, "name": hit.name, **hit_value(hit)} for hit in rehearsal.hits],
+        "hits": [
+            {"id": hit.id, "name": hit.name, **hit_value(hit), "listing": mark}
+            for hit, mark in zip(rehearsal.hits, rehearsal.marks, strict=True)
+        ],
         "weak": is_weak(rehearsal.hits),
+        "nothing_fits": fit_of(rehearsal.hits) is Fit.NONE,
         "skill": None if rehearsal.skill is None else skill_value(rehearsal.skill),
         "decision": None if rehearsal.decision is None else explanation_value(rehearsal.decision),
         "content": None if rehearsal.content is None else content_value(rehearsal.content),
@@ -220,7 +239,22 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
 
 
 def entry_value(entry: AuditEntry) -> dict[str, Any]:
-    return {**dataclasses.asdict(entry), "status": entry.status}
+    """Return a call as the log has it, with every field, and what it was about."""
+    return {**dataclasses.asdict(entry), "status": entry.status, "about": subject_of(entry)}
+
+
+_RARE = ("amount_usd", "session_key", "signer_tier", "transaction")
+"""Fields of what signs: few logs have one."""
+
+
+def listed_entry(entry: AuditEntry) -> dict[str, Any]:
+    """Return the same for a list: without the fields of what signs where nothing is signed."""
+    value = entry_value(entry)
+    for part in filter(None, (value["record"], value["outcome"])):
+        for name in _RARE:
+            if not part[name]:
+                del part[name]
+    return value
 
 
 def verification_value(found: Verification) -> dict[str, Any]:
@@ -300,11 +334,14 @@ def catalog_report(view: AgentView) -> dict[str, Any]:
     """Return the bounds of an agent's catalogs, and how many skills are in each and left out.
 
     `tool` is the list in the skill tool's description; null where the profile has none there.
+    `mcp_tokens` is what an MCP client sends with each request: description and instructions.
     """
-    whole = view.catalog()
+    whole, over_mcp = view.catalog(), view.over_mcp()
+    in_tool = 0 if over_mcp is None or view.profile.catalog.exposure != "tool" else over_mcp.tokens
     return {
         "budget_tokens": view.budget_tokens,
         "tokens": whole.tokens,
+        "mcp_tokens": in_tool + tokens_of(view.prompts().instructions()),
         **_counts(whole),
         "tool": _tool_report(view) if view.profile.catalog.exposure == "tool" else None,
     }
@@ -335,6 +372,16 @@ def catalog_notes(report: dict[str, Any], view: AgentView) -> list[str]:
         words = f"left out of the skill tool's description {of}"
         notes.append(f"{words}: {counted(tool['omitted'], 'skill')}{found}")
     return notes
+
+
+def catalog_cost(report: Mapping[str, Any], view: AgentView) -> str:
+    """Return for people what the lists cost each request, and how many skills they name."""
+    marks = Counter(view.marks.values())
+    named = ", ".join(f"{count:,} {mark}" for mark, count in marks.items())
+    return (
+        f"the list of skills costs each request about {report['tokens']:,} tokens, over MCP about "
+        f"{report['mcp_tokens']:,}: {named or 'no skills'}"
+    )
 
 
 def _counts(catalog: Catalog) -> dict[str, int]:

@@ -11,11 +11,12 @@ from skillhouse.discovery import default_roots
 from skillhouse.floor import dataclass
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.runtime import absent_skills
-from skillhouse.skill import hidden_text, load_profile, revealed, tokens_of
+from skillhouse.skill import hidden_text, revealed, tokens_of
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
     from skillhouse.runtime import AbsentSkill, Skillhouse
+    from skillhouse.runtime.trash import DeletedSkill
     from skillhouse.skill import ParseResult, Skill
 
 
@@ -27,6 +28,8 @@ class LibraryLine:
     skill: Skill | None
     absent: AbsentSkill | None
     """Why agents do not see it; None for one that they do."""
+    mark: str = ""
+    """How a model hears of it, as `AgentView.mark`."""
 
     @property
     def state(self) -> str:
@@ -54,23 +57,27 @@ def library_lines(house: Skillhouse) -> Iterator[LibraryLine]:
     absent: dict[str, AbsentSkill] = {}
     for one in absent_skills(house):
         absent.setdefault(one.path, one)
-    for skill in house.view().visible.skills:
-        yield LibraryLine(path=skill.file, skill=skill, absent=absent.pop(skill.file, None))
+    view = house.view()
+    for skill in view.visible.skills:
+        why = absent.pop(skill.file, None)
+        yield LibraryLine(path=skill.file, skill=skill, absent=why, mark=view.mark(skill))
     known = {skill.file: skill for skill in (*index.shadowed, *index.skills)}
     for path, rest in absent.items():
         yield LibraryLine(path=path, skill=known.get(path), absent=rest)
 
 
 def client_roots(places: Locations, client: str) -> tuple[str, ...]:
-    """Return the real paths of a client's roots, each ending in a slash."""
-    profile = load_profile(client, places.profiles)
+    """Return the real paths of a client's roots, each ending in a slash; ConfigError for none."""
+    from skillhouse.clients import lens_profile  # noqa: PLC0415 - a list as it is asks no client.
+
+    profile = lens_profile(client, places)
     roots = default_roots(
         start=places.start, home=places.home, environment=places.environment, profile=profile
     )
     return tuple(f"{root.path.resolve()}/" for root in roots if "\0" not in str(root.path))
 
 
-def library_value(line: LibraryLine, ranks: Mapping[str, int]) -> dict[str, Any]:
+def library_value(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> dict[str, Any]:
     """Return a line for programs; `ranks` says how recently files were loaded, 0 the last one."""
     skill, absent = line.skill, line.absent
     return {
@@ -79,8 +86,9 @@ def library_value(line: LibraryLine, ranks: Mapping[str, int]) -> dict[str, Any]
         "description": skill.description if skill else "",
         "scope": line.scope,
         "path": line.path,
-        "clients": list(clients_of(Path(skill.root))) if skill else [],
+        "clients": list(clients_of(Path(skill.root), home)) if skill else [],
         "state": line.state,
+        "listing": line.mark,
         "reason": absent.reason if absent else "",
         "mend": (absent.mend or None) if absent else None,
         "code": (absent.code or None) if absent else None,
@@ -97,6 +105,18 @@ def _file_tokens(path: str) -> int:
         return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0
     except (OSError, ValueError):
         return 0
+
+
+def deleted_value(found: DeletedSkill) -> dict[str, Any]:
+    """Return a skill of the trash for programs."""
+    return {
+        "key": found.key,
+        "id": found.id,
+        "path": found.path,
+        "deleted": found.deleted,
+        "enabled": found.enabled,
+        "real": found.real,
+    }
 
 
 def draft_value(draft: ParseResult) -> dict[str, Any] | None:

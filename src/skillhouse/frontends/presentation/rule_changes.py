@@ -21,7 +21,6 @@ RECORDS = 400
 """Latest records of the log whose permissions are decided again."""
 PERMISSIONS_MAX = 40
 """Different permissions of them; each is decided twice."""
-_LAYERS = ("managed", "user", "project")
 
 
 class AskedBefore(NamedTuple):
@@ -108,10 +107,10 @@ def _change(house: Skillhouse, rule: str, whole: str, rules: Sequence[Rule]) -> 
 
 
 def _with_user_rules(config: Config, rules: Sequence[Rule]) -> Config:
-    layers = {layer.name: layer for layer in config.layers}
-    layers["user"] = Layer(name="user", rules=tuple(rules))
-    kept = (layers[name] for name in _LAYERS if name in layers)
-    return dataclasses.replace(config, layers=tuple(layer for layer in kept if layer.rules))
+    user = Layer(name="user", rules=tuple(rules))
+    far = [one for one in config.layers if one.name == "managed" or one.is_builtin]
+    near = [one for one in config.layers if one.name == "project"]
+    return dataclasses.replace(config, layers=(*far, *([user] if rules else ()), *near))
 
 
 def _decided(house: Skillhouse, asked: AskedBefore) -> str:

@@ -58,13 +58,19 @@ def failures(found: Iterable[Loaded], problems: Sequence[Diagnostic]) -> list[tu
 
 
 def loaded_names(found: Iterable[Loaded]) -> list[str]:
-    return [name for skill in found for name in skill.tools]
+    """Return the tools whose code was loaded, or met by an earlier call."""
+    return [name for skill in found if not skill.untried for name in skill.tools]
+
+
+def untried_names(found: Iterable[Loaded]) -> list[str]:
+    """Return the tools that are offered, and whose code no one may run without a question."""
+    return [name for skill in found if skill.untried for name in skill.tools]
 
 
 def reload_more(done: Reloaded, problems: Sequence[Diagnostic]) -> dict[str, Any]:
     """Return what a reload says besides the names of the tools that were loaded."""
     return {
-        "not_tried": [skill.skill for skill in done.loaded if not skill.is_tried],
+        "not_tried": untried_names(done.loaded),
         "failed": [
             {"name": name, "error": error} for name, error in failures(done.loaded, problems)
         ],

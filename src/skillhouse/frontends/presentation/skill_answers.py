@@ -26,11 +26,13 @@ from skillhouse.skill import (
     PYTHON_FILE,
     SkillContent,
     find_resources,
+    followed_digest,
     read_manifest,
 )
 
 if TYPE_CHECKING:
     from skillhouse.runtime import CodeFacts, Skillhouse
+    from skillhouse.skill import Skill
 
 
 def found_skill(house: Skillhouse, reference: str) -> SkillContent | CodeFacts:
@@ -62,15 +64,16 @@ def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str,
     plain = content_value(found)
     del plain["body"]
     plain["frontmatter"] = dict(skill.frontmatter.fields)
-    plain |= {"tree_digest": digest_of(skill.directory), "code": facts_value(code)}
+    plain |= {"tree_digest": digest_of(skill), "code": facts_value(code)}
     plain |= {"state": state.state, "state_reason": state.text}
+    plain["listing"] = house.view().mark(skill)
     return {**plain, "decision": explanation_value(explained)}
 
 
-def digest_of(directory: Path) -> str | None:
-    """Return the digest of a skill's files; None where they cannot be bound to one."""
+def digest_of(found: Skill | Path) -> str | None:
+    """Return the digest of the files of a skill or directory; None where there is none to bind."""
     try:
-        return tree_digest(directory)
+        return tree_digest(found) if isinstance(found, Path) else followed_digest(found)
     except TreeError:
         return None
 

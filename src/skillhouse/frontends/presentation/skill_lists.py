@@ -10,7 +10,8 @@ from skillhouse.floor import dataclass
 from skillhouse.frontends.presentation.json_values import hit_value, skill_value
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import shown
-from skillhouse.retrieval import HeadIndex, Hit, SearchResult, reason, skills_of
+from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, reason, skills_of
+from skillhouse.runtime.agent_view import LISTED
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from skillhouse.skill import Skill
 
 
-def listed_value(skill: Skill) -> dict[str, Any]:
-    """Return a skill as `list` has it: with its root, and the clients that read that."""
+def listed_value(skill: Skill, view: AgentView, home: Path) -> dict[str, Any]:
+    """Return a skill as `list` has it: with its root, the clients that read that, and its mark."""
     root = skill.root
-    return {**skill_value(skill), "root": root, "clients": list(clients_of(Path(root)))}
+    value = {**skill_value(skill), "root": root, "clients": list(clients_of(Path(root), home))}
+    return {**value, "listing": view.mark(skill)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +36,16 @@ class SearchAnswer:
     """One for each hit."""
     shadowed: Sequence[tuple[Skill, str]]
     """Skills that agents do not see, each with the id of the one that shadows it."""
+    marks: Sequence[str] = ()
+    """How a model hears of each, as `AgentView.mark`."""
 
     def values(self) -> list[dict[str, Any]]:
         found = [
-            {**skill_value(skill), **hit_value(hit)}
-            for hit, skill in zip(self.found.hits, self.skills, strict=True)
+            {**skill_value(skill), **hit_value(hit), "listing": mark}
+            for hit, skill, mark in zip(self.found.hits, self.skills, self.marks, strict=True)
         ]
         more = [
-            {**skill_value(one), **hit_value(_unranked(one)), "shadowed_by": by}
+            {**skill_value(one), **hit_value(_unranked(one)), "listing": "", "shadowed_by": by}
             for one, by in self.shadowed
         ]
         return [*found, *more]
@@ -51,7 +55,16 @@ def _unranked(skill: Skill) -> Hit:
     return Hit(id=skill.id, name=skill.name, score=0.0)
 
 
-WEAK = "nothing fits well; try other words, or English; the nearest:"
+FIT_TEXTS = {
+    Fit.GOOD: "",
+    Fit.WEAK: "weak matches, none of which is sure to fit; the nearest:",
+    Fit.NONE: "nothing fits well; try other words, or English; the nearest:",
+}
+"""What a person reads before the hits."""
+
+
+def fit_value(fit: Fit) -> dict[str, bool]:
+    return {"weak": fit is not Fit.GOOD, "nothing_fits": fit is Fit.NONE}
 
 
 def why(hit: Hit) -> str:
@@ -69,8 +82,14 @@ def search_answer(house: Skillhouse, query: str, limit: int) -> SearchAnswer:
     view = house.view()
     found = view.search.find(query, limit=limit)
     skills = skills_of(view.visible, found.hits)
-    shadowed = _shadowed(house.index, query, skills, limit)
-    return SearchAnswer(found=found, skills=skills, shadowed=shadowed)
+    shadowed = _shadowed(house.snapshot.shown.index, query, skills, limit)
+    marks = [view.mark(skill) for skill in skills]
+    return SearchAnswer(found=found, skills=skills, shadowed=shadowed, marks=marks)
+
+
+def unlisted(mark: str) -> list[str]:
+    """Return the mark of a skill for a line about it; nothing of one that every list names."""
+    return [mark] if mark not in ("", LISTED) else []
 
 
 def request_value(view: AgentView, request: str, catalog: Catalog) -> Mapping[str, Any]:
@@ -78,7 +97,7 @@ def request_value(view: AgentView, request: str, catalog: Catalog) -> Mapping[st
     found = view.search.find(request, limit=max(len(catalog.included), 1))
     listed = {skill.id for skill in catalog.included}
     hits = [{"id": hit.id, "name": hit.name, **hit_value(hit)} for hit in found.hits]
-    return {"hits": [hit for hit in hits if hit["id"] in listed], "weak": found.is_weak}
+    return {"hits": [hit for hit in hits if hit["id"] in listed], **fit_value(found.fit)}
 
 
 def _shadowed(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import digest
+from skillhouse.skill import is_demanded
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalRequest
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
 def shown(text: str) -> str:
     """Return untrusted text so that a terminal only shows it: controls and hidden ones as escapes.
 
+    Joiners stay where emoji and the spelling of a script have them.
+
     >>> shown("a\\x1b[31mb\\u202ec")
     'a\\\\x1b[31mb\\\\u202ec'
     """
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
+        character
+        if character.isprintable() or (character > "\u2000" and is_demanded(text, at))
+        else character.encode("unicode_escape").decode()
+        for at, character in enumerate(text)
     )
 
 
@@ -52,12 +57,20 @@ def moment(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_JOINERS = "\u200b\u200c\u200d"
+"""What `shown` lets through between characters, and takes no column."""
+
+
 def width_of(text: str) -> int:
     """Return the columns a text takes; Chinese, Japanese and Korean take two a character."""
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        0
+        if unicodedata.combining(c) or c in _JOINERS
+        else 2
+        if unicodedata.east_asian_width(c) in "WF"
+        else 1
         for c in text
     )
 
@@ -75,7 +88,7 @@ def cut(text: str, columns: int) -> str:
         if used > columns - 1:
             break
         kept += character
-    return kept.rstrip() + "…"
+    return kept.rstrip().rstrip(_JOINERS) + "…"
 
 
 def cut_middle(text: str, columns: int) -> str:
@@ -98,20 +111,35 @@ def cut_middle(text: str, columns: int) -> str:
     return head + kept
 
 
-def wrapped(text: str, columns: int) -> list[str]:
+def is_copied(word: str) -> bool:
+    """Whether a word is a path, an address or a digest, of a length that people copy.
+
+    >>> is_copied("~/a"), is_copied("sha256:00"), is_copied("word")
+    (True, True, False)
+    """
+    return len(word) <= COPIED_MAX and ("/" in word or ":" in word[:-1])
+
+
+COPIED_MAX = 300
+"""Characters of a word that is not broken over lines."""
+
+
+def wrapped(
+    text: str, columns: int, *, whole: Callable[[str], bool] = lambda _: False
+) -> list[str]:
     """Return the lines of a text, broken at blanks, or anywhere where a word does not fit.
 
-    The lines of a broken line keep its indentation.
+    The lines of a broken line keep its indentation. A word that is `whole` may be longer.
     """
     lines: list[str] = []
     for line in text.split("\n"):
         words = line.lstrip(" ")
         margin = " " * min(len(line) - len(words), columns // 2)
-        lines += [margin + piece for piece in _broken(words, columns - len(margin))]
+        lines += [margin + piece for piece in _broken(words, columns - len(margin), whole)]
     return lines
 
 
-def _broken(line: str, columns: int) -> list[str]:
+def _broken(line: str, columns: int, whole: Callable[[str], bool]) -> list[str]:
     lines: list[str] = []
     current = ""
     for word in line.split(" "):
@@ -121,7 +149,7 @@ def _broken(line: str, columns: int) -> list[str]:
             continue
         if current:
             lines.append(current)
-        while width_of(word) > columns:
+        while width_of(word) > columns and not whole(word):
             piece = word[: _fitting(word, columns)]
             lines.append(piece)
             word = word[len(piece) :]
@@ -171,12 +199,3 @@ def question_lines(request: ApprovalRequest) -> Iterator[str]:
 def shown_lines(text: str) -> list[str]:
     """Return the lines of an untrusted text, safe to show, each folded where it is too long."""
     return [cut(shown(line), LINE_COLUMNS) for line in text.split("\n")]
-
-
-def sendable(text: str) -> str:
-    r"""Return a text that can be encoded: names of files may hold bytes that are not Unicode.
-
-    >>> print(sendable("caf\udce9"))
-    caf\udce9
-    """
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -120,7 +120,7 @@ class PostgresIndex:
         judged = SearchIndex.from_documents(candidates.values())
         if votes is not None:
             votes = votes.of_rows([self._row_of[text] for text in judged.encoded])
-        return judged.search(query, limit=limit, collapse=collapse, votes=votes)
+        return judged.search(query, limit=limit, collapse=collapse, votes=votes, of=len(self))
 
     def __len__(self) -> int:
         return len(self._skills)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.discovery import git_root
 from skillhouse.floor import (
     ConfigError,
     DecodeError,
@@ -23,6 +22,7 @@ from skillhouse.floor import (
     Locations,
     Severity,
     file_problem,
+    git_root,
     read_regular,
     shaped,
 )
@@ -72,6 +72,7 @@ from skillhouse.runtime.config.rule_tables import (
     with_each_pattern,
 )
 from skillhouse.runtime.config.search_settings import SearchSettings
+from skillhouse.runtime.config.starting_policies import policy_layers
 from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
@@ -114,6 +115,7 @@ def load_config(
     merged = _merged(managed, flags or Settings(), environment, near, user)
     layers = (
         Layer(name="managed", rules=managed.rules or ()),
+        *policy_layers(merged.policy),
         Layer(name="user", rules=user.rules or ()),
         Layer(name="project", rules=near.rules or (), trusted=False),
     )
@@ -140,6 +142,7 @@ def load_config(
         yaml_fast_path=merged.yaml_fast_path is not False,
         cache_directory=cache,
         state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
+        policy=merged.policy,
         layers=tuple(layer for layer in layers if layer.rules),
         exec_environment=merged.exec_environment or (),
         sandbox=sandbox.level or "any",
@@ -366,9 +369,11 @@ _TABLES = {
 }
 
 
-def managed_rules(places: Locations) -> tuple[Rule, ...]:
-    """Return the rules of the managed file; ConfigError if it cannot be used."""
-    return _ConfigFile(places.managed_file).settings().rules or ()
+def managed_layers(places: Locations) -> tuple[Layer, ...]:
+    """Return the rules of the managed file, and its policy; ConfigError if it cannot be used."""
+    settings = _ConfigFile(places.managed_file).settings()
+    own = (Layer(name="managed", rules=settings.rules),) if settings.rules else ()
+    return (*own, *policy_layers(settings.policy))
 
 
 def project_of(start: Path) -> Path:

@@ -318,6 +318,8 @@ class Settings:
     """Variables of this process that commands in the sandbox get."""
     sandbox: Literal["any", "bubblewrap"] | SandboxSettings | None = None
     """What may hold commands and skills' code, and the limits of commands; no project says so."""
+    policy: Literal["careful", "developer", "locked"] | None = None
+    """Rules of the program below those of the user's file; no project says so."""
     rules: tuple[Rule, ...] | None = None
     approvals: ApprovalSettings | None = None
     """The bounds of asking a person; a file sets all of them or leaves them as they are."""
@@ -385,8 +387,10 @@ class Config:
     cache_directory: Path | None = None
     """None: every file is read each time."""
     state_directory: Path
+    policy: str | None = None
+    """The policy of the program whose rules are among `layers`."""
     layers: tuple[Layer, ...] = ()
-    """Rules from far to near: managed, user, project."""
+    """Rules from far to near: managed, those of `policy`, user, project."""
     exec_environment: tuple[str, ...] = ()
     sandbox: Literal["any", "bubblewrap"] = "any"
     """What may hold commands and skills' code: "bubblewrap" refuses the level `landlock`."""

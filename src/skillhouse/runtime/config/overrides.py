@@ -42,6 +42,7 @@ class _PlainFields(TypedDict, total=False):
     yaml_fast_path: bool
     cache_directory: Path | None
     state_directory: Path
+    policy: str | None
     layers: tuple[Layer, ...]
     exec_environment: tuple[str, ...]
     sandbox: Literal["any", "bubblewrap"]

@@ -12,6 +12,7 @@ from skillhouse.floor.documents import toml_table
 from skillhouse.permission import Layer
 from skillhouse.runtime.config.config_files import PROJECT_FILE, project_of
 from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
+from skillhouse.runtime.config.starting_policies import policy_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ def rule_layers(
         "user": places.user_file,
         "project": project_of(places.start) / PROJECT_FILE,
     }
+    files |= {layer.name: policy_file(layer.name) for layer in layers if layer.is_builtin}
     read = {path: _read(path) for path in dict.fromkeys(files.values())}
     found = []
     for layer in layers:

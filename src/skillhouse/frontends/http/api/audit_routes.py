@@ -49,7 +49,11 @@ from skillhouse.frontends.http.api.schemas import (
     ref,
 )
 from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT
-from skillhouse.frontends.presentation.json_values import entry_value, verification_value
+from skillhouse.frontends.presentation.json_values import (
+    entry_value,
+    listed_entry,
+    verification_value,
+)
 
 EXPORT_MAX = 10_000
 """Records of one export; older ones are asked for with `until`."""
@@ -113,7 +117,7 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return {
         "list": "records",
         "total": None,
-        "records": [entry_value(entry) for entry in shown],
+        "records": [listed_entry(entry) for entry in shown],
         "next": following,
     }
 
@@ -174,6 +178,7 @@ _EXAMPLE = {
     "record": {"id": "01J9ZC", "tool": "exec", "ts": "2026-01-31T12:00:00.000Z"},
     "outcome": None,
     "status": "denied",
+    "about": "exec git push",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError
@@ -26,7 +25,7 @@ from skillhouse.frontends.http.api.schemas import (
     ref,
 )
 from skillhouse.frontends.presentation.json_values import diagnostic_values
-from skillhouse.frontends.presentation.library import draft_value
+from skillhouse.frontends.presentation.library import deleted_value, draft_value
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.runtime.access_tokens import AccessScope
 from skillhouse.runtime.skill_editing import (
@@ -126,7 +125,7 @@ def _delete(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _trash(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
-        found = [dataclasses.asdict(one) for one in house.management.trash.deleted()]
+        found = list(map(deleted_value, house.management.trash.deleted()))
     return {"list": "deleted", "total": len(found), "deleted": found}
 
 

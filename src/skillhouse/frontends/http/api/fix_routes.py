@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse import clients
+from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.package_schemas import SHORT
 from skillhouse.frontends.http.api.place_routes import CLIENT, lens_of
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.frontends.http.api.schemas import TEXT, array, listing, maybe, record
+from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, listing, maybe, record
 from skillhouse.frontends.presentation.fix_values import discarding, fix_value, shown_fix
 from skillhouse.runtime.access_tokens import AccessScope
 
@@ -27,6 +28,21 @@ def _apply(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     clients.apply_fix(fix, discard=discarding(api.house.config))
     api.reader.expire()
     return value
+
+
+def _apply_all(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    """Make several, each if it is what was shown; what could not be made is said."""
+    lens = lens_of(api, request)
+    fixes = [shown_fix(lens, one["id"], one["digest"]) for one in request.body["fixes"]]
+    made, refused = [], []
+    for fix in fixes:
+        try:
+            clients.apply_fix(fix, discard=discarding(api.house.config))
+            made.append(fix_value(lens, fix))
+        except SkillhouseError as error:
+            refused.append({"path": lens.short(fix.path), "reason": str(error)})
+    api.reader.expire()
+    return {"list": "fixes", "total": len(made), "fixes": made, "refused": refused}
 
 
 _FIX = record(
@@ -73,5 +89,35 @@ ROUTES = (
         body=Body(schema=record({"digest": SHORT}, closed=True), example={"digest": "sha256:00"}),
         answer=_FIX,
         example=_EXAMPLE,
+    ),
+    Endpoint(
+        name="applyFixes",
+        method="POST",
+        path="/fixes",
+        tag="place",
+        what="Makes several of them, each if it is still what was shown under its digest.",
+        run=_apply_all,
+        scope=AccessScope.MANAGE,
+        query=(CLIENT,),
+        body=Body(
+            schema=record(
+                {
+                    "fixes": array(record({"id": SHORT, "digest": SHORT}, closed=True))
+                    | {"minItems": 1, "maxItems": 100}
+                },
+                closed=True,
+            ),
+            example={"fixes": [{"id": "0a1b2c3d4e5f6071", "digest": "sha256:00"}]},
+        ),
+        answer=record(
+            {
+                "list": {"const": "fixes"},
+                "total": COUNT,
+                "fixes": array(_FIX),
+                "refused": array(record({"path": TEXT, "reason": TEXT})),
+            }
+        ),
+        example={"list": "fixes", "total": 1, "fixes": [_EXAMPLE], "refused": []},
+        problems=(404, 409),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.frontends.http.api.api_services import ApiServices, paged
-from skillhouse.frontends.http.api.place_routes import check_profile
+from skillhouse.frontends.http.api.place_routes import check_client
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter
 from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, maybe, page, record
 from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS
@@ -24,7 +24,7 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked, places = request.query, api.house.config.places
     client = asked.get("client")
     if client is not None:
-        check_profile(places, client)
+        check_client(places, client)
     with api.fresh() as house:
         found = list(library_lines(house))
         ranks = house.services.recent.ranks()
@@ -49,7 +49,7 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         asked,
         key=lambda one: one.path,
         name="skills",
-        value=lambda one: library_value(one, ranks),
+        value=lambda one: library_value(one, ranks, places.home),
     )
     return {**listed, "states": states}
 
@@ -63,6 +63,7 @@ _LINE = record(
         "path": TEXT,
         "clients": array(TEXT),
         "state": TEXT,
+        "listing": TEXT,
         "reason": TEXT,
         "mend": maybe(TEXT),
         "code": maybe(TEXT),
@@ -113,6 +114,7 @@ ROUTES = (
                     "path": "/home/you/.agents/skills/notes/SKILL.md",
                     "clients": ["codex"],
                     "state": "disabled",
+                    "listing": "",
                     "reason": "switched off",
                     "mend": "`skillhouse enable user:notes`",
                     "code": None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import cells
 from skillhouse.approval import OWNER
+from skillhouse.clients import known_clients
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.http.api.api_services import ApiServices
@@ -68,7 +69,7 @@ def lens_of(api: ApiServices, request: ApiRequest) -> Lens:
     places = api.house.config.places
     for name in named:
         if name != "all":
-            check_profile(places, name)
+            check_client(places, name)
     return seen_by(places, examined_profiles(places, named))
 
 
@@ -81,6 +82,12 @@ def _profile(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     name, places = request.path["profile"], api.house.config.places
     check_profile(places, name)
     return profile_value(load_profile(name, places.profiles))
+
+
+def check_client(places: Locations, name: str) -> None:
+    """Take a client or a profile by its name only."""
+    if name not in known_clients():
+        check_profile(places, name)
 
 
 def check_profile(places: Locations, name: str) -> None:

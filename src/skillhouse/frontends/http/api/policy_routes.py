@@ -27,11 +27,11 @@ from skillhouse.frontends.presentation.policy_values import (
     rule_values,
     trial_value,
 )
-from skillhouse.frontends.presentation.rule_changes import addition, removal, written
+from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
-from skillhouse.runtime import add_rule, checked_addition, usable_config
+from skillhouse.runtime import checked_addition, rule_value, usable_config, write_user_text
 from skillhouse.runtime.access_tokens import AccessScope
-from skillhouse.runtime.rule_removal import remove_rule, without_rule
+from skillhouse.runtime.rule_removal import without_rule
 
 if TYPE_CHECKING:
     from skillhouse.runtime import Skillhouse
@@ -133,7 +133,7 @@ def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         if request.query.get("preview"):
             return {"path": str(places.user_file), **addition(house, rule).value()}
         whole = checked_addition(places, text)
-        add_rule(places, text)
+        write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
     api.reader.expire()
     return {"path": str(places.user_file), "rule": text, "text": whole}
 
@@ -148,7 +148,8 @@ def _remove(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         if request.query.get("preview"):
             return {"path": str(places.user_file), **removal(house, int(index)).value()}
         whole = without_rule(places, int(index))
-        remove_rule(places, int(index))
+        gone = rule_value(user_rules(house.config)[int(index)])
+        write_user_text(house.audit_log, places, whole, "rule-remove", gone)
     api.reader.expire()
     return {"path": str(places.user_file), "text": whole}
 

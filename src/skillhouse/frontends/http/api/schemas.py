@@ -97,6 +97,7 @@ SKILL = record(
         "score": NUMBER,
         "fields": array(TEXT),
         "shadowed_by": TEXT,
+        "listing": TEXT,
     },
 )
 MATCHED_RULE = record(
@@ -203,7 +204,12 @@ RULE_FINDING = record(
     {"code": TEXT, "layer": TEXT, "rule_index": COUNT, "effect": EFFECT, "message": TEXT}
 )
 AUDIT_ENTRY = record(
-    {"record": {"type": "object"}, "outcome": maybe({"type": "object"}), "status": TEXT}
+    {
+        "record": {"type": "object"},
+        "outcome": maybe({"type": "object"}),
+        "status": TEXT,
+        "about": TEXT,
+    }
 )
 VERIFICATION = record({"ok": FLAG, "records": COUNT, "problems": array({"type": "object"})})
 INSTALLED = record(

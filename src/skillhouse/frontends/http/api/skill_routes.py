@@ -28,6 +28,7 @@ from skillhouse.frontends.presentation.skill_answers import (
     shown_value,
 )
 from skillhouse.frontends.presentation.skill_lists import (
+    fit_value,
     listed_value,
     request_value,
     search_answer,
@@ -88,10 +89,17 @@ def agent_of(request: ApiRequest) -> str:
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     words = request.query.get("q", "").casefold().split()
     scope = request.query.get("scope")
-    found = [one for one in api.scan().view.visible.skills if scope in (None, one.scope)]
+    view, home = api.scan().view, api.house.config.places.home
+    found = [one for one in view.visible.skills if scope in (None, one.scope)]
     if words:
         found = [one for one in found if _has(one, words)]
-    return paged(found, request.query, key=lambda one: one.file, name="skills", value=listed_value)
+    return paged(
+        found,
+        request.query,
+        key=lambda one: one.file,
+        name="skills",
+        value=lambda one: listed_value(one, view, home),
+    )
 
 
 def _has(skill: Skill, words: list[str]) -> bool:
@@ -130,7 +138,7 @@ def _search(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
         found = search_answer(house, request.query["q"], request.query.get("limit", 5))
     hits = found.values()
-    return {"list": "hits", "total": len(hits), "hits": hits, "weak": found.found.is_weak}
+    return {"list": "hits", "total": len(hits), "hits": hits, **fit_value(found.found.fit)}
 
 
 def _catalog(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -139,7 +147,7 @@ def _catalog(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         view = house.view(agent_of(request))
         catalog = view.catalog(request=asked)
         fitting = request_value(view, asked, catalog) if asked.strip() else {}
-        return {**catalog_value(catalog), **fitting}
+        return {**catalog_value(catalog), "prompt": view.system_prompt(), **fitting}
 
 
 def _rehearse(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -163,6 +171,7 @@ _HIT_EXAMPLE = {
     "matches": {"name": ["weather"]},
     "alike": [],
     "reason": "name: weather",
+    "listing": "listed",
 }
 _CONTENT_EXAMPLE: dict[str, Any] = {
     **SKILL_EXAMPLE,
@@ -190,7 +199,14 @@ ROUTES = (
         example={
             "list": "skills",
             "total": 1,
-            "skills": [{**SKILL_EXAMPLE, "root": "/usr/lib/skillhouse", "clients": []}],
+            "skills": [
+                {
+                    **SKILL_EXAMPLE,
+                    "root": "/usr/lib/skillhouse",
+                    "clients": [],
+                    "listing": "listed",
+                }
+            ],
             "next": None,
         },
         problems=(409,),
@@ -203,8 +219,15 @@ ROUTES = (
         what="One skill: metadata, files, findings, permission; not its body.",
         run=_show,
         is_short=True,
-        answer=record({"tree_digest": maybe(TEXT)}, optional={"id": TEXT, "state": TEXT}),
-        example={**SKILL_EXAMPLE, "tree_digest": "skilltree1:00", "state": "in-use"},
+        answer=record(
+            {"tree_digest": maybe(TEXT)}, optional={"id": TEXT, "state": TEXT, "listing": TEXT}
+        ),
+        example={
+            **SKILL_EXAMPLE,
+            "tree_digest": "skilltree1:00",
+            "state": "in-use",
+            "listing": "listed",
+        },
     ),
     Endpoint(
         name="loadSkill",
@@ -279,14 +302,20 @@ ROUTES = (
             ),
         ),
         answer=listing("hits", ref("Skill")),
-        example={"list": "hits", "total": 1, "hits": [_HIT_EXAMPLE], "weak": False},
+        example={
+            "list": "hits",
+            "total": 1,
+            "hits": [_HIT_EXAMPLE],
+            "weak": False,
+            "nothing_fits": False,
+        },
     ),
     Endpoint(
         name="showCatalog",
         method="GET",
         path="/catalog",
         tag="skills",
-        what="The list of skills that a model gets.",
+        what="The list of skills that a model gets, and what its system prompt says of them.",
         run=_catalog,
         query=(
             AGENT,
@@ -298,9 +327,21 @@ ROUTES = (
             ),
         ),
         answer=record(
-            {"text": TEXT, "tokens": COUNT, "included": array(TEXT), "omitted": array(TEXT)}
+            {
+                "text": TEXT,
+                "tokens": COUNT,
+                "included": array(TEXT),
+                "omitted": array(TEXT),
+                "prompt": TEXT,
+            }
         ),
-        example={"text": "…", "tokens": 120, "included": ["builtin:weather"], "omitted": []},
+        example={
+            "text": "…",
+            "tokens": 120,
+            "included": ["builtin:weather"],
+            "omitted": [],
+            "prompt": "",
+        },
         problems=(422,),
     ),
     Endpoint(

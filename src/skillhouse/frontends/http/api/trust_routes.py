@@ -58,7 +58,12 @@ def _revoke(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 
 _SKILL = record(
-    {"name": TEXT, "directory": TEXT, "state": {"enum": ["trusted", "new", "changed", "unbound"]}}
+    {
+        "name": TEXT,
+        "description": TEXT,
+        "directory": TEXT,
+        "state": {"enum": ["trusted", "new", "changed", "unbound"]},
+    }
 )
 _EXAMPLE = {
     "list": "skills",
@@ -66,10 +71,15 @@ _EXAMPLE = {
     "skills": [
         {
             "name": "build",
+            "description": "Builds the project. Use before a release.",
+            "earlier_description": None,
             "directory": ".agents/skills/build",
             "tree_digest": "skilltree1:00",
             "state": "new",
             "problem": None,
+            "found_by": [],
+            "targets": [],
+            "readings": [],
         }
     ],
     "project": "/home/you/project",
@@ -93,10 +103,11 @@ ROUTES = (
             trusted=FLAG,
             through=array(TEXT),
             code=array({"type": "object"}),
+            replaces={"type": "object", "additionalProperties": TEXT},
             diagnostics=array(ref("Diagnostic")),
             digest=TEXT,
         ),
-        example={**_EXAMPLE, "code": [], "diagnostics": [], "digest": "sha256:00"},
+        example={**_EXAMPLE, "code": [], "replaces": {}, "diagnostics": [], "digest": "sha256:00"},
         problems=(409,),
     ),
     Endpoint(

@@ -17,6 +17,7 @@ from skillhouse.audit.series import Series, first_moment, last_moment, series_of
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.frontends.http.pages import plots
 from skillhouse.frontends.http.pages.site import Site
+from skillhouse.frontends.presentation.call_values import subject_of
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
@@ -81,6 +82,7 @@ class AuditPage:
             "audit.html",
             asked=asked,
             found=found,
+            about=[subject_of(one) for one in found.entries],
             fault=fault,
             after=after,
             is_filtered=any(asked.values()),

@@ -13,16 +13,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.clients import Lens, LensClient, LensSkill, problems, proposed_fixes
+from skillhouse.clients import (
+    Fix,
+    Lens,
+    LensClient,
+    LensSkill,
+    client_profiles,
+    known_clients,
+    problems,
+    proposed_fixes,
+)
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.frontends.presentation.client_report import letter
+from skillhouse.frontends.presentation.client_report import WHOLE, letter
 from skillhouse.frontends.presentation.doctor_values import (
     examined_profiles,
-    listed_profiles,
     seen_by,
     unsafe_entries,
 )
-from skillhouse.frontends.presentation.fix_values import fix_value
+from skillhouse.frontends.presentation.fix_values import fix_groups, fix_value
 from skillhouse.skill import profile_names
 
 CLIENTS_PATH = "/clients"
@@ -53,7 +61,7 @@ class Row(NamedTuple):
 
     @property
     def is_even(self) -> bool:
-        return all(cell.letter == "+" for cell in self.cells)
+        return all(cell.letter in WHOLE for cell in self.cells)
 
     @property
     def reasons(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -63,6 +71,12 @@ class Row(NamedTuple):
             if cell.reason:
                 found.setdefault(cell.reason, []).append(at)
         return [(reason, tuple(places)) for reason, places in found.items()]
+
+
+def _group_value(lens: Lens, group: Sequence[Fix]) -> dict[str, Any]:
+    """Return mends of a kind, and what the API takes as one answer for all of them."""
+    every = [fix_value(lens, fix) for fix in group]
+    return {"every": every, "agreed": [{"id": one["id"], "digest": one["digest"]} for one in every]}
 
 
 class RowFilter(NamedTuple):
@@ -91,8 +105,8 @@ class RowFilter(NamedTuple):
         }
         return (
             self.folder in ("", row.folder)
-            and (not self.seen or letters.get(self.seen) == "+")
-            and (not self.unseen or letters.get(self.unseen, "+") != "+")
+            and (not self.seen or letters.get(self.seen, "") in WHOLE)
+            and (not self.unseen or letters.get(self.unseen, "+") not in WHOLE)
         )
 
 
@@ -108,7 +122,7 @@ class ClientsPage:
     def page(self, request: Request) -> Response:
         places = self._site.house.config.places
         wanted = request.query_params.get("client", "")
-        if wanted not in ("", "all", *profile_names(places.profiles)):
+        if wanted not in ("", "all", *known_clients(), *profile_names(places.profiles)):
             raise HTTPException(404)
         here = seen_by(places, examined_profiles(places, ()))
         lens = seen_by(places, examined_profiles(places, (wanted,))) if wanted else here
@@ -129,11 +143,11 @@ class ClientsPage:
             total=len(rows),
             uneven=sum(not row.is_even for row in rows),
             problems=tuple(problems(lens)),
-            fixes=[fix_value(here, fix) for fix in fixes[:FIXES_MAX]],
+            fixes=[_group_value(here, group) for group in fix_groups(fixes[:FIXES_MAX])],
             has_more_fixes=len(fixes) > FIXES_MAX,
             exported=lens.exported,
             unsafe=unsafe_entries(places),
-            profiles=[one for one in listed_profiles(places) if one.client],
+            profiles=client_profiles(places),
             budgets=budgets_of(lens.clients),
         )
 

@@ -28,6 +28,7 @@ class ExportPage:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._reader = site.reader
+        self._places = site.house.config.places
 
     def routes(self) -> list[Route]:
         return [Route(EXPORTS_PATH, self.page)]
@@ -54,7 +55,7 @@ class ExportPage:
             "exports.html",
             present=present,
             skills=skills,
-            clients=[one.name for one in client_profiles(self._site.house.config.places)],
+            clients=[one.name for one in client_profiles(self._places, here=True)],
             asked=asked,
             chosen=request.query_params.getlist("skill"),
             plan=plan,

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from skillhouse.floor import SkillError
 from skillhouse.frontends.http.api.skill_routes import QUERY_TEXT_MAX
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.retrieval import is_weak
+from skillhouse.retrieval import Fit, fit_of, is_weak
 from skillhouse.runtime import rehearse
 
 REHEARSE_PATH = "/rehearse"
@@ -41,6 +41,7 @@ class RehearsePage:
             asked=asked,
             found=found,
             is_weak=found is not None and is_weak(found.hits),
+            fits_nothing=found is not None and fit_of(found.hits) is Fit.NONE,
             fault=fault,
             most=QUERY_TEXT_MAX,
         )

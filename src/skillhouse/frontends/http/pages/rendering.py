@@ -25,6 +25,7 @@ from skillhouse.frontends.http.pages.languages import (
 )
 from skillhouse.frontends.presentation.skill_lists import why
 from skillhouse.frontends.presentation.text import cut, one_line, shown
+from skillhouse.skill import is_demanded
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 
@@ -156,15 +157,21 @@ def marked(text: str) -> Markup:
         return escape(text)
     opened, closed = Markup("<mark>"), Markup("</mark>")
     pieces = []
-    for plain, run in itertools.groupby(text, _is_plain):
-        piece = "".join(run)
+    judged = ((_is_plain(text, at), letter) for at, letter in enumerate(text))
+    for plain, run in itertools.groupby(judged, lambda pair: pair[0]):
+        piece = "".join(letter for _, letter in run)
         pieces += [escape(piece)] if plain else [opened, escape(shown(piece)), closed]
     return Markup("").join(pieces)
 
 
-def _is_plain(character: str) -> bool:
+def _is_plain(text: str, at: int) -> bool:
     """Whether a character is visible; wide spaces, as in Chinese, look like spaces."""
-    return character.isprintable() or character in "\n\t\u00a0\u3000"
+    character = text[at]
+    return (
+        character.isprintable()
+        or character in "\n\t\u00a0\u3000"
+        or (character > "\u2000" and is_demanded(text, at))
+    )
 
 
 def coded(text: str) -> Markup:

@@ -19,7 +19,7 @@ from skillhouse.frontends.http.pages.skill_rows import (
 )
 from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.status import detail_value, skills_value, status_value
-from skillhouse.retrieval import Hit, SearchResult
+from skillhouse.retrieval import Fit, Hit, SearchResult
 
 PAGE_ROWS = 200
 """Rows of one page; a script asks for the others once the page is there."""
@@ -79,6 +79,7 @@ class SkillPages:
             rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
             query=query,
             is_weak=answer.is_weak,
+            fits_nothing=answer.fit is Fit.NONE,
             total=len(found),
             page_number=page,
             pages=pages,

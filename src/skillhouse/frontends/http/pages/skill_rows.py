@@ -15,6 +15,7 @@ from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.permission import Effect
 from skillhouse.runtime import STATES, Skillhouse, loading_effects
+from skillhouse.runtime.agent_view import LISTED
 from skillhouse.runtime.skill_editing import OwnRoots
 from skillhouse.skill import Skill, tokens_of
 
@@ -63,6 +64,11 @@ class SkillRow:
         return self.line.state
 
     @property
+    def mark(self) -> str:
+        """How a model hears of it."""
+        return self.line.mark
+
+    @property
     def reason(self) -> str:
         """Why agents do not see it, and what to do; empty for one in use."""
         return self.line.absent.text if self.line.absent else ""
@@ -86,6 +92,7 @@ class SkillRow:
         found = [] if self.state == "in-use" else ["not-in-use"]
         found += ["asks"] if self.effect == Effect.ASK else []
         found += ["findings"] if self.findings else []
+        found += ["unlisted"] if self.mark not in ("", LISTED) else []
         return (*found, self.state)
 
 
@@ -138,7 +145,7 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
         if skill is not None:
             reference = skill.id if scan.by_id.get(skill.id) is skill else skill.file
             if skill.root not in roots:
-                roots[skill.root] = clients_of(Path(skill.root))
+                roots[skill.root] = clients_of(Path(skill.root), home)
             clients = roots[skill.root]
         is_broken = skill is None and line.state == "broken"
         is_used = skill is not None and line.state not in _NOT_USED

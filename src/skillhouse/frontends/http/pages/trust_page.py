@@ -31,7 +31,6 @@ class TrustPage:
             "trust.html",
             view=view,
             report=view.report,
-            is_as_trusted=view.report.is_trusted
-            and all(one.state == "trusted" for one in view.report.skills),
+            is_as_trusted=view.report.is_trusted and all(one.is_seen for one in view.report.skills),
             code=[(facts, facts_rows(facts)) for facts in view.code],
         )
