@@ -241,7 +241,8 @@ def test_rehearse_prints_all_five_steps(run: Run) -> None:
     assert (code, err) == (0, "")
     for step in ("1 Catalog", "2 Skills", "3 Permission", "4 Body", "5 Commands"):
         assert f"\n{step}" in out
-    assert all(len(line) <= 80 for line in out.splitlines())
+    # A path is never broken, and how long it is depends on where the program lies.
+    assert all(len(line) <= 80 for line in out.splitlines() if "<location>" not in line)
     assert run("rehearse", "zzzz qqqq")[0] == 1
 
 

@@ -238,3 +238,13 @@ def test_a_skill_is_meant_by_the_name_that_it_says_itself(run: Run, place: Path)
     make_skill(origin / "two")
     assert run("install", str(origin), "--skill", "one", *AGREED)[0] == 0
     assert (place / "home/.agents/skills/one/SKILL.md").is_file()
+
+
+def test_what_new_skills_of_a_project_wait_for_is_said_once(run: Run, place: Path) -> None:
+    origin = place / "origin"
+    for name in ("one", "two", "three"):
+        make_skill(origin / name)
+    code, _, err = run("install", str(origin), "--all", "--project", *AGREED)
+    assert code == 0
+    assert err.count("skillhouse trust") == 1
+    assert "no agent sees them until you run `skillhouse trust`" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from skillhouse.floor import dataclass
@@ -10,14 +11,24 @@ from skillhouse.sandbox import ProgramPlaces, ToolFinder, ToolSettings, compared
 
 
 def tool_finder(config: Config) -> ToolFinder:
-    """Return what finds the person's tools for commands."""
+    """Return what finds the person's tools for commands.
+
+    It is the same one for the same settings: it keeps what it found as long as that holds.
+    """
     places, settings = config.places, config.sandbox_limits
-    return ToolFinder(
-        places.environment,
+    return _kept_finder(
+        frozenset(places.environment.items()),
         places.home,
         (config.cache_directory or places.cache()) / "tools",
-        ToolSettings(path=settings.path or (), mounts=settings.mounts or ()),
+        ToolSettings(path=tuple(settings.path or ()), mounts=tuple(settings.mounts or ())),
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _kept_finder(
+    environment: frozenset[tuple[str, str]], home: Path, caches: Path, settings: ToolSettings
+) -> ToolFinder:
+    return ToolFinder(dict(environment), home, caches, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,6 +100,7 @@ class InstallAnswers:
         self._ids: list[str] = []
         self._failed = False
         self._brings_code = False
+        self._untrusted = 0
         self._stack = ExitStack()
 
     @contextmanager
@@ -163,7 +164,7 @@ class InstallAnswers:
             if self._house.policy.reads_by_trust and self._house.project_trust.accept(placed):
                 self._brings_code = True
             else:
-                note_untrusted(self._house, terminal)
+                self._untrusted += 1
         return True
 
     def _is_agreed(self, words: Sequence[str]) -> bool:
@@ -190,6 +191,8 @@ class InstallAnswers:
         if self._brings_code:
             with self.each("reload"):
                 self._failed |= not reload_house(self._house, self._terminal)
+        if self._untrusted:
+            note_untrusted(self._house, self._terminal, count=self._untrusted)
         if self._options.json:
             self._terminal.json_list("skills", self._values)
         return 1 if self._failed else 0

@@ -34,10 +34,11 @@ same skills, until the trust of either is revoked.
 """
 
 
-def note_untrusted(house: Skillhouse, terminal: Terminal) -> None:
-    """Say what a new skill of the project waits for."""
+def note_untrusted(house: Skillhouse, terminal: Terminal, *, count: int = 1) -> None:
+    """Say what new skills of the project wait for."""
     is_trusted = house.project_trust.report().is_trusted
-    what = "sees what it is for, or loads it without asking," if is_trusted else "sees it"
+    it, its = ("it", "it is") if count == 1 else ("them", "they are")
+    what = f"sees what {its} for, or loads {it} without asking," if is_trusted else f"sees {it}"
     terminal.note(f"no agent {what} until you run `skillhouse trust`")
 
 
