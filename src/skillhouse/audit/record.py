@@ -108,6 +108,8 @@ class AuditDraft:
     agent: str = ""
     user: str = ""
     channel: str = ""
+    workspace: str = ""
+    """Real path of the directory that the caller works in; empty for an event."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     permissions: tuple[DecidedPermission, ...] = ()
     reason: str = ""
@@ -128,8 +130,6 @@ class AuditDraft:
     """The fault of a call that ran; `reason` explains a refusal."""
     client: str = ""
     """Name and version of the client, as it gives them itself; empty where it gives none."""
-    workspace: str = ""
-    """Real path of the directory that the caller works in; empty for an event."""
     device: str = ""
     session: str = ""
     trace: str = ""
@@ -167,6 +167,7 @@ class AuditRecord:
     agent: str
     user: str
     channel: str
+    workspace: str = ""
     arguments: Mapping[str, object]
     """Preview of the arguments without their secrets; see `redacted`."""
     argument_digest: str
@@ -195,7 +196,6 @@ class AuditRecord:
     security_level: str = ""
     error: str = ""
     client: str = ""
-    workspace: str = ""
     device: str = ""
     session: str = ""
     trace: str = ""

@@ -91,7 +91,8 @@ class Recorder:
         skill = next(
             (j.request for j in context.evaluated if j.request.permission.action == "skill"), None
         )
-        digest = next((j.request.skill_digest for j in context.evaluated if j.request.skill_digest), "")
+        digests = (j.request.skill_digest for j in context.evaluated)
+        digest = next(filter(None, digests), "")
         tier = verdict.effective_tier.value if verdict else ""
         decided = values["kind"] != "outcome"
         return AuditDraft(
