@@ -433,6 +433,7 @@ ALL_FIELDS = AuditDraft(
     security_level="sign",
     error="none",
     client="reviewer 1.4.0",
+    workspace="/home/ann/site",
     device="phone",
     session="s1",
     trace="t1",

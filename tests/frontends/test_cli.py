@@ -63,6 +63,23 @@ def test_list_sorted_by_size_has_the_largest_first_with_sizes(run: Run, place: P
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_list_sorted_by_change_has_the_latest_first_with_days(run: Run, place: Path) -> None:
+    days = {"older": 86_400, "latest": 9 * 10**9, "middle": 10**9}
+    for name, seconds in days.items():
+        write_skill(place / f"home/.agents/skills/{name}")
+        os.utime(place / f"home/.agents/skills/{name}/SKILL.md", (seconds, seconds))
+    code, out, err = run("list", "--sort", "changed", "--scope", "user")
+    rows = [line.split()[:3] for line in out.splitlines() if line.startswith("  ")]
+    assert (code, err) == (0, "")
+    assert rows == [
+        ["latest", "user", "2255-03-14"],
+        ["middle", "user", "2001-09-09"],
+        ["older", "user", "1970-01-02"],
+    ]
+    _, out, _ = run("list", "--sort", "changed", "--scope", "user", "--json")
+    assert [skill["name"] for skill in json.loads(out)["skills"]] == ["latest", "middle", "older"]
+
+
 def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/pdf")
     (place / "home/.agents/skills/bad").mkdir(parents=True)

@@ -26,6 +26,7 @@ LISTED_BY_SOURCE = {
     "cline": {"good"},
     "crush": {"good", "inner"},
     "goose": {"good", "Other", "inner", "bare"},
+    "mistral-vibe": {"good"},
     "zed": {"good"},
     "copilot-vscode": {"good", "other", "nameless", "bare"},
 }

@@ -59,6 +59,20 @@ def test_a_record_says_who_on_which_task_and_how_a_person_was_asked(tmp_path: Pa
         assert asked.approval == entry.record.detail["approval"]
 
 
+def test_a_record_says_in_which_project_it_was_called(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("one", "two")]
+    for place in places:
+        place.mkdir()
+        with house_at(place) as house:
+            assert house.call_sync("list", {"path": "."}).status == "ok"
+            assert house.call_sync("exec", {"command": "rm -r x"}).status == "denied"
+            found = entries(house)
+        assert [entry.record.kind for entry in found] == ["intent", "refusal"]
+        parts = [part for entry in found for part in (entry.record, entry.outcome) if part]
+        assert {part.workspace for part in parts} == {str(place / "project")}
+        assert len(parts) == 3
+
+
 def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:
     with house_at(tmp_path) as house:
         (tmp_path / "project/b.bin").write_bytes(b"\xff\xfe")

@@ -37,6 +37,8 @@ MAX_REASON = 1_000
 """Characters of a reason, an error, or the resource of a permission."""
 MAX_ID = 128
 """Characters of the further fields, which are ids and short words."""
+MAX_PATH = 256
+"""Characters of the workspace's path."""
 MAX_FEW = 4
 """Entries of a map that stay when a record is too long for a line, and twice the permissions.
 
@@ -110,7 +112,8 @@ def _further(draft: AuditDraft, known: KnownSecrets) -> str:
     """Return the members that most records lack."""
     found = ""
     values = _short_values(draft)
-    if values == _NOTHING and not (draft.error or draft.confirmation or draft.transaction):
+    others = draft.workspace or draft.error or draft.confirmation or draft.transaction
+    if values == _NOTHING and not others:
         return found
     for name, value in zip(_SHORT, values, strict=True):
         if value:
@@ -118,9 +121,13 @@ def _further(draft: AuditDraft, known: KnownSecrets) -> str:
                 raise ValueError(f"no such {name}: {value!r}")
             text = clean_text(value, limit=MAX_ID, kept=MAX_ID, known=known)
             found += f',"{name}":{encode_basestring(text)}'
-    if draft.error:
-        text = clean_text(draft.error, limit=MAX_REASON, kept=MAX_REASON, known=known)
-        found += f',"error":{encode_basestring(text)}'
+    for name, text, most in (
+        ("workspace", draft.workspace, MAX_PATH),
+        ("error", draft.error, MAX_REASON),
+    ):
+        if text:
+            text = clean_text(text, limit=most, kept=most, known=known)
+            found += f',"{name}":{encode_basestring(text)}'
     for name, parts in (("confirmation", draft.confirmation), ("transaction", draft.transaction)):
         if parts is not None:
             found += f',"{name}":{_json(_cleaned(parts, known)).decode()}'

@@ -108,6 +108,8 @@ class AuditDraft:
     agent: str = ""
     user: str = ""
     channel: str = ""
+    workspace: str = ""
+    """Real path of the directory that the caller works in; empty for an event."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     permissions: tuple[DecidedPermission, ...] = ()
     reason: str = ""
@@ -165,6 +167,7 @@ class AuditRecord:
     agent: str
     user: str
     channel: str
+    workspace: str = ""
     arguments: Mapping[str, object]
     """Preview of the arguments without their secrets; see `redacted`."""
     argument_digest: str

@@ -99,7 +99,7 @@ class Gate:
         self._absent = absent
         self._tools = ToolSet(tools, makers, offer, names)
         self._decide = decide
-        self._recorder = Recorder(audit)
+        self._recorder = Recorder(audit, workspace_root)
         self._workspace_root = workspace_root
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()

@@ -17,8 +17,9 @@ from skillhouse.tools.write_gate import verdict_of
 class Recorder:
     """Writes the records of calls."""
 
-    def __init__(self, audit: AuditLog) -> None:
+    def __init__(self, audit: AuditLog, workspace: str) -> None:
         self._audit = audit
+        self._workspace = workspace
 
     def refuse(
         self, context: CallContext, reason: str, status: Status, *, audited: str = ""
@@ -28,7 +29,7 @@ class Recorder:
         `audited` is the status for the log, where it does not follow from the client's.
         """
         self._audit.append_read(
-            _draft(
+            self._draft(
                 context,
                 kind="refusal",
                 status=audited or _published(context, status),
@@ -50,7 +51,9 @@ class Recorder:
         """Return the record's id. After an AuditError nothing is recorded, and the call must not
         run."""
         detail = {**_answer(context.approval), **_tiering(context)}
-        draft = _draft(context, kind="intent", detail=detail, gate_verdict=verdict_of(context, ""))
+        draft = self._draft(
+            context, kind="intent", detail=detail, gate_verdict=verdict_of(context, "")
+        )
         if durable:
             return self._audit.write(draft, durable=True)
         return self._audit.append_read(draft).id
@@ -71,7 +74,7 @@ class Recorder:
         """
         said = output.text[:200] if output.failed else ""
         self._audit.append_read(
-            _draft(
+            self._draft(
                 context,
                 kind="outcome",
                 status="stopped" if is_stopped else "error" if output.failed else "ok",
@@ -83,37 +86,38 @@ class Recorder:
             )
         )
 
-
-def _draft(context: CallContext, **values: Any) -> AuditDraft:
-    call, verdict, plan = context.call, context.verdict, context.plan
-    skill = next(
-        (j.request for j in context.evaluated if j.request.permission.action == "skill"), None
-    )
-    digest = next((j.request.skill_digest for j in context.evaluated if j.request.skill_digest), "")
-    tier = verdict.effective_tier.value if verdict else ""
-    decided = values["kind"] != "outcome"
-    return AuditDraft(
-        tool=call.name,
-        agent=call.agent,
-        user=call.user,
-        channel=call.channel,
-        client=call.client_info,
-        arguments=dict(call.arguments),
-        permissions=_permissions(context) if decided else (),
-        session=call.session_id or session_key(call.agent, call.user, call.channel),
-        trace=call.trace,
-        request=call.message_id,
-        tier=verdict.tier.value if verdict else "",
-        effective_tier=tier,
-        security_level=context.level if plan else "",
-        signer_tier=tier if context.level == "sign" else "",
-        session_key=plan.session_key if plan else "",
-        amount_usd=str(verdict.amount_usd) if verdict and verdict.amount_usd else "",
-        skill=skill.permission.resource if skill else "",
-        skill_digest=digest if digest != UNBOUND else "",
-        confirmation=_confirmation(context) if decided else None,
-        **values,
-    )
+    def _draft(self, context: CallContext, **values: Any) -> AuditDraft:
+        call, verdict, plan = context.call, context.verdict, context.plan
+        skill = next(
+            (j.request for j in context.evaluated if j.request.permission.action == "skill"), None
+        )
+        digests = (j.request.skill_digest for j in context.evaluated)
+        digest = next(filter(None, digests), "")
+        tier = verdict.effective_tier.value if verdict else ""
+        decided = values["kind"] != "outcome"
+        return AuditDraft(
+            tool=call.name,
+            agent=call.agent,
+            user=call.user,
+            channel=call.channel,
+            client=call.client_info,
+            workspace=self._workspace,
+            arguments=dict(call.arguments),
+            permissions=_permissions(context) if decided else (),
+            session=call.session_id or session_key(call.agent, call.user, call.channel),
+            trace=call.trace,
+            request=call.message_id,
+            tier=verdict.tier.value if verdict else "",
+            effective_tier=tier,
+            security_level=context.level if plan else "",
+            signer_tier=tier if context.level == "sign" else "",
+            session_key=plan.session_key if plan else "",
+            amount_usd=str(verdict.amount_usd) if verdict and verdict.amount_usd else "",
+            skill=skill.permission.resource if skill else "",
+            skill_digest=digest if digest != UNBOUND else "",
+            confirmation=_confirmation(context) if decided else None,
+            **values,
+        )
 
 
 def _permissions(context: CallContext) -> tuple[DecidedPermission, ...]:

@@ -30,7 +30,7 @@ from skillhouse.frontends.presentation.short_paths import (
     unread_folders,
 )
 from skillhouse.frontends.presentation.skill_lists import listed_value, unlisted
-from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
+from skillhouse.frontends.presentation.text import counted, cut, moment, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -43,6 +43,7 @@ _EXAMPLES = """examples:
   skillhouse list pdf                 those with this word in name, description or path
   skillhouse list --sort name         one list by name, not by place
   skillhouse list --sort size         the largest SKILL.md first, with its size
+  skillhouse list --sort changed      the one changed last first, with the day
   skillhouse list --scope user --limit 50 --page 2
   skillhouse list --client codex      those in a folder that Codex reads
   skillhouse list --problem           only what is not used, and why
@@ -61,10 +62,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="TEXT", help="only skills with these words")
     parser.add_argument(
         "--sort",
-        choices=("scope", "name", "size"),
+        choices=("scope", "name", "size", "changed"),
         default="scope",
-        help="group by scope, strongest first (default), or sort all by name, or by size with the "
-        "largest SKILL.md first",
+        help="group by scope, strongest first (default), or sort all by name, by size with the "
+        "largest SKILL.md first, or by the time of SKILL.md with the latest first",
     )
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
     parser.add_argument(
@@ -182,15 +183,19 @@ def _sorted(skills: list[Skill], order: str) -> list[Skill]:
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
     if order == "size":
-        return sorted(skills, key=lambda skill: (-_bytes_of(skill), skill.name, skill.id))
+        return sorted(skills, key=lambda skill: (-_size_and_time(skill)[0], skill.name, skill.id))
+    if order == "changed":
+        return sorted(skills, key=lambda skill: (-_size_and_time(skill)[1], skill.name, skill.id))
     return skills
 
 
-def _bytes_of(skill: Skill) -> int:
+def _size_and_time(skill: Skill) -> tuple[int, float]:
+    """Return the bytes of a SKILL.md and when it was changed last."""
     try:
-        return os.stat(skill.file).st_size
+        found = os.stat(skill.file)
     except OSError:  # It went meanwhile.
-        return 0
+        return 0, 0.0
+    return found.st_size, found.st_mtime
 
 
 def _print_skills(
@@ -201,17 +206,25 @@ def _print_skills(
     terminal: Terminal,
 ) -> None:
     if order != "scope":
-        labels = [(f"{skill.name}  {skill.scope}", skill) for skill in skills]
-        if order == "size":
-            from skillhouse.frontends.cli.progress import size_text
-
-            labels = [(f"{label}  {size_text(_bytes_of(skill))}", skill) for label, skill in labels]
+        labels = [(f"{skill.name}  {skill.scope}{_said(skill, order)}", skill) for skill in skills]
         _print_rows(labels, marks, terminal)
         return
     urls = _urls(house)
     for (scope, root), group in groupby(skills, key=lambda skill: _source(skill, urls)):
         terminal.heading(cut(_heading(house, scope, root), terminal.width))
         _print_rows([(skill.name, skill) for skill in group], marks, terminal)
+
+
+def _said(skill: Skill, order: str) -> str:
+    """Return what a list in this order says of a skill beside its name and scope."""
+    if order == "name":
+        return ""
+    size, changed = _size_and_time(skill)
+    if order == "changed":
+        return "  " + (moment(changed)[:10] if changed else "gone")
+    from skillhouse.frontends.cli.progress import size_text
+
+    return "  " + size_text(size)
 
 
 def _urls(house: Skillhouse) -> dict[str, str]:

@@ -111,6 +111,13 @@ CODING_AGENTS = (
         "charmbracelet/crush internal/shell/shell.go",
     ),
     CodingAgent(
+        # It sets no variable of its own in what it runs.
+        "Mistral Vibe",
+        (),
+        ("vibe", "vibe-acp"),
+        "mistralai/mistral-vibe pyproject.toml, vibe/core/tools/builtins/bash.py",
+    ),
+    CodingAgent(
         # Amp, Crush, Goose, opencode, Claude Code and VS Code set one of these, whoever comes next.
         "a coding agent",
         ("AI_AGENT", "AGENT"),
