@@ -98,6 +98,27 @@ def test_a_file_that_programs_must_read_is_empty_and_git_passes_over_it(
     assert listing(place) & {".npmrc", "other"} == set()
 
 
+def test_git_reads_missing_modules_without_a_warning_and_none_are_left(
+    launcher: Launcher, tmp_path: Path, need
+):
+    need(Path("/usr/bin/git").exists(), "no git")
+    place, other = tmp_path / "project", tmp_path / "project/other"
+    for at in (place, other):
+        subprocess.run(["git", "init", "--quiet", str(at)], check=True)
+        who = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
+        commit = [*who, "commit", "--quiet", "--allow-empty", "-m", "one"]
+        subprocess.run(["git", "-C", str(at), *commit], check=True)
+    script = (
+        "git fetch --recurse-submodules ./other; git status --porcelain; git submodule status; "
+        "git clean -ndx; git ls-files -o; git add -A -- . ':!other'; git status --porcelain; "
+        "git config -f .gitmodules submodule.x.path y; echo x > .gitmodules; rm .gitmodules; true"
+    )
+    done = sh(launcher, place, script)
+    assert b"unable to access" not in done.stderr
+    assert b".gitmodules" not in done.stdout
+    assert listing(place) & {".gitmodules"} == set()
+
+
 async def test_git_outside_passes_over_such_a_file_during_a_run(tmp_path: Path, need):
     need(shutil.which("git") is not None, "no git")
     await anyio.run_process(["git", "init", "--quiet", str(tmp_path)])

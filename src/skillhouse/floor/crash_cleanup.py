@@ -45,9 +45,10 @@ directory has exactly this second with zero nanoseconds, unless a program set it
 PLACEHOLDER_FILES = {"commondir": b".", "config.worktree": b""}
 """Placeholders that are files, with their content: git fails on a directory there. It reads that
 the repository is the directory itself, as it is without the file (gitrepository-layout(5))."""
-PLACEHOLDER_SOCKETS = frozenset({".npmrc"})
+PLACEHOLDER_SOCKETS = frozenset({".gitmodules", ".npmrc"})
 """Placeholders that are sockets, on which a run has an empty file: pnpm, yarn and bun fail on a
-directory there. Git passes over a socket, so that no one commits what is not theirs."""
+directory there, and git warns of one. Git passes over a socket, so that no one commits what is not
+theirs."""
 
 _PROC = Path("/proc")
 _OWNER = re.compile(r"([0-9a-f]+)\.([0-9a-f]+)\.([0-9a-f]{8})\.([0-9a-f]{8})(?:-.*)?", re.DOTALL)
