@@ -1,6 +1,7 @@
 """One agent of one framework before a model on loopback, for bench/adapters.py.
 
-`_agents.py FRAMEWORK ours|native|skills skill|parallel FOLDER` prints requests, bytes and seconds.
+`_agents.py FRAMEWORK ours|native|skills skill|parallel FOLDER` prints requests, bytes, seconds, and
+how many skills the first request names.
 """
 
 # ruff: noqa: PLC0415 - each framework may be in an environment of its own.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -64,6 +66,7 @@ async def measured(framework: str, kind: str, base: Path, calls: list[Call]) -> 
             agent = await make(stack, model.url, kind, base, house)
             await agent()
             # The first turn loads modules; the second one counts.
+            first = json.dumps(model.bodies[0]).replace("\\n", "\n")
             model.bodies.clear()
             began = time.perf_counter()
             await agent()
@@ -76,8 +79,14 @@ async def measured(framework: str, kind: str, base: Path, calls: list[Call]) -> 
     return {
         "requests": len(model.bodies),
         "bytes": sum(len(json.dumps(body)) for body in model.bodies),
+        "named": sum(is_named(one.name, first) for one in (base / "skills").iterdir()),
         "seconds": seconds,
     }
+
+
+def is_named(name: str, text: str) -> bool:
+    """Whether a text has a skill's name, and not only in a path."""
+    return re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", text) is not None
 
 
 def house_in(base: Path) -> Skillhouse:

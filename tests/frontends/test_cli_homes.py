@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.conftest import Run
+from tests.frontends.http_api.place import API, COOKIE, client_of
+from tests.runtime.places import make_places
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +140,37 @@ def test_codex_with_its_own_folder_is_named_in_one_line(run: Run, home: Path) ->
     said = run("list")[1].splitlines()
     assert "1 skill in ~/.config/goose/skills is not read here: `skillhouse doctor`" in said
     assert "not read" not in run("list", "own")[1]
+
+
+@pytest.mark.parametrize(
+    ("folder", "client", "reference"),
+    [
+        (".codex/skills/one", "codex, cursor", "one"),
+        (".config/goose/skills/tools/one", "goose", "one"),
+        # By the name in the file too, as clients call it.
+        (".codex/skills/other", "codex, cursor", "one"),
+        (".codex/skills/one", "codex, cursor", "user:one"),
+    ],
+)
+def test_a_skill_that_only_some_client_reads_is_shown_by_its_place(
+    run: Run, home: Path, folder: str, client: str, reference: str
+) -> None:
+    skill(home / ".agents/skills/own", "Ours.")
+    skill(home / folder, "Of a client.", name="one")
+    code, out, _ = run("show", reference)
+    assert code != 0
+    said = " ".join(out.split())
+    assert f"it is in a folder of {client}, which is not read here" in said
+    assert f"{folder}/SKILL.md" in out
+    assert "no skill `two`" in " ".join(run("show", "two")[2].split())
+    with Skillhouse(configured(make_places(home.parent)), cache_directory=None) as house:
+        client_here = client_of(house)
+        for answer in (
+            client_here.get(f"{API}/skills/{reference}"),
+            client_here.get(f"/skills/{reference}", headers=COOKIE),
+        ):
+            assert answer.status_code == 404
+            assert f"it is in a folder of {client}" in answer.text
 
 
 def unread(run: Run) -> list[dict[str, Any]]:

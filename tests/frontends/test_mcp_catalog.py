@@ -204,8 +204,8 @@ def test_m9_skills_are_served_by_name_and_the_first_has_a_directory(peer: Peer, 
     assert "references" in entries[0].manifest.directories
 
 
-def lists_of(peer: Peer, client: str) -> tuple[str, str]:
-    """Return the instructions and the description of the skill tool that a client gets."""
+def lists_of(peer: Peer, client: str) -> tuple[str, str, str]:
+    """Return the instructions, and what skill tool and parameter say of themselves to a client."""
     params = {**handshake("2025-06-18"), "clientInfo": {"name": client, "version": "1"}}
     with Pipe(peer) as pipe:
         pipe.send("initialize", 0, **params)
@@ -213,25 +213,34 @@ def lists_of(peer: Peer, client: str) -> tuple[str, str]:
         pipe.send("notifications/initialized")
         pipe.send("tools/list", 1)
         tools = {tool["name"]: tool for tool in pipe.receive()["result"]["tools"]}
-    return hello["instructions"], tools["skill"]["description"]
+    parameter = tools["skill"]["inputSchema"]["properties"]["name"]["description"]
+    return hello["instructions"], tools["skill"]["description"], parameter
 
 
-@pytest.mark.parametrize(("count", "named"), [(4, 4), (72, 72), (200, 165)])
+FURTHER = "the skill to load; further skills: "
+
+
+@pytest.mark.parametrize(("count", "named"), [(4, 4), (72, 72), (200, 200), (400, 215)])
 def test_a_client_that_shows_both_places_gets_different_halves(
     peer: Peer, count: int, named: int
 ) -> None:
     write_many(peer, count - 3)
-    halves = [listed_in(text) for text in lists_of(peer, "claude-code")]
-    both = [listed_in(text) for text in lists_of(peer, "some-client")]
+    *texts, parameter = lists_of(peer, "claude-code")
+    halves = [listed_in(text) for text in texts]
+    both = [listed_in(text) for text in lists_of(peer, "some-client")[:2]]
     # What fits is complete in each, and an unknown client gets as much as fits in each.
     assert both[0][1].keys() <= both[1][1].keys()
     first, second = (set(found) for _, found in halves)
     if count == 4:
         assert halves == both
-    else:
-        assert not first & second
-    assert len(first | second) >= named
-    assert sum(left for left, _ in halves) + len(first | second) == count or count == 4
+        return
+    third = set(parameter.removeprefix(FURTHER).split(", ")) if count > 72 else set()
+    assert parameter.startswith(FURTHER) is (count > 72)
+    assert sum(map(len, third)) <= 1_000
+    found = first | second | third
+    assert len(first) + len(second) + len(third) == len(found) >= named
+    assert [left for left, _ in halves] == [0, count - len(found)]
+    assert all(len(text) <= BOUND for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +248,8 @@ def test_a_client_that_shows_both_places_gets_different_halves(
 )
 def test_a_client_that_cuts_no_description_gets_every_skill_there(peer: Peer, client: str) -> None:
     write_many(peer, 197)
-    instructions, description = lists_of(peer, client)
+    instructions, description, parameter = lists_of(peer, client)
+    assert parameter == "the skill to load"
     assert BOUND < len(description) <= 8_000
     left, found = listed_in(description)
     assert (left, len(found)) == (0, 200)
@@ -249,23 +259,29 @@ def test_a_client_that_cuts_no_description_gets_every_skill_there(peer: Peer, cl
 
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
-def test_a_client_that_cuts_no_description_gets_every_skill_over_http(
-    peer: Peer, mode: str
-) -> None:
+def test_a_client_gets_over_http_what_it_shows(peer: Peer, mode: str) -> None:
     write_many(peer, 197)
 
-    async def named(place: tuple[str, str], name: str) -> int:
+    async def named(place: tuple[str, str], name: str) -> list[set[str]]:
         info = Implementation(name=name, version="1")
-        async with connected(peer, place, mode, client_info=info) as client:
+        mode_of = "auto" if mode == MODERN else mode
+        async with connected(peer, place, mode_of, client_info=info) as client:
             tools = (await client.list_tools()).tools
-        text = next(tool.description or "" for tool in tools if tool.name == "skill")
-        return len(listed_in(text)[1])
+            tool = next(tool for tool in tools if tool.name == "skill")
+            parameter = tool.input_schema["properties"]["name"]["description"]
+            texts = (client.instructions or "", tool.description or "")
+        further = parameter.partition(FURTHER)[2].split(", ")
+        return [*(set(listed_in(text)[1]) for text in texts), set(filter(None, further))]
 
     with place_of(peer, "http") as place:
         names = ("codex-mcp-client", "claude-code", "another")
         codex, claude, another = (anyio.run(named, place, name) for name in names)
-    assert codex == 200
-    assert 80 <= claude == another < 100
+    assert len(codex[1]) == 200
+    assert another[0] <= another[1]
+    assert 80 <= len(another[0]) < 100
+    assert not claude[0] & claude[1]
+    # The first line of the instructions, which is for all clients, takes the room of 10 names.
+    assert 190 <= len(set.union(*claude)) == sum(map(len, claude))
 
 
 def test_a_list_that_a_client_counts_longer_is_shortened_and_not_cut(tmp_path: Path) -> None:
@@ -285,14 +301,32 @@ def test_a_skill_that_comes_later_is_in_the_half_that_can_change(peer: Peer) -> 
     write_many(peer, 60)
     with Skillhouse(configured(peer.places)) as house:
         half = client_lists(house.view())[Places.HALVES]
-        before = half.description(house.view(), BOUND) or ""
+        before = (half.in_tool(house.view(), BOUND) or ("",))[0]
         write_skill(peer.home / ".claude/skills/aaa", "Comes first by its name.")
         house.refresh()
-        after = half.description(house.view(), BOUND) or ""
+        after = (half.in_tool(house.view(), BOUND) or ("",))[0]
         told = listed_in(half.instructions)[1].keys() | listed_in(after)[1].keys()
         assert {skill.name for skill in house.view().visible.skills} == told
         assert "aaa" not in before
         assert all(len(text) <= BOUND for text in (half.instructions, before, after))
+
+
+def test_over_http_a_later_skill_is_named_to_a_client_with_earlier_instructions(
+    peer: Peer,
+) -> None:
+    write_many(peer, 197)
+    with Skillhouse(configured(peer.places)) as house:
+        listing = ToolListing(house, "default")
+        before = set(listed_in(listing.instructions())[1])
+        write_skill(peer.home / ".claude/skills/aaa", "Comes first by its name.")
+        assert listing.changed()
+        after = set(listed_in(listing.instructions())[1])
+        tools = {one["name"]: one for one in listing.tools(listing.list_for("claude-code"))}
+        now = set(listed_in(tools["skill"]["description"])[1])
+    assert "aaa" in after - before
+    assert "aaa" in now
+    # What the later instructions have no room for any more.
+    assert before - after <= now
 
 
 def test_a_profile_of_a_design_has_no_halves(peer: Peer) -> None:

@@ -70,6 +70,7 @@ def nothing(_: str, results: list[str]) -> None:
     assert not results
 
 
+KINDS = ("sea", "woods", "night", "snow")
 LIST = "<available_skills>"
 ENTRY = rf"<name>{NAME}</name>\n    <description>{re.escape(ABOUT)}</description>\n"
 DESIGNS = {
@@ -198,3 +199,19 @@ def test_each_design_is_printed_as_it_is_and_loads_the_skill_at_every_entry(
     for pattern in design.says_not:
         assert not re.search(pattern, told), told
     assert (BODY.strip() in results[-1]) if results else profile == "owliabot-js"
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("count", [41, 72, 200])
+def test_every_skill_is_named_at_every_entry(tmp_path: Path, count: int, entry: str) -> None:
+    names = [f"bird-of-the-{kind}-{at}" for at in range(count // 4 + 1) for kind in KINDS][:count]
+    for name in names:
+        write_skill(tmp_path / "given" / name, f"{name.title()}: {ABOUT}" + " And then some." * 9)
+    design = Design(says=(), says_not=(), calls=nothing)
+    given = [tmp_path / "given"]
+    with house_under(tmp_path, "default", roots=given, cache_directory=None) as house:
+        said, _ = ENTRIES[entry](house, design)
+    named = [name for name in names if re.search(rf"(?<![\w/-]){name}(?![\w-])", said)]
+    # A client over MCP that is not known may cut what is longer.
+    assert named == names or (entry, count) == ("mcp", 200)
+    assert len(named) > 80 or count < 200

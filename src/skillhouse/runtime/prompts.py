@@ -101,8 +101,8 @@ class Prompts:
         return text
 
     def in_instructions(self) -> Catalog | None:
-        """Return the list in the instructions of a profile whose system prompt lists skills."""
-        return self._system(None, always=False, budget_chars=self._instruction_chars)[1]
+        """Return the list in the instructions; None where they have none."""
+        return self.listing_instructions()[1]
 
     @property
     def _instruction_chars(self) -> int:
@@ -156,37 +156,46 @@ class Prompts:
         """The name of the skill tool, as the model knows it; empty without one."""
         return self._tool("skill")
 
-    def instructions(self, *, only: Collection[str] | None = None) -> str:
+    def instructions(self) -> str:
         """Return the instructions of the MCP server, with the skills as the profile lists them.
 
         Some clients show a model these, others only descriptions of tools, so both hold the list.
-
-        Args:
-            only: Files of the skills that are listed if the skill tool lists the others; all when
-                None.
         """
+        return self.listing_instructions()[0]
+
+    def listing_instructions(self) -> tuple[str, Catalog | None]:
+        """Return the instructions, and the list in them."""
         rule = self.profile.catalog
         if not self.has_skills:
-            return ""
+            return "", None
         if rule.exposure == "search":
-            return self.without_list()
+            return self.without_list(), None
         if rule.exposure == "system":
-            return self.system(budget_chars=self._instruction_chars)
-        tool = self._tool("skill")
-        says_how = bool(tool) and rule.tool_style == "compact"
-        says = INSTRUCTION_FOR_HALF.format(tool=tool)
-        taken = 0 if not says_how else 1 + (FIRST_LINE_MAX if only is None else len(says))
-        found = self.catalog(
-            style=rule.tool_style,
-            budget_chars=rule.instruction_chars - taken,
+            return self._system(None, always=False, budget_chars=self._instruction_chars)
+        says_how = bool(self.tool) and rule.tool_style == "compact"
+        found = self._within_instructions(1 + FIRST_LINE_MAX if says_how else 0)
+        if not says_how or not found.text:
+            return found.text, found
+        names = [one.name for one in (*found.included, *found.omitted)]
+        return f"{first_line(self.tool, names)}\n{found.text}", found
+
+    def half(self, only: Collection[str]) -> tuple[str, Catalog]:
+        """Return instructions with some of the skills, if the skill tool lists the others.
+
+        `only` has their files, of which the catalog may omit some.
+        """
+        says = INSTRUCTION_FOR_HALF.format(tool=self.tool)
+        found = self._within_instructions(1 + len(says), only)
+        return f"{says}\n{found.text}", found
+
+    def _within_instructions(self, taken: int, only: Collection[str] | None = None) -> Catalog:
+        """Return the list for instructions, of which so many characters are taken."""
+        return self.catalog(
+            style=self.profile.catalog.tool_style,
+            budget_chars=self._instruction_chars - taken,
             search=self._tool("search"),
             only=only,
         )
-        if not says_how or not found.text:
-            return found.text
-        if only is None:
-            says = first_line(tool, [one.name for one in (*found.included, *found.omitted)])
-        return f"{says}\n{found.text}"
 
     def without_list(self) -> str:
         """Return the instructions without a list of skills."""

@@ -5,8 +5,8 @@
 Each client runs offline twice for each number of skills: with the skills in its own folder and
 without us, then with them in ours and with us over MCP. A name counts where it stands in the first
 request that names most, and in none that the client makes without skills. Exit code 1 where the
-client's own list of up to 100 skills names one that ours does not: more do not fit over MCP, and
-the others are found by search (decision 396).
+client's own list of up to 200 skills names one that ours does not: many more do not fit over MCP,
+and the others are found by search (decisions 396 and 423).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROOTS = {
     "opencode": ".config/opencode/skills",
 }
 """Each client's own folder in a home."""
-MANY = 100
+MANY = 200
 """Skills, all of which fit over MCP by their names."""
 
 
@@ -48,7 +48,8 @@ def named(
     model = FakeModel(steps=())
     installed = ("--tools", "all") if with_us else None
     scenes.act(actor, house, model, installed=installed)
-    texts = [words_of(one) for one in model.asked]
+    # The descriptions of a tool's parameters too.
+    texts = [f"{words_of(one)}\n{json.dumps(one.body.get('tools'))}" for one in model.asked]
     # Not in a path: the place of our state is below a home.
     found = ({n for n in skills if re.search(rf"(?<![\w/.-]){n}(?![\w/-])", t)} for t in texts)
     return max(found, key=len, default=set())

@@ -14,7 +14,14 @@ from typing import Any
 
 import skillhouse
 from skillhouse.audit import Trouble
-from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, dataclass
+from skillhouse.floor import (
+    Diagnostic,
+    Severity,
+    SkillError,
+    TreeError,
+    UnknownSkillError,
+    dataclass,
+)
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
     catalog_report,
@@ -26,6 +33,7 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.service_log import AuditNews
+from skillhouse.frontends.presentation.skill_answers import or_unread
 from skillhouse.retrieval import SearchResult
 from skillhouse.runtime import (
     AbsentSkill,
@@ -179,7 +187,10 @@ class StatusReader:
             # Before names: a skill may have the id or file of another as its name.
             skill = scan.by_id.get(reference) or scan.by_file.get(reference)
             if skill is None:
-                skill = find_skill(self._house, reference)
+                try:
+                    skill = find_skill(self._house, reference)
+                except UnknownSkillError as error:
+                    raise or_unread(self._house, error) from None
             winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:

@@ -31,7 +31,6 @@ from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.frontends.mcp.tried_clients import Places, places_of
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
@@ -111,11 +110,8 @@ class SkillhouseServer:
             raise MCPError(types.INVALID_PARAMS, "unknown cursor")
         # This answer itself shows the client a change.
         self._listing.changed_lately()
-        got = self._listing.client_list
         client = context.session.client_params
-        # Over HTTP there are many clients, and all get the same instructions.
-        if client is not None and places_of(client.client_info.name) is Places.TOOL:
-            got = got._replace(places=Places.TOOL)
+        got = self._listing.list_for("" if client is None else client.client_info.name)
         tools = [types.Tool.model_validate(tool) for tool in self._listing.tools(got)]
         return types.ListToolsResult(tools=tools)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from skillhouse.discovery import within
 from skillhouse.floor import isolated
 from skillhouse.floor.paths import sendable
-from skillhouse.frontends.mcp.tried_clients import ClientList, Places
+from skillhouse.frontends.mcp.tried_clients import ClientList, Places, places_of, uncut_list
 from skillhouse.runtime import AgentView, Invocable, Skillhouse
 from skillhouse.runtime.model_tools import description_of
 from skillhouse.tools import Tool
@@ -49,6 +49,8 @@ class ToolListing:
         self._checked = clock()
         self.client_list = ClientList(Places.EACH, "")
         """What the client got of the list."""
+        self._in_instructions: frozenset[str] | None = None
+        """Files of the skills in all instructions so far."""
         self._menu: tuple[AgentView, tuple[Invocable, ...]] | None = None
         self._seen = self._visible()
 
@@ -74,14 +76,37 @@ class ToolListing:
         if not getattr(tool, "loads_skills", False):
             return _described(tool, chars, description_of(tool, chars))
         chars = got.tool_chars(chars)
-        text = got.description(self._house.view(self._agent), chars)
-        return _described(tool, chars, description_of(tool, chars) if text is None else text)
+        listed = got.in_tool(self._house.view(self._agent), chars)
+        if listed is None:
+            return _described(tool, chars, description_of(tool, chars))
+        described = _described(tool, chars, listed[0])
+        return {**described, "inputSchema": _naming(tool.schema, listed[1])}
 
     def instructions(self) -> str:
         """Return the server's instructions; empty without skills."""
         if not self._is_known():
             return ""
-        return sendable(self._house.view(self._agent).prompts().instructions())
+        text, listed = self._house.view(self._agent).prompts().listing_instructions()
+        files = frozenset(skill.file for skill in listed.included) if listed else frozenset()
+        known = self._in_instructions
+        self._in_instructions = files if known is None else known & files
+        return sendable(text)
+
+    def list_for(self, client: str) -> ClientList:
+        """Return what a client of that name gets of the list, whatever the handshake gave it.
+
+        Over HTTP all clients get the same instructions, at different times; in the description one
+        that shows both gets those that one of them left out.
+        """
+        places, got = places_of(client), self.client_list
+        if places is Places.TOOL:
+            return got._replace(places=places)
+        is_half = places is Places.HALVES and got.places is Places.EACH
+        if not is_half or not self._in_instructions or not self._is_known():
+            return got
+        if not uncut_list(self._house.view(self._agent)):
+            return got
+        return ClientList(places, "", self._in_instructions)
 
     def changed_lately(self) -> bool:
         """Do what `changed` does, unless the last look is less than `CHECK_SECONDS` old."""
@@ -140,6 +165,15 @@ def _described(tool: Tool, chars: int | None, description: str) -> dict[str, Any
         },
         **({"_meta": meta} if (meta := _meta_of(tool)) else {}),
     }
+
+
+def _naming(schema: Mapping[str, Any], names: str) -> Mapping[str, Any]:
+    """Return a schema of one parameter whose description has names too."""
+    if not names:
+        return dict(schema)
+    [(parameter, wanted)] = schema["properties"].items()
+    text = sendable(f"{wanted['description']}; further skills: {names}")
+    return {**schema, "properties": {parameter: {**wanted, "description": text}}}
 
 
 def _meta_of(tool: Tool) -> dict[str, Any]:

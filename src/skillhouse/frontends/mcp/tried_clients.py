@@ -3,22 +3,25 @@
 A server's instructions and the description of the skill tool may be cut, and some clients show a
 model only one of them. So both hold the list as far as 2,000 characters do. A client that was tried
 gets more where one place has no room for all: two different halves if it shows both but cuts each,
-or the whole list in the description if it does not cut that.
+and the names without room there in the description of the tool's parameter; or the whole list in
+the tool's description if it does not cut that.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from skillhouse.discovery.names_first import is_listable
 from skillhouse.runtime.prompts import first_line
 from skillhouse.skill.profile import TOOL_CHARS
 from skillhouse.tools.messages import render
 
 if TYPE_CHECKING:
     from skillhouse.runtime import AgentView
+    from skillhouse.skill import Skill
 
 
 class Places(enum.Enum):
@@ -27,7 +30,7 @@ class Places(enum.Enum):
     EACH = enum.auto()
     """In instructions and description, each as far as it holds the list."""
     HALVES = enum.auto()
-    """One half in each."""
+    """One half in each, and names in the parameter's description, which is not cut."""
     TOOL = enum.auto()
     """In the description, which is not cut."""
 
@@ -49,7 +52,7 @@ TRIED_CLIENTS: Mapping[str, TriedClient] = {
 and the description when the model has searched for it."""
 TRIED_CHARS = 8_000
 """Characters of a description that those who cut none were seen to show: 2,000 tokens."""
-OTHER_IN_INSTRUCTIONS = "Half of the skills (the others are in this server's instructions):"
+NOT_IN_INSTRUCTIONS = "Skills that this server's instructions do not list:"
 
 
 class ClientList(NamedTuple):
@@ -60,15 +63,25 @@ class ClientList(NamedTuple):
     first_half: frozenset[str] = frozenset()
     """Files of the skills in the instructions, of `HALVES`."""
 
-    def description(self, view: AgentView, chars: int | None) -> str | None:
-        """Return the skill tool's description of at most `chars` characters; None for the usual."""
+    def in_tool(self, view: AgentView, chars: int | None) -> tuple[str, str] | None:
+        """Return what the skill tool's description says, and its parameter's; None for the usual.
+
+        Args:
+            chars: The most of the former. The latter names skills that it has no room for.
+        """
         if self.places is not Places.HALVES:
             return None
         says = render(view.profile.messages, "skill_description")
-        before = f"{says} {OTHER_IN_INSTRUCTIONS}\n"
+        before = f"{says} {NOT_IN_INSTRUCTIONS}\n"
         rest = frozenset(one.file for one in view.visible.skills) - self.first_half
         room = None if chars is None else max(0, chars - len(before))
-        return before + view.tool_catalog(room, only=rest).text
+        found = view.tool_catalog(room, only=rest)
+        by_name = _within(found.omitted, view.profile.catalog.enum_chars)
+        if by_name:
+            # Again, since the list says how many skills are in neither.
+            rest -= {one.file for one in by_name}
+            found = view.tool_catalog(room, only=rest)
+        return before + found.text, ", ".join(one.name for one in by_name)
 
     def tool_chars(self, chars: int | None) -> int | None:
         """Return the bound of the skill tool's description, where `chars` is that of the profile.
@@ -76,6 +89,13 @@ class ClientList(NamedTuple):
         A profile with a bound of its own means it.
         """
         return TRIED_CHARS if self.places is Places.TOOL and chars == TOOL_CHARS else chars
+
+
+def _within(skills: Iterable[Skill], chars: int) -> Sequence[Skill]:
+    """Return the first skills whose names have so many characters together."""
+    plain = [one for one in skills if one.name.isprintable() and is_listable(one, one.name)]
+    sums = accumulate(len(skill.name) for skill in plain)
+    return [skill for skill, size in zip(plain, sums, strict=True) if size <= chars]
 
 
 def places_of(client: str) -> Places:
@@ -94,19 +114,30 @@ def places_of(client: str) -> Places:
     )
 
 
+def uncut_list(view: AgentView) -> Sequence[Skill]:
+    """Return the skills of which a place has no room for all, where a tried client gets more.
+
+    A profile that lists them in a form of its own means that.
+    """
+    rule = view.profile.catalog
+    is_ours = rule.exposure == "tool" and rule.tool_style == "compact" and view.prompts().tool
+    whole = view.over_mcp()
+    if whole is None or not is_ours or rule.tool_chars == "none":
+        return ()
+    return (*whole.included, *whole.omitted) if whole.cut or whole.omitted else ()
+
+
 def client_lists(view: AgentView) -> Mapping[Places, ClientList]:
     """Return the instructions for each kind of client.
 
     All get the same where the description of the skill tool has room for all, or the profile lists
     skills in a form of its own.
     """
-    prompts, rule = view.prompts(), view.profile.catalog
+    prompts, rule, skills = view.prompts(), view.profile.catalog, uncut_list(view)
     each = ClientList(Places.EACH, prompts.instructions())
-    whole, chars = view.over_mcp(), rule.tool_chars
-    is_ours = rule.exposure == "tool" and rule.tool_style == "compact" and prompts.tool
-    if whole is None or not is_ours or chars == "none" or not (whole.cut or whole.omitted):
+    chars = rule.tool_chars
+    if not skills or chars == "none":
         return {Places.EACH: each}
-    skills = (*whole.included, *whole.omitted)
     # What names leave of both places is for descriptions, which are cut to it.
     left = chars + rule.instruction_chars - sum(len(one.name) for one in skills)
     share = max(0, left // len(skills))
@@ -114,10 +145,12 @@ def client_lists(view: AgentView) -> Mapping[Places, ClientList]:
     first = frozenset(
         one.file for one, size in zip(skills, sums, strict=True) if size <= sums[-1] / 2
     )
-    lists = {
-        Places.EACH: each,
-        Places.HALVES: ClientList(Places.HALVES, prompts.instructions(only=first), first),
-    }
+    text, half = prompts.half(first)
+    if half.omitted:
+        # Those that have no room here may have some in the description.
+        first = frozenset(one.file for one in half.included)
+        text, _ = prompts.half(first)
+    lists = {Places.EACH: each, Places.HALVES: ClientList(Places.HALVES, text, first)}
     if chars == TOOL_CHARS:
         names = [one.name for one in skills]
         lists[Places.TOOL] = ClientList(Places.TOOL, first_line(prompts.tool, names))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import runtime
+from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
+    AmbiguousSkillError,
     TreeError,
     UnknownSkillError,
     UnusableSkillError,
@@ -20,6 +23,7 @@ from skillhouse.frontends.presentation.json_values import (
     explanation_value,
     facts_value,
 )
+from skillhouse.frontends.presentation.short_paths import some_of, unread_folders
 from skillhouse.runtime.code_facts import LOCKS
 from skillhouse.skill import (
     JAVASCRIPT_FILE,
@@ -48,9 +52,25 @@ def found_skill(house: Skillhouse, reference: str) -> SkillContent | CodeFacts:
         try:
             return runtime.facts_named(house, reference)
         except UnknownSkillError as nearest:
-            if isinstance(error, UnusableSkillError):
-                raise error from None
-            raise UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint) from None
+            unknown = UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint)
+            is_known = isinstance(error, UnusableSkillError)
+            raise or_unread(house, error if is_known else unknown) from None
+
+
+def or_unread(house: Skillhouse, error: UnknownSkillError) -> UnknownSkillError:
+    """Return an error, or why the skill is not used if a folder has it that only clients read."""
+    for folder in () if isinstance(error, UnusableSkillError) else unread_folders(house):
+        with suppress(UnknownSkillError, AmbiguousSkillError):
+            skill = discover([Root(path=Path(folder.path), scope="user")]).get(error.reference)
+            readers = some_of(folder.clients) or "a client"
+            return UnusableSkillError(
+                error.reference,
+                state="outside",
+                reason=f"it is in a folder of {readers}, which is not read here",
+                mend=f"link its directory into `~/.agents/skills`, or add `--root {folder.path}`",
+                path=Path(skill.file),
+            )
+    return error
 
 
 def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str, Any]:
