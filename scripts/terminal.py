@@ -185,6 +185,9 @@ class Terminal:
     path: tuple[Path, ...] = ()
     """Directories of programs that come before those of the system."""
 
+    around: tuple[str, ...] = ()
+    """What starts the shell of each command, as in another mount namespace."""
+
     def __post_init__(self) -> None:
         self.state = self.home.with_name(f"{self.home.name}-state")
         self.state.mkdir(mode=0o700)
@@ -267,7 +270,7 @@ class Terminal:
         ours, theirs = pty.openpty()
         ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LAUNCH, "bash", "-c", _AROUND],
+            [sys.executable, "-I", "-S", "-c", _LAUNCH, *self.around, "bash", "-c", _AROUND],
             cwd=self.home,
             env=self.variables(),
             stdin=theirs,

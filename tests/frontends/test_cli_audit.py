@@ -14,6 +14,7 @@ import pytest
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, Confirmation
 from tests.audit.logs import START, intent, log_at, outcome, refusal
 from tests.frontends.conftest import Run
+from tests.runtime.places import write_skill
 
 FORMULA = '=HYPERLINK("http://evil.test","x")'
 
@@ -253,3 +254,16 @@ def test_each_record_says_what_it_was_about_and_why_it_failed(run: Run, place: P
     assert secret not in json.dumps(records) + shown
     assert "\x1b" not in shown
     assert "\x07" not in shown
+
+
+def test_a_long_path_keeps_the_end_that_names_the_file(run: Run, place: Path) -> None:
+    deep = place / "project/some/directories/that/are/deep/enough/to/need/more/than/a/line"
+    deep.mkdir(parents=True)
+    (deep / "wanted.txt").write_text("one line\n")
+    source = write_skill(deep / "letters")
+    run("call", "read", f"path={deep / 'wanted.txt'}")
+    assert run("install", str(source), "--yes", "--allow-unsigned")[0] == 0
+    lines = run("audit", "list")[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith("/wanted.txt") for line in lines), lines
+    assert any("install: letters, from …/letters, " in line for line in lines)

@@ -588,3 +588,27 @@ def test_an_id_says_which_of_two_skills_of_one_name_is_meant(run: Run, place: Pa
     assert run("uninstall", "user:notes", "--force")[0] == 0
     assert (installed(place).exists(), ours.exists()) == (False, True)
     assert run("uninstall", "user:notes")[0] == 1
+
+
+def test_a_skill_of_the_other_scope_is_named_with_the_command_that_removes_it(
+    run: Run, place: Path
+) -> None:
+    for name, more in (("notes", ()), ("letters", ("--project",))):
+        made = make_skill(place / f"from/{name}")
+        assert run("install", str(made), *AGREED, *more)[0] == 0
+    run("trust", "--yes")
+    for name, here, asked in (("notes", "user", "project"), ("letters", "project", "user")):
+        for verb in ("uninstall", "info", "verify", "update", "rollback", "pin"):
+            code, _, err = run(verb, f"{asked}:{name}")
+            assert code == 1
+            assert f"`{name}` is installed for scope {here}, not {asked}; " in err
+            assert f"`skillhouse uninstall {here}:{name}` removes it" in err
+        assert run("uninstall", f"{here}:{name}")[0] == 0
+
+
+def test_a_scope_as_an_option_is_shown_how_it_is_written(run: Run) -> None:
+    before = "; write it before the name: `user:NAME` or `project:NAME`"
+    for verb in ("uninstall", "update", "show", "verify", "disable", "delete", "pin"):
+        code, _, err = run(verb, "--scope", "project", "notes")
+        assert (code, before in err) == (2, True), (verb, err)
+    assert "; did you mean `--project`" in run("install", "--scope=project", "./notes")[2]

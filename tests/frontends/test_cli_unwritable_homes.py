@@ -83,7 +83,7 @@ for line in json.load(sys.stdin):
     print(json.dumps([line, code, out.getvalue(), err.getvalue()]))
 """
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
-_MOUNTS = ("unshare", "--mount") if os.geteuid() == 0 else OWN_MOUNTS
+MOUNTS = ("unshare", "--mount") if os.geteuid() == 0 else OWN_MOUNTS
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def home(place: Path) -> Path:
 def said(place: Path, lines: Sequence[str], **variables: str) -> dict[str, tuple[int, str, str]]:
     """Return the exit code and the output of commands, in one process with a read-only home."""
     done = subprocess.run(
-        [*_MOUNTS, "sh", "-c", READ_ONLY, "sh", str(place / "home"), sys.executable, "-c", PROGRAM],
+        [*MOUNTS, "sh", "-c", READ_ONLY, "sh", str(place / "home"), sys.executable, "-c", PROGRAM],
         input=json.dumps(lines),
         env={**os.environ, **variables},
         capture_output=True,
@@ -117,7 +117,7 @@ def used(run: Run) -> None:
 def test_reading_needs_no_state_and_writing_names_the_setting(
     run: Run, home: Path, place: Path, need: Need, *, is_used: bool
 ) -> None:
-    check_machine(need, _MOUNTS)
+    check_machine(need, MOUNTS)
     if is_used:
         used(run)
         assert (home / ".local/state/skillhouse/state.sqlite3").is_file()
@@ -135,14 +135,14 @@ def test_reading_needs_no_state_and_writing_names_the_setting(
 
 
 def test_doctor_names_the_setting(home: Path, place: Path, need: Need) -> None:
-    check_machine(need, _MOUNTS)
+    check_machine(need, MOUNTS)
     code, out, _ = said(place, ["doctor --client codex"])["doctor --client codex"]
     assert code == 1
     assert STATE in " ".join(out.split())
 
 
 def test_with_the_setting_what_writes_state_works(home: Path, place: Path, need: Need) -> None:
-    check_machine(need, _MOUNTS)
+    check_machine(need, MOUNTS)
     state = str(place / "state")
     lines = ["disable standup", "list --problem", "trust . --yes", "audit"]
     lines += ["policy allow exec pwd --yes", "policy init developer --yes", "sandbox status"]
@@ -158,7 +158,7 @@ def test_with_the_setting_what_writes_state_works(home: Path, place: Path, need:
 
 
 def test_a_home_that_is_missing_and_cannot_be_made(home: Path, place: Path, need: Need) -> None:
-    check_machine(need, _MOUNTS)
+    check_machine(need, MOUNTS)
     lines = ["list", "doctor --client codex", "trust . --yes", "policy init developer --yes"]
     found = said(place, lines, HOME=str(home / "missing"))
     assert found["list"][0] == 0
@@ -170,7 +170,7 @@ def test_a_home_that_is_missing_and_cannot_be_made(home: Path, place: Path, need
 def test_a_call_of_the_library_is_a_result_and_no_exception(
     home: Path, place: Path, need: Need
 ) -> None:
-    check_machine(need, _MOUNTS)
+    check_machine(need, MOUNTS)
     calls = {"read": {"path": "/etc/hostname"}, "exec": {"command": "ls"}}
     calls["write"] = {"path": "a", "content": "b"}
     code = (
@@ -179,7 +179,7 @@ def test_a_call_of_the_library_is_a_result_and_no_exception(
         f"    for name, given in {calls!r}.items():\n"
         "        print(house.call_sync(name, given).content)\n"
     )
-    command = [*_MOUNTS, "sh", "-c", READ_ONLY, "sh", str(home), sys.executable, "-c", code]
+    command = [*MOUNTS, "sh", "-c", READ_ONLY, "sh", str(home), sys.executable, "-c", code]
     done = ran(command, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""The first hour, walked by the page alone on five homes as people have them.
+"""The first hour, walked by the page alone on five homes as people have them, and a read-only one.
 
 What the page shows of what its own steps made is there on each of them, in its order. What it shows
 of all skills of an empty home (lists, numbers) is other where a person has more. Questions are
@@ -18,13 +18,18 @@ from pathlib import Path
 import pytest
 from scripts.terminal import Terminal, short_home, word_of
 
+from tests.frontends.test_cli_unwritable_homes import MOUNTS, READ_ONLY
 from tests.guides.pages import COMMANDS, ROOT, blocks, commands_of, steps
+from tests.guides.test_guides import SIGNS_A_MINUTE, WORDS_A_MINUTE
+from tests.harness import Need
+from tests.machines import check_machine
 from tests.registry.sources import make_repository
 from tests.runtime.places import write_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 FIRST_HOUR = "docs/guides/first-hour.md"
+READ_ONLY_SECTION = "## Where the home is read-only\n"
 QUESTIONS_MAX = 6
 TO_TRUST = "`skillhouse trust`"
 OWN = re.compile(r"standup|minutes|weather|git log|^Begin$|rule-add:|export:|create:|config\.toml")
@@ -102,6 +107,21 @@ class Walked:
 
     commands: int = 0
     questions: int = 0
+    words: int = 0
+    """What they read: the page, and what commands print besides what it shows."""
+    signs: int = 0
+    """What they typed."""
+
+    def read(self, command: str, shown: str, output: str) -> None:
+        """Count a command, and what it prints beyond what the page shows of it."""
+        self.commands += 1
+        self.signs += len(command)
+        self.words += max(0, len(output.split()) - len(shown.split()))
+
+    @property
+    def minutes(self) -> int:
+        seconds = 60 * self.signs / SIGNS_A_MINUTE + 60 * self.words / WORDS_A_MINUTE
+        return -int(-seconds // 60)
 
 
 @pytest.fixture
@@ -114,9 +134,16 @@ def terminal(programs: Path) -> Iterator[Terminal]:
             made.close()
 
 
-def walk(terminal: Terminal) -> Walked:
-    """Type what the page says, block by block, and hold it against what comes."""
+def walk(terminal: Terminal, *, is_read_only: bool = False) -> Walked:
+    """Type what the page says, block by block, and hold it against what comes.
+
+    Args:
+        is_read_only: Only the section about such a home is walked; else all but that.
+    """
     done = Walked()
+    before, section = (ROOT / FIRST_HOUR).read_text(encoding="utf-8").split(READ_ONLY_SECTION)
+    walked = section if is_read_only else before[before.index("## What is here") :]
+    done.words = len(walked.split())
 
     def answer(question: str) -> str:
         done.questions += 1
@@ -125,18 +152,24 @@ def walk(terminal: Terminal) -> Walked:
     for block in blocks(FIRST_HOUR):
         if block.mark == "not run" or block.language not in COMMANDS:
             continue
+        if is_read_only != (block.mark == "run by"):
+            continue
         typed = steps(block.text) if block.language == "console" else [(block.text, "")]
-        done.commands += len(commands_of(block))
+        done.commands += len(commands_of(block)) - len(typed)
         for command, shown in typed:
             ended = terminal.run(command, answer)
             said = f"{block}\n$ {command}\n{ended.output}"
             # A doctor has findings about what a person had before, too.
+            is_refused = "set SKILLHOUSE_STATE_DIRECTORY" in shown
             may = (0, 1) if block.mark == "exit 1" or " doctor " in command else (0,)
+            may = (1,) if is_refused else may
             assert ended.status in may, said
+            done.read(command, shown, ended.output)
             if command == "skillhouse list" and TO_TRUST in ended.output:
                 # What the page says of a project that others wrote.
-                done.commands += 1
-                assert terminal.run("skillhouse trust", answer).status == 0, said
+                trusted = terminal.run("skillhouse trust", answer)
+                done.read("skillhouse trust", "", trusted.output)
+                assert trusted.status == 0, said
             assert in_order(own_lines(shown), as_linked(ended.output)), f"{said}\n--- {shown}"
     return done
 
@@ -168,7 +201,29 @@ def test_the_first_hour_ends_as_the_page_says_on_each_home(
 ) -> None:
     HOMES[name](terminal.home, shared_data)
     done = walk(terminal)
-    print(name, done)
-    assert done.questions <= QUESTIONS_MAX
+    assert_noted(name, done)
+
+
+def assert_noted(name: str, done: Walked) -> None:
+    """Hold what was counted against the page; minutes differ with the lines of a machine."""
     page = (ROOT / FIRST_HOUR).read_text(encoding="utf-8")
-    assert f"| {name} | {done.commands} | {done.questions} |" in page
+    row = re.search(rf"^\| {name} \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    assert row is not None, (name, done, done.minutes)
+    assert [int(row[1]), int(row[2])] == [done.commands, done.questions]
+    assert done.questions <= QUESTIONS_MAX
+    assert abs(int(row[3]) - done.minutes) <= 1, (name, done, done.minutes)
+
+
+def test_on_a_read_only_home_what_reads_works_and_what_writes_names_the_setting(
+    terminal: Terminal, newcomer: None, need: Need
+) -> None:
+    check_machine(need, MOUNTS)
+    write_skill(
+        terminal.home / ".agents/skills/standup",
+        "Write a stand-up note from git history. Use when asked for a status.",
+    )
+    before = sorted(terminal.home.rglob("*"))
+    terminal.around = (*MOUNTS, "sh", "-c", READ_ONLY, "sh", str(terminal.home))
+    done = walk(terminal, is_read_only=True)
+    assert sorted(terminal.home.rglob("*")) == before
+    assert_noted("read-only", done)

@@ -170,7 +170,9 @@ def called(house: Skillhouse, name: str, arguments: Mapping[str, Any] | None = N
 
 def recorded(house: Skillhouse) -> list[Any]:
     """Return the log's entries, oldest first."""
-    return list(read_records(house.audit_log.path, limit=50))[::-1]
+    found = list(read_records(house.audit_log.path, limit=50))[::-1]
+    # Where the skills are the project's, `coded_house` trusted them first.
+    return [entry for entry in found if entry.record.tool != "system:trust"]
 
 
 def code_names(house: Skillhouse) -> list[str]:

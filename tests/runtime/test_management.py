@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import threading
 from pathlib import Path
 
@@ -28,12 +29,16 @@ def root(house: Skillhouse) -> Path:
     return house.config.places.home / ".agents/skills"
 
 
-@pytest.mark.under("default")
+def own(house: Skillhouse) -> Path:
+    """Return where the design has the user's skills."""
+    return house.config.places.home / ".claude/skills"
+
+
 @pytest.mark.req("S004-74", "S004-76")
 @pytest.mark.parametrize("description", ["Plain.", "With: a colon", "Two\nlines", "说“你好”：1"])
 def test_a_created_skill_loads_back_equal(house: Skillhouse, description: str) -> None:
     made = house.management.create("my-skill", description, "# Steps\n\n1. Go.")
-    assert made.path == str(root(house) / "my-skill/SKILL.md")
+    assert made.path == str(own(house) / "my-skill/SKILL.md")
     assert (made.id, made.description, made.instructions) == (
         "user:my-skill",
         description,
@@ -41,15 +46,14 @@ def test_a_created_skill_loads_back_equal(house: Skillhouse, description: str) -
     )
     again = Skillhouse(house.config).management.get("my-skill")
     assert again == made
-    assert house.load("my-skill").body == "\n# Steps\n\n1. Go.\n"
+    assert house.load("my-skill").body == "# Steps\n\n1. Go."
 
 
-@pytest.mark.under("default")
 @pytest.mark.req("S004-75")
 def test_a_skill_of_the_project_is_made_in_the_project(house: Skillhouse) -> None:
     house.project_trust.trust()
     made = house.management.create("deploy", "Deploys.", "Go.", scope="project")
-    assert made.path == str(house.services.project / ".agents/skills/deploy/SKILL.md")
+    assert made.path == str(house.services.project / ".claude/skills/deploy/SKILL.md")
     assert made.id == "project:deploy"
 
 
@@ -61,14 +65,13 @@ def test_in_a_project_that_is_not_trusted_a_skill_is_made_and_not_read(house: Sk
     assert made == house.management.get("deploy")
 
 
-@pytest.mark.under("default")
 @pytest.mark.req("S004-77")
 def test_nothing_is_ever_overwritten(house: Skillhouse) -> None:
     house.management.create("mine", "First.", "One.")
     with pytest.raises(SkillError) as caught:
         house.management.create("mine", "Second.", "Two.")
     assert caught.value.code == "skill-exists"
-    assert "First." in (root(house) / "mine/SKILL.md").read_text()
+    assert "First." in (own(house) / "mine/SKILL.md").read_text()
 
 
 @pytest.mark.req("S004-78")
@@ -166,16 +169,15 @@ def test_a_disabled_skill_cannot_be_loaded_by_an_agent(house: Skillhouse) -> Non
     assert "Write notes." not in result.content
 
 
-@pytest.mark.under("default")
 @pytest.mark.req("S004-84")
 def test_with_skills_switched_off_none_is_listed_found_or_loaded(house: Skillhouse) -> None:
     house.management.set_all_enabled(enabled=False)
     assert house.catalog().text == ""
-    assert house.search("weather") == []
+    assert house.search("notes") == []
     assert house.management.get_enabled() == ()
     assert not any(found.enabled for found in house.management.get_all())
     house.management.set_all_enabled(enabled=True)
-    assert "weather" in house.catalog().text
+    assert "notes" in house.catalog().text
 
 
 @pytest.mark.req("S004-71", "S004-73")
@@ -194,10 +196,9 @@ def test_a_refresh_notices_what_is_new_removed_and_changed(house: Skillhouse) ->
     assert "second" not in [found.name for found in house.management.get_enabled()]
 
 
-@pytest.mark.under("default")
 @pytest.mark.req("S004-11", "S004-12", "S004-29", "S004-82", "S004-85")
 def test_a_definition_has_the_published_fields_and_typed_files(house: Skillhouse) -> None:
-    directory = write_skill(root(house) / "my-skill", description="Helps.")
+    directory = write_skill(own(house) / "my-skill", description="Helps.")
     (directory / "helper.py").write_text("print()\n")
     (directory / "templates").mkdir()
     (directory / "templates/template.txt").write_text("x")
@@ -254,11 +255,11 @@ def test_trap_11_and_12_siblings_that_start_alike_and_links_out_are_refused(
         house.management.read_file("notes", "link")
 
 
-@pytest.mark.under("default")
 @pytest.mark.req("S004-68")
 def test_preparing_makes_the_users_directories(house: Skillhouse) -> None:
+    shutil.rmtree(own(house))
     made = house.management.prepare()
-    assert root(house) in made
+    assert own(house) in made
     assert all(path.is_dir() for path in made)
     assert house.management.prepare() == ()
 
@@ -276,7 +277,6 @@ def test_another_working_directory_gives_its_own_enabled_skills(house: Skillhous
     assert "near" not in [found.name for found in house.management.get_all()]
 
 
-@pytest.mark.under("default")
 def test_opening_runs_the_file_manager_with_the_directory(
     house: Skillhouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -287,8 +287,8 @@ def test_opening_runs_the_file_manager_with_the_directory(
     notes = house.config.places.home / ".claude/skills/notes"
     assert house.management.open_directory("notes") == notes
     assert opened.read_text() == f"{notes}\n"
-    assert house.management.open_directory() == root(house)
-    assert opened.read_text() == f"{root(house)}\n"
+    assert house.management.open_directory() == own(house)
+    assert opened.read_text() == f"{own(house)}\n"
     # Nothing of a program that ended stays in the table of processes.
     for thread in threading.enumerate():
         if thread.name == "desktop":

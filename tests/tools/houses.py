@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from skillhouse.approval import Answer, ApprovalRequest, Unattended
+from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Unattended
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import BackgroundRuns
@@ -46,6 +46,8 @@ def house_at(
     **more: Any,
 ) -> Skillhouse:
     """Return a house in a project below `base`; without a person, every answer is no."""
+    # A design may deny what stays unanswered after its wait; here a question stays open.
+    more.setdefault("approvals", ApprovalSettings(unattended="pending"))
     return Skillhouse(
         configured(make_places(base)),
         channel=person or Unattended(),

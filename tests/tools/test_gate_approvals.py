@@ -13,6 +13,7 @@ import pytest
 from skillhouse.approval import (
     Answer,
     ApprovalRequest,
+    ApprovalSettings,
     Asked,
     Pattern,
     Reply,
@@ -43,6 +44,7 @@ WRITE = ("write", {"path": "notes/a.txt", "content": "x"})
 def unattended(base: Path, *rules: Rule, **values: Any) -> Skillhouse:
     """Return a house where questions wait to be answered elsewhere."""
     layers = (Layer(name="user", rules=rules),)
+    values.setdefault("approvals", ApprovalSettings(unattended="pending"))
     return Skillhouse(configured(make_places(base)), layers=layers, **values)
 
 

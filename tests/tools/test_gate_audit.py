@@ -28,6 +28,8 @@ from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_approvals import unattended
 from tests.tools.test_gate_tiers import policy
 
+pytestmark = pytest.mark.under("owliabot")
+
 ALLOW = Rule(effect=Effect.ALLOW, action="write", pattern="*")
 WRITE = ("write", {"path": "a.txt", "content": "the text"})
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from eth_account import Account
 
-from skillhouse.approval import Answer, ApprovalError
+from skillhouse.approval import Answer, ApprovalError, ApprovalSettings
 from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError, make_private
 from skillhouse.permission import Effect, Layer, Rule
@@ -21,6 +21,8 @@ from tests.runtime.places import make_places
 from tests.signer.places import ALICE, PASSWORD, payment, process
 from tests.tools.test_gate_approvals import answer
 from tests.tools.test_gate_tiers import policy
+
+pytestmark = pytest.mark.under("owliabot")
 
 ALLOW = Rule(effect=Effect.ALLOW, action="sign", pattern="*")
 VARIABLE = "KEYSTORE_WORD"
@@ -44,6 +46,7 @@ def house_with_keys(base: Path, *rules: Rule) -> Skillhouse:
         config,
         layers=(Layer(name="user", rules=rules),),
         signer=SignerSettings(password=f"env:{VARIABLE}"),
+        approvals=ApprovalSettings(unattended="pending"),
     )
 
 

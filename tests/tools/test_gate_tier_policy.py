@@ -17,6 +17,8 @@ from tests.runtime.places import make_places
 from tests.tools.test_gate_approvals import answer
 from tests.tools.test_gate_signing import ALLOW, VARIABLE, house_with_keys, message
 
+pytestmark = pytest.mark.under("owliabot")
+
 POLICY = """\
 version: "1"
 tools:
@@ -47,6 +49,8 @@ def house_of(base: Path, *names: str, text: str = POLICY, **values: Any) -> Skil
     places = make_places(base)
     places.policy_file.parent.mkdir(parents=True, exist_ok=True)
     places.policy_file.write_text(text)
+    # The design denies what stays unanswered, after its wait; here a question stays open.
+    values.setdefault("approvals", ApprovalSettings(unattended="pending"))
     return Skillhouse(configured(places), tools=[spending(name) for name in names], **values)
 
 
@@ -186,3 +190,38 @@ def test_five_failed_signatures_stop_every_tool(tmp_path: Path) -> None:
             assert house.call_sync("sign", message("bot")).status == "error"
         stopped = house.call_sync("read", {"path": "a.txt"})
         assert (stopped.status, "5 signatures failed" in stopped.content) == ("denied", True)
+
+
+@pytest.mark.req("S000-88")
+@pytest.mark.parametrize(
+    ("profile", "called_as", "arguments", "entry", "source"),
+    [
+        ("owliabot", "web_fetch", {"url": "http://a.test/"}, "web_fetch", "tools.web_fetch"),
+        ("owliabot", "fetch", {"url": "http://a.test/"}, "web_fetch", "tools.web_fetch"),
+        ("owliabot", "web_fetch", {"url": "http://a.test/"}, "fetch", "tools.fetch"),
+        ("owliabot", "web_fetch", {"url": "http://a.test/"}, "web_*", "wildcards web_*"),
+        ("owliabot", "read-file", {"path": "a.txt"}, "read-file", "tools.read-file"),
+        ("openseed", "exec", {"command": "ls"}, "run_shell_command", "tools.run_shell_command"),
+        # Another profile does not have that name, so that the entry is about no tool.
+        ("default", "fetch", {"url": "http://a.test/"}, "web_fetch", "fallback"),
+    ],
+)
+def test_a_policy_may_have_the_designs_name_of_a_tool_or_ours(
+    tmp_path: Path,
+    profile: str,
+    called_as: str,
+    arguments: dict[str, object],
+    entry: str,
+    source: str,
+) -> None:
+    named = f"wildcards:\n  - {{pattern: '{entry}', tier: 3}}" if "*" in entry else ""
+    named = named or f"tools:\n  {entry}: {{tier: 3}}"
+    text = f'version: "1"\n{named}\nfallback: {{tier: 2}}\n'
+    with house_of(tmp_path, text=text, profile=profile) as house:
+        (house.services.project / "a.txt").write_text("a")
+        house.call_sync(called_as, arguments)
+        record = next(iter(read_records(house.audit_log.path))).record
+    assert (record.detail["tier_source"], record.tier) == (
+        source,
+        "2" if source == "fallback" else "3",
+    )

@@ -17,7 +17,7 @@ from skillhouse.tools import EvaluatedPermission, PermissionRequest, WriteGate
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.under("owliabot")]
 
 WRITE = ("write", {"path": "a.txt", "content": "new"})
 ALLOW = Rule(effect=Effect.ALLOW, action="*", pattern="*")
@@ -26,6 +26,7 @@ DENY = Rule(effect=Effect.DENY, action="write", pattern="*")
 
 def house_with(base: Path, gate: WriteGate, *rules: Rule, **values: Any) -> Skillhouse:
     values.setdefault("channel", Unattended())
+    values.setdefault("approvals", ApprovalSettings(unattended="pending"))
     layers = (Layer(name="user", rules=rules),)
     return Skillhouse(configured(make_places(base)), layers=layers, write_gate=gate, **values)
 
@@ -69,7 +70,7 @@ def test_without_confirmation_a_listed_user_writes_unasked(tmp_path: Path) -> No
         assert last(house) == ("ok", "allow", "write gate")
         assert person.asked == []
         # It lifts the default of writing and nothing else: a command is asked about.
-        assert house.call_sync("exec", {"command": "ls"}, user="mika").status == "denied"
+        assert house.call_sync("exec", {"command": "gh pr list"}, user="mika").status == "denied"
         assert len(person.asked) == 1
     with house_with(tmp_path, gate, DENY) as strict:
         assert strict.call_sync(*WRITE, user="mika").status == "denied"

@@ -83,7 +83,6 @@ DECLARED = [
 ]
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "javascript"])
 @pytest.mark.req(
@@ -93,12 +92,14 @@ def test_every_end_of_a_call_has_its_shape(
     language: str, status: SandboxStatus, tmp_path: Path, need: Any
 ) -> None:
     need(language == "python" or shutil.which("node"), "no node here")
-    write_code(tmp_path / "skills/ends", SHAPES[language], *DECLARED, language=language)
+    write_code(
+        tmp_path / "project/workspace/skills/ends", SHAPES[language], *DECLARED, language=language
+    )
 
     async def scene(house: Skillhouse) -> dict[str, Any]:
         return {found["name"]: await house.call(f"ends:{found['name']}", {}) for found in DECLARED}
 
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     found = played(house, scene)
     assert {name: found[name].data for name in ("passed", "wrapped", "text", "nothing")} == {
         "passed": {"success": True, "price": 2},
@@ -146,17 +147,16 @@ def test_a_call_has_thirty_seconds_unless_its_tool_says_otherwise(
     assert seconds == [30, 7]
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-82")
 def test_arguments_are_checked_before_anything_runs(status: SandboxStatus, tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    write_code(tmp_path / "skills/one", DONE, tool(parameters=schema))
+    write_code(tmp_path / "project/workspace/skills/one", DONE, tool(parameters=schema))
 
     async def scene(house: Skillhouse) -> list[str]:
         return [(await house.call("one:tool", a)).content for a in ({}, {"n": "x"}, {"n": 1})]
 
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     missing, wrong, right = played(house, scene)
     assert "n" in missing
     assert "wrong argument `n` of `one__tool`" in wrong
@@ -197,16 +197,15 @@ def test_a_read_runs_and_a_write_is_asked_about_where_the_person_is(
     assert ran == [["ran"], ["ran"]]
 
 
-@pytest.mark.under("default")
 @pytest.mark.req("S002-97")
 def test_a_question_that_nobody_answers_runs_nothing(status: SandboxStatus, tmp_path: Path) -> None:
-    ran = tmp_path / "skills/one/ran"
+    ran = tmp_path / "project/workspace/skills/one/ran"
     write_code(
-        tmp_path / "skills/one",
+        tmp_path / "project/workspace/skills/one",
         f"open({str(ran)!r}, 'w')\n{DONE}",
         tool(level="write"),
     )
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
 
     async def scene(house: Skillhouse) -> tuple[str, bool]:
         result = await house.call("one:tool", {})
@@ -225,7 +224,6 @@ NO_PYTHON = SandboxStatus(
 )
 
 
-@pytest.mark.under("default")
 @pytest.mark.parametrize("level", ["write", "sign"])
 @pytest.mark.parametrize(
     ("status", "text"),
@@ -235,9 +233,11 @@ NO_PYTHON = SandboxStatus(
 def test_code_that_cannot_run_here_is_refused_before_anybody_is_asked(
     status: SandboxStatus, text: str, level: str, tmp_path: Path
 ) -> None:
-    write_code(tmp_path / "skills/one", DONE, tool(level=level))
+    write_code(tmp_path / "project/workspace/skills/one", DONE, tool(level=level))
     person = Person([Answer.ONCE])
-    house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+    house = coded_house(
+        tmp_path, tmp_path / "project/workspace/skills", status=status, channel=person
+    )
     result = called(house, "one:tool")
     assert (result.status, result.approval_id, text in result.content) == ("error", None, True)
     assert person.asked == []
@@ -401,7 +401,6 @@ CHILDREN = {
 }
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "javascript"])
 @pytest.mark.req("S002-83")
@@ -409,7 +408,7 @@ def test_a_call_that_is_cancelled_is_killed_with_all_that_it_started(
     language: str, status: SandboxStatus, tmp_path: Path, need: Any
 ) -> None:
     need(language == "python" or shutil.which("node"), "no node here")
-    write_code(tmp_path / "skills/one", CHILDREN[language], language=language)
+    write_code(tmp_path / "project/workspace/skills/one", CHILDREN[language], language=language)
     mark = own(609)
 
     async def scene(house: Skillhouse) -> None:
@@ -429,7 +428,7 @@ def test_a_call_that_is_cancelled_is_killed_with_all_that_it_started(
                 tasks.cancel_scope.cancel()
         await until(lambda: not running(mark))
 
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     played(house, scene)
     (entry,) = recorded(house)
     assert (entry.status, entry.outcome.reason) == ("error", "cancelled")
@@ -567,7 +566,6 @@ async def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
         assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-45", "S002-46")
 def test_a_call_is_told_what_it_is_and_is_in_the_log(status: SandboxStatus, tmp_path: Path) -> None:
@@ -578,7 +576,7 @@ def test_a_call_is_told_what_it_is_and_is_in_the_log(status: SandboxStatus, tmp_
 
         tools = {"tool": tool}
     """
-    write_code(tmp_path / "skills/one", source)
+    write_code(tmp_path / "project/workspace/skills/one", source)
 
     async def scene(house: Skillhouse) -> list[Any]:
         return [
@@ -586,7 +584,7 @@ def test_a_call_is_told_what_it_is_and_is_in_the_log(status: SandboxStatus, tmp_
             for _ in range(2)
         ]
 
-    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    house = coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status)
     metas = [found["data"] for found in played(house, scene)]
     ids = {meta.pop("callId") for meta in metas}
     assert len(ids) == 2

@@ -19,7 +19,7 @@ from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.runtime.access_tokens import Access, AccessTokens
-from skillhouse.runtime.config.config_files import approvals_of
+from skillhouse.runtime.config.config_files import approvals_of, profile_of
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.store import STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
@@ -135,12 +135,13 @@ class EnforcementServices:
         return self._read_policy()
 
     def _read_policy(self) -> TierPolicy:
-        return load_tier_policy(
+        policy = load_tier_policy(
             self._config.places.policy_file,
             assignees=self._config.assignees,
             # A paired device counts as the page does, and the page can always be opened.
             tier1_channel=PAGE,
         )
+        return replace(policy, published=profile_of(self._config).tool_names)
 
     @property
     def has_policy(self) -> bool:

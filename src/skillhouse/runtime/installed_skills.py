@@ -73,12 +73,24 @@ class InstalledSkills:
             if known == name and scope in ("", place.scope):
                 return place, entry
             entries.append((place, known))
+        for place, known in entries:
+            if known == name:
+                message = (
+                    f"`{name}` is installed for scope {place.scope}, not {scope}; `skillhouse "
+                    f"info {place.scope}:{name}` shows it, and `skillhouse uninstall "
+                    f"{place.scope}:{name}` removes it"
+                )
+                raise SkillError("not-installed", place.target(name), message)
         # All skills are read only for what the message says.
         plain = install_name(name, "")
         directory: Path | None = None
         with suppress(UnknownSkillError):
             directory = Path(self._house.index.get(name).directory)
-        others = (known for at, known in entries if plain == known or at.target(known) == directory)
+        others = (
+            f"{at.scope}:{known}"
+            for at, known in entries
+            if scope in ("", at.scope) and (plain == known or at.target(known) == directory)
+        )
         other = next(others, "")
         lock = self._places["user"].lock if "user" in self._places else Path(registry.LOCK_FILE)
         if other:

@@ -38,6 +38,7 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 _WILDCARD = "wildcards "
 _NOTHING: Mapping[str, ToolPolicy] = MappingProxyType({})
+_NO_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class TierPolicy:
     """Why the policy file cannot be used; then everything but reads is refused."""
     warnings: tuple[str, ...] = ()
     """Parts of the file that can have no effect."""
+    published: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_NAMES)
+    """What a design calls our tools, by our name: an entry may have either."""
 
     def resolve(
         self, tool: str, level: TierLevel | None, *, is_vouched: bool
@@ -115,11 +118,12 @@ class TierPolicy:
         return self._tiered(call, state, policy, amount, verdict)
 
     def _entry(self, tool: str) -> tuple[ToolPolicy | None, str]:
-        exact = self.tools.get(tool)
-        if exact is not None:
-            return exact, f"tools.{tool}"
+        names = (tool, *self.published.get(tool, ()))
+        for name in names:
+            if name in self.tools:
+                return self.tools[name], f"tools.{name}"
         for pattern, policy in self.wildcards:
-            if matches(pattern, tool):
+            if any(matches(pattern, name) for name in names):
                 return policy, _WILDCARD + pattern
         return None, ""
 

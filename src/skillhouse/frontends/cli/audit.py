@@ -37,7 +37,7 @@ from skillhouse.frontends.presentation.json_values import (
     listed_entry,
     verification_value,
 )
-from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
+from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, AuditLog, Stats, Trouble, Verification
@@ -208,7 +208,7 @@ def _line(entry: AuditEntry, terminal: Terminal) -> str:
     status = terminal.style(entry.status.ljust(7), _COLOURS.get(entry.status, "dim"))
     head = f"{record.id[:10]}  {record.ts[:19].replace('T', ' ')}  "
     room = terminal.width - len(head) - 9
-    return f"{head}{status}  {cut(one_line(subject_of(entry)), room)}"
+    return f"{head}{status}  {fitted(one_line(subject_of(entry)), room)}"
 
 
 def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:

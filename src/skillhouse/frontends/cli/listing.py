@@ -30,7 +30,7 @@ from skillhouse.frontends.presentation.short_paths import (
     unread_folders,
 )
 from skillhouse.frontends.presentation.skill_lists import listed_value, unlisted
-from skillhouse.frontends.presentation.text import counted, cut, moment, one_line, shown
+from skillhouse.frontends.presentation.text import counted, fitted, moment, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -211,7 +211,7 @@ def _print_skills(
         return
     urls = _urls(house)
     for (scope, root), group in groupby(skills, key=lambda skill: _source(skill, urls)):
-        terminal.heading(cut(_heading(house, scope, root), terminal.width))
+        terminal.heading(fitted(_heading(house, scope, root), terminal.width))
         _print_rows([(skill.name, skill) for skill in group], marks, terminal)
 
 

@@ -65,8 +65,18 @@ class Parser(argparse.ArgumentParser):
             known = [option for action in self._actions for option in action.option_strings]
             close = nearest(words[0].split("=")[0], known)
             hint = f"; did you mean `{close[0]}`" if close else ""
+            if words[0].startswith("--scope"):
+                # `list` has it; elsewhere the id of a skill says the scope.
+                hint = self._scope_hint(known)
             message = f"unknown argument `{words[0]}`{hint}"
         raise UsageError(f"{message}; see `{self.prog} --help`")
+
+    def _scope_hint(self, known: list[str]) -> str:
+        if "--project" in known:
+            return "; did you mean `--project`"
+        names = ("skill", "skills", "name", "names")
+        takes_skill = any(action.dest in names for action in self._get_positional_actions())
+        return "; write it before the name: `user:NAME` or `project:NAME`" if takes_skill else ""
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:

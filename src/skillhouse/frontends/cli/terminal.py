@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from skillhouse.frontends.presentation.text import cut, is_copied, shown, width_of, wrapped
+from skillhouse.frontends.presentation.text import cut, fitted, is_copied, shown, width_of, wrapped
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -174,9 +174,9 @@ class Terminal:
         column = min(max((width_of(name) for name, _ in rows), default=0), most)
         for name, text in rows:
             room = self.width - indent - column - 2
-            label = cut(name, column) if width_of(name) > column else name
+            label = fitted(name, column)
             padding = " " * (column - width_of(label) + 2)
-            self.line(" " * indent + self.style(label, "bold") + padding + cut(text, room))
+            self.line(" " * indent + self.style(label, "bold") + padding + fitted(text, room))
 
 
 def finding_line(found: Diagnostic, terminal: Terminal) -> str:

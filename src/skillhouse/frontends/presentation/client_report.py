@@ -109,12 +109,21 @@ def brief(lens: Lens, problems: Sequence[LensProblem], *, more: int) -> Iterator
 
 
 def table(lens: Lens, skills: Sequence[LensSkill], *, everything: bool = False) -> Iterator[str]:
-    """Yield one row a skill with a letter a client, and the legend."""
-    keys = " ".join(_keys(lens.clients)[:COLUMNS_MAX])
+    """Yield one row a skill with a letter a client, and the legend.
+
+    Of many clients those that fare alike in every row share a column.
+    """
+    alike = _alike(lens, skills)
+    names = _keys(lens.clients)
+    columns = list(alike)[:COLUMNS_MAX]
+    keys = " ".join(names[place] for place in columns)
     most = COLUMNS - 2 - len(keys) - 2
-    rows = [(list(map(letter, skill.verdicts)), lens.short(skill.directory)) for skill in skills]
+    rows = [
+        ([letter(skill.verdicts[place]) for place in alike], lens.short(skill.directory))
+        for skill in skills
+    ]
     if len(rows) > ROWS_MAX and not everything:
-        rows = _gathered(lens, skills)
+        rows = _gathered(lens, skills, alike)
     shown = rows if everything else rows[:ROWS_MAX]
     if shown:
         yield f"  {keys}"
@@ -125,18 +134,39 @@ def table(lens: Lens, skills: Sequence[LensSkill], *, everything: bool = False) 
         yield f"  {padded}  {cut_middle(one_line(where), most)}"
     if len(rows) > len(shown):
         yield f"  and {len(rows) - len(shown)} more rows: --all"
-    if len(lens.clients) > COLUMNS_MAX:
-        yield f"  the columns of {len(lens.clients) - COLUMNS_MAX} more clients: --json"
+    if skills:
+        for place in columns:
+            if others := ", ".join(names[other] for other in alike[place]):
+                yield from _indented(f"{names[place]} is also {others}", 2, 4)
+    if len(alike) > COLUMNS_MAX:
+        yield f"  {counted(len(alike) - COLUMNS_MAX, 'more column')}: --json"
     used = {letter(verdict) for skill in skills for verdict in skill.verdicts}
     legend = ", ".join(f"{sign} {words}" for sign, words in _LETTERS.items() if sign in used)
     yield from _indented(legend, 2, 2)
 
 
-def _gathered(lens: Lens, skills: Sequence[LensSkill]) -> list[tuple[list[str], str]]:
+def _alike(lens: Lens, skills: Sequence[LensSkill]) -> dict[int, list[int]]:
+    """Return the place of each client that has a column, with those that the column is also of."""
+    found: dict[int, list[int]] = {}
+    of_column: dict[tuple[str, ...], int] = {}
+    for place in range(len(lens.clients)):
+        column = tuple(letter(skill.verdicts[place]) for skill in skills)
+        first = of_column.setdefault(column, place)
+        if first == place or len(lens.clients) <= COLUMNS_MAX:
+            found[place] = []
+        else:
+            found[first].append(place)
+    return found
+
+
+def _gathered(
+    lens: Lens, skills: Sequence[LensSkill], columns: Iterable[int]
+) -> list[tuple[list[str], str]]:
     """Return one row for all skills of a directory that fare alike."""
     groups: dict[tuple[str, tuple[str, ...]], list[LensSkill]] = {}
+    places = list(columns)
     for skill in skills:
-        letters = tuple(map(letter, skill.verdicts))
+        letters = tuple(letter(skill.verdicts[place]) for place in places)
         groups.setdefault((skill.root, letters), []).append(skill)
     return [
         (

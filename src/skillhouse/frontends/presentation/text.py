@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -109,6 +110,35 @@ def cut_middle(text: str, columns: int) -> str:
         kept = character + kept
     head = cut(text, columns - width_of(kept))
     return head + kept
+
+
+_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}\b")
+
+
+def fitted(text: str, columns: int) -> str:
+    """Return a text that fits: digests are cut first, then paths lose their beginnings.
+
+    >>> fitted("install: pdf, at /home/me/.agents/skills/pdf", 30)
+    'install: pdf, at …/skills/pdf'
+    """
+    if width_of(text) <= columns:
+        return text
+    text = _DIGEST.sub(r"\1…", text)
+    over = width_of(text) - columns
+    words = text.split(" ")
+    # The longest first: it has most that does not matter.
+    for place in sorted(range(len(words)), key=lambda at: len(words[at]), reverse=True):
+        parts = words[place].split("/")
+        if over <= 0 or len(parts) < 3 or "://" in words[place]:
+            continue
+        kept = [f"…/{'/'.join(parts[first:])}" for first in range(1, len(parts)) if parts[first]]
+        before = width_of(words[place])
+        wanted = before - over
+        shorter = next((word for word in kept if width_of(word) <= wanted), kept[-1])
+        if width_of(shorter) < before:
+            words[place] = shorter
+            over -= before - width_of(shorter)
+    return cut(" ".join(words), columns)
 
 
 def is_copied(word: str) -> bool:
