@@ -15,6 +15,7 @@ import pytest
 
 from skillhouse.frontends.cli.verbs import ALIASES, SHOWN, VERBS
 from tests.frontends.conftest import Run
+from tests.harness import ran
 from tests.runtime.places import write_skill
 
 
@@ -360,7 +361,7 @@ def test_what_is_registered_for_the_end_of_the_process_runs_before_it_leaves() -
     )
     for arguments, expected in ((("--version",), 0), (("nonsense",), 2)):
         command = [sys.executable, "-c", code, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = ran(command, timeout=20)
         assert (done.returncode, done.stdout.endswith("the end\n")) == (expected, True)
 
 

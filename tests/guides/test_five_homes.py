@@ -11,12 +11,12 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from scripts.terminal import Terminal, short_home, word_of
+from scripts.terminal import Terminal, word_of
 
 from tests.guides.pages import COMMANDS, ROOT, blocks, commands_of, steps
 from tests.registry.sources import make_repository
@@ -102,16 +102,6 @@ class Walked:
 
     commands: int = 0
     questions: int = 0
-
-
-@pytest.fixture
-def terminal(programs: Path) -> Iterator[Terminal]:
-    with short_home() as home:
-        made = Terminal(home, programs)
-        try:
-            yield made
-        finally:
-            made.close()
 
 
 def walk(terminal: Terminal) -> Walked:
