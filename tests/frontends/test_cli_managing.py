@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.runtime.places import also_read_by, write_skill
 
 
 def test_new_makes_a_skill_that_is_listed_and_valid(run: Run, place: Path) -> None:
@@ -97,8 +97,7 @@ def test_new_names_the_clients_that_read_it_and_the_next_step(run: Run, place: P
     _, _, err = run("new", "meeting-notes", "--description", "Writes up meetings.")
     path = place / "home/.agents/skills/meeting-notes"
     assert err == (
-        "also read by amp, codex, copilot-cli and 15 more\n"
-        f"next: edit {path}/SKILL.md, then `skillhouse validate {path}`\n"
+        f"{also_read_by()}\nnext: edit {path}/SKILL.md, then `skillhouse validate {path}`\n"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from skillhouse.clients import known_clients
 from skillhouse.runtime import Locations
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile
 
@@ -52,3 +53,9 @@ def make_places(base: Path, environment: Mapping[str, str] | None = None) -> Loc
         environment={**environment_under(), **(environment or {})},
         managed_file=base / "managed.toml",
     )
+
+
+def also_read_by(folder: str = "~/.agents/skills") -> str:
+    """Return what is said of the clients that read a folder of a person."""
+    found = [name for name, one in known_clients().items() if folder in one.user]
+    return f"also read by {', '.join(found[:3])} and {len(found) - 3} more"
