@@ -16,7 +16,7 @@ import pytest
 from skillhouse.frontends.cli.verbs import ALIASES, SHOWN, VERBS
 from tests.frontends.conftest import Run
 from tests.harness import ran
-from tests.runtime.places import also_read_by, write_skill
+from tests.runtime.places import readers_of, write_skill
 
 
 def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) -> None:
@@ -25,7 +25,7 @@ def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) ->
     assert code == 0
     lines = out.splitlines()
     assert [line for line in lines if line and not line.startswith(" ")] == [
-        f"user  ~/.agents/skills ({also_read_by()})",
+        f"user  ~/.agents/skills (also read by {readers_of()})",
         "builtin",
         "4 skills",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,7 +56,11 @@ def make_places(base: Path, environment: Mapping[str, str] | None = None) -> Loc
     )
 
 
-def also_read_by(folder: str = "~/.agents/skills") -> str:
-    """Return what is said of the clients that read a folder of a person."""
-    found = [name for name, one in known_clients().items() if folder in one.user]
-    return f"also read by {', '.join(found[:3])} and {len(found) - 3} more"
+def readers_of(folder: str = "~/.agents/skills") -> str:
+    """Return what is said of the clients that read a folder of a person: three, and how many."""
+    found = [
+        name
+        for name, one in known_clients().items()
+        if folder in (re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", path) for path in one.user)
+    ]
+    return f"{', '.join(found[:3])} and {len(found) - 3} more"
