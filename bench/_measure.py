@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -56,6 +57,31 @@ def interleaved(cases: Mapping[str, Sequence[str | Path]], *, rounds: int) -> di
         for name, command in cases.items():
             found[name].append(run(command))
     return {name: _middle(usages) for name, usages in found.items()}
+
+
+Case = Callable[[], Awaitable[object]]
+
+
+async def in_turns(
+    cases: Mapping[str, Case], rounds: int, counts: Mapping[str, int] | None = None
+) -> dict[str, list[float]]:
+    """Return what each case took each time, in µs, each round starting with another case.
+
+    `counts` is how often a case runs in a round, once where it is left out.
+    """
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    names = list(cases)
+    for case in cases.values():
+        await case()
+    for turn in range(rounds):
+        start = turn % len(names)
+        for name in names[start:] + names[:start]:
+            case = cases[name]
+            for _ in range(counts[name] if counts else 1):
+                began = time.perf_counter_ns()
+                await case()
+                found[name].append((time.perf_counter_ns() - began) / 1_000)
+    return found
 
 
 def _middle(usages: list[Usage]) -> Usage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import math
@@ -52,6 +53,15 @@ def groups(query_type: str, lang: str) -> list[str]:
 class Collection:
     documents: Sequence[Document]
     queries: Sequence[Query]
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the options, the folder of the set among them; end here where there is none."""
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    if not (options.folder / "corpus.jsonl").is_file():
+        parser.exit(message=f"skipped: no development set in `{options.folder}`\n")
+    return options
 
 
 def load(folder: Path) -> Collection:

@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import Any
 
 from _measure import markdown_table
-from _relevance import FOLDER, groups, rows
+from _relevance import groups, parsed, rows
 from skillhouse.discovery import Catalog
 from skillhouse.discovery.names_first import BY_NAME
 from skillhouse.runtime import Locations, Skillhouse, configured
@@ -237,12 +237,8 @@ def _token_cells(results: Results) -> Iterator[str]:
 def main() -> int:
     """Print the report, or why there is none."""
     parser = argparse.ArgumentParser(description="what a list and a search find")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    options = parser.parse_args()
-    if not (options.folder / "corpus.jsonl").is_file():
-        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
-        return 0
+    options = parsed(parser)
     print("\n".join(f"{column}: {meaning}" for column, meaning in COLUMNS.items()))
     for size in options.sizes:
         results = Results()

@@ -25,7 +25,7 @@ from typing import Any
 
 import anyio
 
-from _imports import CASES, WARM_TARGET, spec_of, timed, waits
+from _imports import CASES, PYTHON_FLOOR, WARM_TARGET, spec_of, timed, waits
 from _imports import Floor as ImportFloor
 from _measure import markdown_table
 from skillhouse.cells import CellResult, CellSpec, Executor
@@ -46,32 +46,7 @@ BARE = (
     *("--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64"),
     *("/lib64", "--symlink", "usr/bin", "/bin", "--tmpfs", "/tmp"),
 )
-FLOOR = """
-import ctypes, gc, json, os, resource, struct, _socket, sys
-control = _socket.socket(fileno=int(sys.argv[1]))
-source, data = sys.argv[2], bytes.fromhex(sys.argv[3])
-libc = ctypes.CDLL(None)
-held = ctypes.create_string_buffer(data, len(data))
-rules = struct.pack("HxxxxxxQ", len(data) // 8, ctypes.addressof(held))
-compile("pass", "<floor>", "exec")
-gc.freeze()
-while data := control.recv(65536):
-    pid = os.fork()
-    if not pid:
-        os.setsid()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        assert libc.prctl(22, 2, rules, 0, 0) == 0
-        skill = {}
-        exec(compile(source, "main.py", "exec"), skill)
-        steps = skill["tools"]["echo"](json.loads(data), None)
-        try:
-            next(steps.__await__())
-        except StopIteration as done:
-            control.send(json.dumps(done.value).encode())
-        os._exit(0)
-    os.waitpid(pid, 0)
-    control.send(b"{}")
-"""
+FLOOR = PYTHON_FLOOR.format(paths=[], ahead="")
 SKILLS = {
     "python": {
         "main.py": "async def echo(params, context):\n    return params\n\n"

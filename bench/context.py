@@ -13,11 +13,12 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 
+from _measure import Case, in_turns
 from skillhouse.runtime import Conversation, Locations, MemorySettings, Skillhouse, configured
 from skillhouse.tools import Attachment
 
@@ -26,8 +27,6 @@ RESULTS = 200
 """Results of calls in a context."""
 NOTES = 50
 """Files of notes, of about 4 KB each."""
-
-Case = Callable[[], Awaitable[object]]
 
 
 def main() -> None:
@@ -120,12 +119,7 @@ def cases_of(house: Skillhouse) -> dict[str, Case]:
 
 async def interleaved(cases: Mapping[str, Case], rounds: int) -> dict[str, float]:
     """Return the median microseconds of each case."""
-    taken: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(rounds):
-        for name, case in cases.items():
-            began = time.perf_counter()
-            await case()
-            taken[name].append((time.perf_counter() - began) * 1e6)
+    taken = await in_turns(cases, rounds)
     return {name: statistics.median(times) for name, times in taken.items()}
 
 

@@ -13,13 +13,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 import httpx2
 
+from _measure import Case, in_turns
 from skillhouse.cells import self_test
 from skillhouse.net import EgressProxy, NetPolicy, Route, SecretBinding, fetch, host_rule
 from skillhouse.sandbox import SandboxLevel, SandboxProfile, launcher_for
@@ -29,8 +29,6 @@ TARGET_MS = 1.0
 PAGE = b"a line of an ordinary page\n" * 150
 RUNS_EACH = 10
 """Fetches are this much more frequent than runs in the sandbox."""
-
-Case = Callable[[], Awaitable[object]]
 
 
 def main() -> None:
@@ -157,17 +155,8 @@ async def report_bridge(policy: NetPolicy, rounds: int) -> None:
 
 
 async def interleaved(cases: Mapping[str, Case], rounds: int) -> dict[str, float]:
-    """Return the median of each case in µs, each round starting with another case."""
-    found: dict[str, list[float]] = {name: [] for name in cases}
-    names = list(cases)
-    for case in cases.values():
-        await case()
-    for turn in range(rounds):
-        start = turn % len(names)
-        for name in names[start:] + names[:start]:
-            began = time.perf_counter_ns()
-            await cases[name]()
-            found[name].append((time.perf_counter_ns() - began) / 1_000)
+    """Return the median of each case in µs."""
+    found = await in_turns(cases, rounds)
     return {name: statistics.median(values) for name, values in found.items()}
 
 

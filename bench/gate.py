@@ -14,13 +14,12 @@ import os
 import statistics
 import subprocess
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
+from _measure import Case, in_turns
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.permission import Effect, Layer, Rule
@@ -40,8 +39,6 @@ BINDING_TARGET_MS = 60.0
 """Longest to sign it, for a question (the same issue)."""
 TEXT = "a line of an ordinary file\n" * 150
 ALLOW = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
-
-Case = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,8 @@ async def report(house: Skillhouse, large: Skillhouse, base: Path, rounds: int, 
         of_exec = {**exec_cases(house, launcher, base), **large_cases(large, base)}
         cases |= of_exec
         counts |= dict.fromkeys(of_exec, 1)
-    found = await interleaved(cases, counts, rounds)
+    taken = await in_turns(cases, rounds, counts)
+    found = {name: Took(statistics.median(took), min(took)) for name, took in taken.items()}
     fsync = found["append, durable"].beyond(found["append"])
     binding = f"binding {FILES:,} files"
     targets = {binding: BINDING_TARGET_MS}
@@ -210,25 +208,6 @@ def bare(base: Path) -> tuple[str, ...]:
         *("--chdir", str(place), "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"),
         *("--symlink", "usr/lib64", "/lib64", "--ro-bind", "/usr", "/usr", "--", "true"),
     )
-
-
-async def interleaved(
-    cases: Mapping[str, Case], counts: Mapping[str, int], rounds: int
-) -> dict[str, Took]:
-    """Return what each case took, each round starting with another case."""
-    found: dict[str, list[float]] = {name: [] for name in cases}
-    names = list(cases)
-    for case in cases.values():
-        await case()
-    for turn in range(rounds):
-        start = turn % len(names)
-        for name in names[start:] + names[:start]:
-            case = cases[name]
-            for _ in range(counts[name]):
-                began = time.perf_counter_ns()
-                await case()
-                found[name].append((time.perf_counter_ns() - began) / 1_000)
-    return {name: Took(statistics.median(took), min(took)) for name, took in found.items()}
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from _measure import markdown_table
-from _relevance import FOLDER, Query, judge, load
+from _relevance import Query, judge, load, parsed
 from skillhouse.retrieval import Hit, SearchIndex, query_terms
 from skillhouse.runtime.learned_choices import Choice, lifted, request_words, shares
 
@@ -27,12 +26,8 @@ SPLITS = 4
 def main() -> int:
     """Print the table, or why there is none."""
     parser = argparse.ArgumentParser(description="what search learns from loads")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--rounds", type=int, nargs="+", default=[1, 3, 6])
-    options = parser.parse_args()
-    if not (options.folder / "corpus.jsonl").is_file():
-        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
-        return 0
+    options = parsed(parser)
     collection = load(options.folder)
     index = SearchIndex.from_documents(collection.documents)
     hits = {query.qid: index.search(query.text, limit=DEPTH) for query in collection.queries}

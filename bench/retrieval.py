@@ -23,7 +23,6 @@ from _languages import languages
 from _measure import ROOT, markdown_table
 from _relevance import (
     DEPTH,
-    FOLDER,
     MEASURES,
     Collection,
     Judged,
@@ -33,6 +32,7 @@ from _relevance import (
     judge,
     judged_all,
     load,
+    parsed,
     quality_rows,
 )
 from _robustness import coverage, misspelt, nothing_fits
@@ -45,12 +45,8 @@ HEADER = ("requests", "number", *MEASURES)
 def main() -> int:
     """Print the report, or why there is none."""
     parser = argparse.ArgumentParser(description="retrieval quality and speed")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--semantic", action="store_true", help="with the encoders too")
-    options = parser.parse_args()
-    if not (options.folder / "corpus.jsonl").is_file():
-        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
-        return 0
+    options = parsed(parser)
     collection = load(options.folder)
     cpu, wall = time.process_time(), time.perf_counter()
     index = SearchIndex.from_documents(collection.documents)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from _measure import ROOT, markdown_table
-from _relevance import FOLDER, Document, load, rows
+from _relevance import Document, load, parsed, rows
 from _shipped import CACHE, HOUR, encoders_python
 from skillhouse.discovery import discover
 from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex, encoders_of
@@ -47,13 +47,9 @@ def main() -> int:
     """Print a table with a column for each number of skills."""
     parser = argparse.ArgumentParser(description="search by the number of skills")
     parser.add_argument("--skills", type=int, nargs="+", default=[1_000, 10_000])
-    parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--semantic", action="store_true", help="with the encoders too")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if not (options.folder / "corpus.jsonl").is_file():
-        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
-        return 0
+    options = parsed(parser)
     if options.child:
         part, place = options.child
         print(json.dumps(PARTS[part](Path(place), options.folder)))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.skill.yaml_text import read_mapping
+from tests.harness import ran
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -115,7 +116,7 @@ class Composition:
             The exit code, what it printed as JSON, and what it said.
         """
         argv = self.argv("core", *words, environment=environment)
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        done = ran(argv, timeout=60)
         return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -39,3 +40,10 @@ def copy(template: Path, make: Callable[[Path], None], place: Path) -> None:
         make(begun)
         begun.rename(template)
     subprocess.run(["cp", "-a", f"{template}/.", place], check=True)
+
+
+class Screen(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True

@@ -9,10 +9,11 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.harness import ran
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN, SUFFIX = ("Scripts", ".exe") if os.name == "nt" else ("bin", "")
@@ -78,14 +79,6 @@ def run_there(
 ) -> str:
     python_path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": python_path, **(own or {})}
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = ran(command, cwd=cwd, env=environment, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
+
+from tests.harness import ran
 
 VARIABLES = {
     **{f"GIT_{who}_NAME": "A Person" for who in ("AUTHOR", "COMMITTER")},
@@ -18,9 +19,7 @@ def git(place: Path, *words: str) -> str:
     """Run git outside of any sandbox; return what it prints."""
     command = ("git", "-c", "protocol.file.allow=always", *words)
     variables = {**os.environ, **VARIABLES}
-    done = subprocess.run(
-        command, cwd=place, check=True, capture_output=True, text=True, env=variables
-    )
+    done = ran(command, cwd=place, check=True, env=variables)
     return done.stdout
 
 

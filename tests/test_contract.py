@@ -17,13 +17,14 @@ other tests hold is not repeated here:
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripts.contract import SECTIONS, added, broken, flat, merged
+
+from tests.harness import ran
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTED: dict[str, Any] = json.loads((ROOT / "tests/data/contract.json").read_text(encoding="utf-8"))
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("section", LISTED)
 def test_nothing_of_the_public_contract_is_lost_or_changed(section):
     command = [sys.executable, "-m", "scripts.contract", section]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran(command, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

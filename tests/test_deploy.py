@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from skillhouse.skill.yaml_text import read_mapping
 from tests.engine import composers
+from tests.harness import ran
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 COMPOSE = read_mapping((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
@@ -152,5 +152,5 @@ def test_the_installed_compose_reads_the_file(tmp_path: Path) -> None:
     (tmp_path / "deploy/secrets/rpc-token").write_text("f" * 64)
     for command in commands.values():
         argv = [*command, f"--file={tmp_path}/deploy/compose.yaml", "config"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        done = ran(argv)
         assert (done.returncode, "read_only: true" in done.stdout) == (0, True), done.stderr

@@ -7,7 +7,6 @@ import dataclasses
 import importlib.util
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from skillhouse.skill import find_manifests, parse, read_manifest, validate
+from tests.harness import ran
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def called(
         told = {"entry": (JAVASCRIPT / skill / "index.js").as_uri(), "tool": tool,
                 "params": params, "env": env or {}, "answers": answers}  # fmt: skip
         command = [NODE or "node", "--no-warnings", str(harness), json.dumps(told)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        done = ran(command, check=True, timeout=60)
         found = json.loads(done.stdout)
         return found["result"], found["asked"]
     asked: list[Any] = []
@@ -271,7 +271,7 @@ def test_dex_swap_asks_for_a_signature_of_what_its_own_module_encodes(tmp_path: 
 def compared(*arguments: object) -> tuple[int, str]:
     script = JAVASCRIPT / "file-diff/scripts/compare.py"
     command = [sys.executable, "-I", str(script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = ran(command, timeout=60)
     assert done.stderr == ""
     return done.returncode, done.stdout
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from scripts import bars, lint, walk, words
 
+from tests.harness import ran
+
 ROOT = Path(__file__).resolve().parents[1]
 LOWER = "./x lint --lower-bars"
 RAISE = "raise the bar by hand in scripts/bars.toml, in a commit that says why"
@@ -41,9 +43,7 @@ class Place:
         # What a tree imports is read from the package on the path, hence a process.
         command = [sys.executable, "-m", "scripts.bars", "--no-walks", *options]
         places = ["--tree", str(self.root), "--bars", str(self.bars)]
-        return subprocess.run(
-            [*command, *places], cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        return ran([*command, *places], cwd=ROOT)
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from scripts.suite import portions_of, share_of
 from scripts.suite_record import FileRecord, Record, reaching
 from scripts.suite_tracer import Unit, folded, later
 
+from tests.harness import ran
+
 ROOT = Path(__file__).resolve().parents[1]
 FILES = {
     "test_passes.py": "def test_one(): pass\n\ndef test_two(): pass\n",
@@ -48,7 +50,7 @@ def suite(tree: Path, files: tuple[str, ...], *arguments: str) -> tuple[int, str
     for name in files:
         (tree / "tests" / name).write_text(FILES[name], encoding="utf-8")
     command = [sys.executable, "-m", "scripts.suite", *arguments]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    done = ran(command, cwd=tree)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -13,11 +13,10 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from _measure import markdown_table
-from _relevance import FOLDER, FOLDS, Collection, Query, load
+from _relevance import FOLDS, Collection, Query, load, parsed
 from _robustness import everyday
 from skillhouse.retrieval import CONFIDENT, SearchIndex
 from skillhouse.retrieval.confidence import BY_SIZE, SIGNS, UNFIT, WEIGHTS, clues
@@ -202,11 +201,7 @@ def table(found: Sequence[Example], fit: Callable[[Example], tuple[bool, bool]])
 def main() -> int:
     """Print the report, or why there is none."""
     parser = argparse.ArgumentParser(description="fit of the confidence of search, by folds")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    options = parser.parse_args()
-    if not (options.folder / "corpus.jsonl").is_file():
-        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
-        return 0
+    options = parsed(parser)
     found = list(examples(load(options.folder)))
     shipped = table(found, lambda e: (e.confidence < UNFIT, e.confidence < CONFIDENT))
     print(f"as shipped\n\n{shipped}\n", flush=True)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from _measure import markdown_table
-from _relevance import FOLDER, Query, load, quality_rows
+from _relevance import Query, load, parsed, quality_rows
 from _shipped import CACHE
 from research.relevance_fit import Candidates, cross_validated
 from retrieval import HEADER, ours
@@ -29,13 +28,9 @@ MIXES = [Mix(0.9, 0.1), Mix(0.9, 0.15), Mix(1.0, 0.15), Mix(1.0, 0.25)]
 def main() -> int:
     """Print the report, or why there is none."""
     parser = argparse.ArgumentParser(description="fits of search, by folds")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--semantic", action="store_true", help="with the encoders too")
     parser.add_argument("--write", action="store_true", help="write the trees that are shipped")
-    options = parser.parse_args()
-    if not (options.folder / "corpus.jsonl").is_file():
-        print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
-        return 0
+    options = parsed(parser)
     collection = load(options.folder)
     index = SearchIndex.from_documents(collection.documents)
     print(fitted(index, collection.queries), flush=True)

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.harness import ran
+
 CALL = "\nimport json\nprint(json.dumps(tools[{tool!r}]({{}}, None)))"
 WORKER = """
 import json, sys
@@ -42,11 +44,8 @@ def naive(
     source: str, *, tool: str = "tool", timeout: float = 60, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool as a loader without isolation does: imported, with all that the loader has."""
-    return subprocess.run(
+    return ran(
         [sys.executable, "-c", textwrap.dedent(source) + CALL.format(tool=tool)],
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=timeout,
         stdin=subprocess.DEVNULL,
         **options,
@@ -61,13 +60,7 @@ def naive_value(source: str, **options: Any) -> Any:
 def naive_time_limit(source: str) -> tuple[bool, float]:
     """Return whether a tool ended within a limit that a thread keeps, and the seconds of processor
     time that it took in the 0.3 s after that."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source) + FREE],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = ran([sys.executable, "-c", textwrap.dedent(source) + FREE], check=True, timeout=60)
     ended, seconds = done.stdout.split()
     return ended == "True", float(seconds)
 
@@ -166,10 +159,8 @@ def run_file(path: Path, *, environment: Mapping[str, str] | None = None) -> Any
         "import json, runpy, sys\n"
         "print(json.dumps(runpy.run_path(sys.argv[1])['tools']['tool']({}, None)))"
     )
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-c", script, str(path)],
-        capture_output=True,
-        text=True,
         check=True,
         timeout=60,
         env={**os.environ, **(environment or {})},

@@ -11,7 +11,6 @@ import contextlib
 import json
 import re
 import shutil
-import subprocess
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.containers import TOKEN, Composition, Service
+from tests.harness import ran
 from tests.runtime.coded import tool, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -225,7 +225,7 @@ def test_what_a_call_tries_works_in_a_plain_process_and_not_in_the_call(place: P
     tried = statements(place)
     code = f"{ATTEMPTS}\nimport json\nprint(json.dumps([attempt(text) for text in {tried!r}]))"
     argv = place.composition.argv("skill-executor", environment={}, code=textwrap.dedent(code))
-    naive = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    naive = ran(argv, timeout=60, check=True)
     # But for signals to everyone: there is nobody else in this process's own place.
     plain = dict(zip(STATEMENTS, json.loads(naive.stdout.splitlines()[-1]), strict=True))
     assert {text for text, said in plain.items() if said != "worked"} <= {"os.kill(-1, 0)"}

@@ -45,6 +45,7 @@ from tests.attacks.naive import (
 )
 from tests.attacks.test_kernel_attacks import SYSCALLS, TYPE
 from tests.cells.lab import Core, Lab, make, status_of, until
+from tests.harness import ran
 from tests.sandbox.places import ALL_LEVELS, LEVELS, own, running, started
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -552,7 +553,7 @@ tools = {"tool": tool}
 def test_46_where_on_the_host_the_mounts_come_from(lab: Lab, language: str):
     bare = ("bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--tmpfs", "/mnt")
     shown = ("--bind", str(lab.place), "/mnt", "cat", "/proc/self/mountinfo", "/proc/1/mountinfo")
-    said = subprocess.run((*bare, *shown), capture_output=True, text=True, check=True).stdout
+    said = ran((*bare, *shown), check=True).stdout
     # Not the whole path: it is told from the root of its file system.
     assert said.count(f"/{lab.place.name} /mnt ") == 2
     source = body(

@@ -25,7 +25,7 @@ from skillhouse.registry import GitRepository, SourceError, git_repository, pack
 from tests.attacks.test_install_attacks import AGREED, SKILL, refused
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.terminals import Seat
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.loopback_http import QuietHandler, served
 from tests.machines import OWN_MOUNTS
 from tests.registry.sources import (
@@ -150,13 +150,10 @@ def test_a_full_disk_while_it_is_fetched(place: Path, need: Need, what: str) -> 
         source = f"git+{skill.parent.as_uri()}" if what == "git" else f"{address}/notes.tar.gz"
         command = [sys.executable, "-c", FULL, "install", source, *AGREED]
         script = 'mount -t tmpfs -o size=1m none "$0" && "$@"; echo $?; find "$0" -type f'
-        done = subprocess.run(
+        done = ran(
             [*OWN_MOUNTS, "sh", "-c", script, str(disk), *command],
             env={"PATH": os.environ["PATH"], "HOME": str(disk), "TMPDIR": str(disk)},
             cwd=place / "project",
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=120,
         )
     need("mount" not in done.stderr, "unshare with a tmpfs of its own")

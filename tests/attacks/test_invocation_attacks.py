@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from skillhouse.runtime import ExtensionSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
 from skillhouse.skill import Extensions, find_commands, substitute
 from skillhouse.tools import ToolResult
+from tests.harness import ran
 from tests.profiles.houses import house_under, rule
 from tests.runtime.places import make_places
 from tests.runtime.test_menu import ON, house_in, invoke, write
@@ -34,7 +34,7 @@ def naive(body: str, arguments: str, directory: Path) -> str:
             body = body.replace(place, value)
 
     def run(found: re.Match[str]) -> str:
-        done = subprocess.run(found[1], shell=True, capture_output=True, text=True, check=False)
+        done = ran(found[1], shell=True)
         return done.stdout.strip()
 
     return re.sub(r"!`([^`\n]+)`", run, body)

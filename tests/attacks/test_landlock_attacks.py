@@ -20,7 +20,7 @@ import pytest
 from skillhouse.sandbox import Completed, Launcher, SandboxLevel
 from skillhouse.sandbox.landlock import LandlockLauncher
 from skillhouse.sandbox.status import surroundings
-from tests.harness import until
+from tests.harness import ran, until
 from tests.sandbox.places import (
     launcher_at,
     own,
@@ -52,7 +52,7 @@ def python(launcher: Launcher, workspace: Path, code: str, **options: Any) -> Co
 
 def naive(workspace: Path, code: str) -> str:
     argv = (PYTHON, "-I", "-c", textwrap.dedent(code))
-    return subprocess.run(argv, cwd=workspace, capture_output=True, text=True, check=True).stdout
+    return ran(argv, cwd=workspace, check=True).stdout
 
 
 def test_a_second_name_of_a_protected_file_is_written(launcher: Launcher, workspace: Path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import SandboxProfile
 from skillhouse.tools import ToolResult
 from tests.cells.lab import Core, Lab, lab, make
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import ALL_LEVELS, launcher_at
 from tests.tools.houses import Person
@@ -84,12 +83,7 @@ def source_of(forge: Callable[[Path], None]) -> str:
 def naive(place: Path) -> str:
     """Import the helper as Python does by itself."""
     line = f"import sys; sys.path[:0] = [{str(place)!r}, {str(place / 'later')!r}]; import helper; "
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", f"{line}print(helper.WORD)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran([sys.executable, "-B", "-c", f"{line}print(helper.WORD)"], check=True)
     return done.stdout.strip()
 
 
@@ -196,13 +190,7 @@ def system_forged(script: Path, *, checked: bool) -> tuple[str, bytes]:
         "print((importlib.util.MAGIC_NUMBER + head + code).hex())"
     )
     path = "/usr/local/bin:/usr/bin:/bin"
-    done = subprocess.run(
-        ["python3", "-I", "-c", source],
-        env={"PATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran(["python3", "-I", "-c", source], env={"PATH": path}, check=True)
     tag, data = done.stdout.split()
     return tag, bytes.fromhex(data)
 
@@ -222,7 +210,7 @@ def test_a_script_of_a_skill_never_imports_forged_bytecode(
         (desk.scripts / f"__pycache__/helper.{tag}.pyc").write_bytes(data)
     line = ["python3", "-B", str(desk.scripts / "run.py")]
     path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-    done = subprocess.run(line, env=path, capture_output=True, text=True, check=True)
+    done = ran(line, env=path, check=True)
     assert done.stdout == "evil\n"
     said = desk.python(desk.scripts / "run.py")
     assert "evil" not in said
@@ -263,7 +251,7 @@ def test_nothing_under_the_name_of_a_leftover_is_read_or_run(tmp_path: Path, nam
     path = desk.skill / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("print('ev' + 'il')\n")
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
+    done = ran([sys.executable, str(path)], check=True)
     assert done.stdout == "evil\n"
     run, read, listed, loaded = desk.run(
         ("exec", {"command": "python3", "params": [str(path)]}),

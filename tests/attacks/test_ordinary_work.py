@@ -13,7 +13,7 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import ToolResult
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 
@@ -56,7 +56,7 @@ class Project:
 
     def git(self, *arguments: str) -> str:
         command = ["git", "-C", str(self.root), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return ran(command, check=True).stdout
 
     def commit(self, message: str) -> None:
         self.git("add", "-A")
@@ -134,7 +134,7 @@ def test_a_clone_brings_its_files_and_no_hook(project: Project) -> None:
     assert "came with it: `copy/AGENTS.md`" in result.content
     assert (project.root / "copy/.github/workflows/x.yml").is_file()
     clone = ["git", "-C", str(project.root / "copy"), "status", "--short"]
-    done = subprocess.run(clone, capture_output=True, text=True, check=True)
+    done = ran(clone, check=True)
     assert done.stdout == ""
     left = os.listdir(project.root / "copy/.git/hooks")
     assert [name for name in left if not name.endswith(".sample")] == []

@@ -21,7 +21,7 @@ from skillhouse.approval import Answer
 from skillhouse.floor import ConfigError, SkillhouseError, StateError
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
@@ -387,13 +387,10 @@ def test_a_configuration_that_others_only_read_is_used(machine: Machine, mode: i
 
 def test_the_command_line_says_what_mends_it(machine: Machine) -> None:
     machine.state.chmod(0o755)
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "skillhouse", "list"],
         env={"HOME": str(machine.home), "PATH": os.environ["PATH"]},
         cwd=machine.project,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode != 0
     assert f"run `chmod go= {machine.state}`" in done.stderr

@@ -6,7 +6,6 @@ Each is first tried without the gate, where it works.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 
@@ -38,7 +37,7 @@ ALL = (
 
 def git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), "-c", "user.name=me", "-c", "user.email=me@x", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return ran(command, check=True).stdout
 
 
 class Project:
@@ -49,9 +48,7 @@ class Project:
         return self.house.call_sync("exec", {"command": line})
 
     def outside(self, line: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=self.root, capture_output=True, text=True, check=False
-        )
+        done = ran(["bash", "-c", line], cwd=self.root)
         return done.stdout + done.stderr
 
     def state(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from skillhouse.approval.grants import GrantStore
 from skillhouse.store import STATE, STATE_FILE, pooled
+from tests.harness import ran
 
 # What SQLite does first when it opens an index: a process that gets the lock on this byte alone
 # believes that nobody has the database open, and truncates the index (os_unix.c, UNIX_SHM_DMS).
@@ -27,7 +27,7 @@ else:
 
 def another_process(index: Path) -> str:
     command = [sys.executable, "-c", TAKES_OVER, str(index)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return ran(command, check=True).stdout.strip()
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.service_log import service_logging
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
+from tests.harness import Screen
 from tests.listening import Listener
 from tests.runtime.places import make_places, write_skill
 
@@ -158,11 +159,6 @@ def test_what_hears_of_a_call_cannot_take_its_result(tmp_path: Path, heard: List
     assert (tmp_path / "project/b.txt").exists()
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def logged(stream: io.StringIO, handler: logging.Handler) -> str:
     """Return what a log says of an error whose message a client wrote."""
     log = logging.getLogger("skillhouse.attack")
@@ -185,7 +181,7 @@ def test_a_client_cannot_write_to_the_terminal_that_shows_the_log():
     assert CLEAR_SCREEN in plain
     assert "\n2026-11-22 [info] all is well" in plain
 
-    stream = Terminal()
+    stream = Screen()
     said = logged(stream, service_logging(stream, str))
     assert CLEAR_SCREEN not in said
     assert not {"\x9b", "\u202e"} & set(said)

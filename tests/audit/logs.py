@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from skillhouse.audit import AuditDraft, AuditLog, DecidedPermission
+from skillhouse.audit.log_files import LogKeys, read_keys
 
 START = 1_767_225_600
 """2026-01-01T00:00:00Z; every record is a second later than the one before."""
@@ -79,3 +80,9 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 Change = Callable[[bytes], bytes]
+
+
+def keys_of(path: Path) -> LogKeys:
+    keys = read_keys(path, None)
+    assert keys is not None
+    return keys

@@ -10,14 +10,7 @@ from skillhouse.audit import AuditError, AuditLog, verify_log
 from skillhouse.audit import chain as chaining
 from skillhouse.audit.archives import take_snapshot
 from skillhouse.audit.log_end import CHECKPOINT_EVERY, checkpoint_path, read_checkpoints
-from skillhouse.audit.log_files import LogKeys, read_keys
-from tests.audit.logs import intent, refusal
-
-
-def keys_of(path: Path) -> LogKeys:
-    keys = read_keys(path, None)
-    assert keys is not None
-    return keys
+from tests.audit.logs import intent, keys_of, refusal
 
 
 def known(log: AuditLog) -> list[int | None]:

@@ -26,9 +26,9 @@ from skillhouse.audit import (
     verify_log,
 )
 from skillhouse.audit.archives import archive_directory, archives_of, pack_archive
-from skillhouse.audit.log_files import LogKeys, open_file, open_lines, read_keys
+from skillhouse.audit.log_files import open_file, open_lines
 from skillhouse.audit.retention import tidy
-from tests.audit.logs import START, finished, in_process, intent, outcome, refusal
+from tests.audit.logs import START, finished, in_process, intent, keys_of, outcome, refusal
 
 pytestmark = pytest.mark.slow
 
@@ -65,12 +65,6 @@ def call(log: AuditLog, tool: str = "exec", **fields: Any) -> str:
 
 def names(path: Path) -> list[str]:
     return [archive.path.name for archive in archives_of(path)]
-
-
-def keys_of(path: Path) -> LogKeys:
-    keys = read_keys(path, None)
-    assert keys is not None
-    return keys
 
 
 def whole(path: Path, records: int) -> None:

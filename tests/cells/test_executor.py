@@ -26,7 +26,7 @@ from skillhouse.sandbox import (
     SandboxUnavailableError,
     default_python,
 )
-from tests.cells.lab import Lab, lab, make, until
+from tests.cells.lab import Core, Lab, lab, make, until
 from tests.sandbox.places import children, copied_python, launcher_at, own, running
 
 pytestmark = pytest.mark.slow
@@ -54,6 +54,19 @@ VERSION = """
 
     tools = {"tool": tool}
 """
+
+
+def waiting_core(lab: Lab) -> anyio.Event:
+    """Give the lab a core whose `read_file` answers once the event is set, and return that."""
+    go = anyio.Event()
+
+    class Waiting(Core):
+        async def read_file(self, path: str) -> str:
+            await go.wait()
+            return "go"
+
+    lab.core = Waiting()
+    return go
 
 
 def cells_below(place: Path) -> list[str]:
@@ -100,14 +113,7 @@ def test_a_cell_is_shared_only_by_calls_of_one_skill_tree_permission_and_user(la
 
 @pytest.mark.req("S002-59", "S002-56")
 def test_calls_in_flight_finish_on_the_old_code(lab: Lab):
-    go = anyio.Event()
-
-    class Core(type(lab.core)):  # type: ignore[misc]
-        async def read_file(self, path: str) -> str:
-            await go.wait()
-            return "go"
-
-    lab.core = Core()
+    go = waiting_core(lab)
     old = make(lab.place, WAITS, files={"other.py": "NAME = 'old'\n"})
     found: dict[str, Any] = {}
 
@@ -260,14 +266,7 @@ def test_many_calls_at_once_all_end_well(lab: Lab):
 
 
 def test_calls_that_wait_for_their_turn_are_bounded(lab: Lab):
-    go = anyio.Event()
-
-    class Core(type(lab.core)):  # type: ignore[misc]
-        async def read_file(self, path: str) -> str:
-            await go.wait()
-            return "go"
-
-    lab.core = Core()
+    go = waiting_core(lab)
     source = "tools = {'tool': lambda params, context: context.read_file('go')}\n"
 
     async def scene(executor: Executor) -> tuple[list[str], str, str]:

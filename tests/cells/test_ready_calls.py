@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +27,7 @@ from skillhouse.cells.ready_calls import (
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.profile import MIB
 from tests.cells.lab import Lab, lab, language, make, until
+from tests.harness import ran
 from tests.sandbox.places import launcher_at
 
 __all__ = ["lab", "language"]
@@ -340,7 +340,7 @@ tasks = len(os.listdir("/proc/self/task"))
 print([len(names) > 150, refused, len(made), tasks, files() - opened])
 """
     argv = [sys.executable, "-I", "-S", "-W", "ignore", "-c", program]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert (done.stdout.strip(), done.stderr) == ("[True, [], 1, 1, 0]", "")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from packaging.markers import Marker, default_environment
 from skillhouse.cells.uv_lock import MARKER_MAX, LockRules, uv_requirements
 from skillhouse.sandbox import Python, SandboxError
 from tests.cells.test_environments import UV
+from tests.harness import ran
 
 SHA = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
@@ -278,7 +278,7 @@ def test_it_chooses_what_uv_itself_exports(tmp_path: Path) -> None:
         *(str(UV), "export", "--frozen", "--offline", "--no-config", "--no-python-downloads"),
         *("--no-emit-project", "--no-dev", "--no-header", "--no-annotate", "--quiet"),
     ]
-    exported = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    exported = ran(command, cwd=tmp_path, check=True)
     for minor in (11, 12, 13):
         here = {name: str(value) for name, value in default_environment().items()} | {
             "python_version": f"3.{minor}",

@@ -19,16 +19,11 @@ from skillhouse.discovery import Root, discover
 from skillhouse.discovery.scan import READING
 from skillhouse.floor import digest, encode
 from skillhouse.skill import ParsePolicy, Profile, SkillIndex, read_metadata
-from tests.discovery.trees import everything, names, probe, write_refused, write_skill
+from tests.discovery.trees import everything, later, names, probe, write_refused, write_skill
 
 pytestmark = pytest.mark.slow
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "frontmatter.jsonl"
-
-
-def later() -> int:
-    """Return a time at which no file of a test is fresh any more."""
-    return time.time_ns() + 10_000_000_000
 
 
 def indexed(*roots: Path, cache: Path) -> SkillIndex:

@@ -14,16 +14,11 @@ import pytest
 from skillhouse.discovery import discover
 from skillhouse.discovery.scan_snapshots import CACHE_FILE, PART_FILES, PATCH_MAX
 from skillhouse.skill import DEFAULT_POLICY, DEFAULT_PROFILE, Profile, SkillIndex
-from tests.discovery.trees import everything, names, probe, write_refused, write_skill
+from tests.discovery.trees import everything, later, names, probe, write_refused, write_skill
 
 pytestmark = pytest.mark.slow
 
 COUNT = PART_FILES + 44
-
-
-def later() -> int:
-    """Return a time at which no file of a test is fresh any more."""
-    return time.time_ns() + 10_000_000_000
 
 
 def indexed(root: Path, cache: Path, profile: Profile = DEFAULT_PROFILE) -> SkillIndex:

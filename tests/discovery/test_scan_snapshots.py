@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from skillhouse.skill import SkillIndex
 from tests.discovery.trees import (
     everything,
     give_to_nobody,
+    later,
     names,
     place_for_all,
     probe,
@@ -29,11 +29,6 @@ from tests.discovery.trees import (
 )
 
 pytestmark = pytest.mark.slow
-
-
-def later() -> int:
-    """Return a time at which no file of a test is fresh any more."""
-    return time.time_ns() + 10_000_000_000
 
 
 def indexed(root: Path, cache: Path) -> SkillIndex:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -155,3 +156,8 @@ def give_to_nobody(directory: Path) -> None:
 def discover(roots: Sequence[Root | str | Path], **options: Any) -> SkillIndex:
     """Find skills by the profile of the test; ours where it names none."""
     return discovery.discover(roots, **{"profile": profile_under(), **options})
+
+
+def later() -> int:
+    """Return a time at which no file of a test is fresh any more."""
+    return time.time_ns() + 10_000_000_000

@@ -26,7 +26,7 @@ from skillhouse.floor import (
     opened_problem,
     trail,
 )
-from tests.harness import Need
+from tests.harness import Need, ran
 
 USERS = [user for user in pwd.getpwall() if user.pw_uid]
 """All but root."""
@@ -249,9 +249,7 @@ def test_directories_of_a_root_that_a_namespace_does_not_know(tmp_path: Path, ne
         "from pathlib import Path\nfrom skillhouse.floor import file_problem\n"
         f"print(file_problem(Path({str(tmp_path / 'file')!r})), file_problem(Path('/etc/passwd')))"
     )
-    done = subprocess.run(
-        [*unshare, sys.executable, "-"], input=source, capture_output=True, text=True, check=True
-    )
+    done = ran([*unshare, sys.executable, "-"], input=source, check=True)
     # Above a file they will do; a file that decides may lie in none of them. Root's are known here
     # where it is root who is mapped.
     wrong = "" if os.geteuid() == 0 else "the directory `/etc` belongs to user 65534; "

@@ -158,12 +158,20 @@ def up(peer: Peer, *options: str) -> Iterator[tuple[str, str]]:
 def running_up(peer: Peer, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """Start `skillhouse up` and give its process, address and token; it is killed at the end."""
     command = [sys.executable, "-m", "skillhouse", "up", "--port", "0", "-C", str(peer.project)]
+    with announced(peer, [*command, *options]) as found:
+        yield found
+
+
+@contextmanager
+def announced(peer: Peer, command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """Start what prints its address with a token; give both with its process, killed at the end."""
     process = subprocess.Popen(
-        [*command, *options],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=peer.environment,
+        cwd=peer.project,
     )
     try:
         assert process.stdout is not None

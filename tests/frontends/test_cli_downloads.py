@@ -18,17 +18,13 @@ from skillhouse.registry import GitRepository, pack, parse_source
 from tests.frontends.conftest import Run
 from tests.frontends.terminals import Seat
 from tests.frontends.test_cli_repositories import configure
+from tests.harness import Screen
 from tests.loopback_http import QuietHandler, served
 from tests.registry.repositories import StaticRepository
 from tests.registry.sources import git_server, make_repository, make_skill
 from tests.registry.test_git_repository import program
 
 AGREED = ("--yes", "--allow-unsigned")
-
-
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def shown(

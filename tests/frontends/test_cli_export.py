@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.clients import known_clients
+from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
 from tests.runtime.places import write_skill
 
@@ -25,11 +26,18 @@ def test_export_says_where_it_writes_and_who_else_reads_it(
     run: Run, place: Path, source: Path
 ) -> None:
     code, out, _ = run("export", "notes", "--to", "codex, claude-code")
+    profiles = [load_profile(name) for name in profile_names()]
+    reading = [
+        one.name
+        for one in profiles
+        if one.client and "~/.agents/skills" in [root.path for root in one.roots]
+    ]
+    assert {"codex", "amp", "copilot-cli", "copilot-vscode"} < {*reading}
     lines = [
         "user:notes: written  ~/.claude/skills/notes  (claude-code)",
         "    also read by amp, copilot-vscode, crush and 2 more",
         "user:notes: written  ~/.agents/skills/notes  (codex)",
-        "    also read by amp, copilot-cli, copilot-vscode and 5 more",
+        f"    also read by amp, copilot-cli, copilot-vscode and {len(reading) - 4} more",
     ]
     assert (code, out.splitlines()) == (0, lines)
     assert (place / "home/.agents/skills/notes/SKILL.md").is_file()

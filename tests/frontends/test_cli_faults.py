@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import stat
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -22,6 +21,7 @@ from skillhouse.frontends.presentation.fault_report import (
     write_report,
 )
 from tests.frontends.conftest import Run
+from tests.harness import ran
 
 TOKEN = "ghp_0123456789abcdefABCDEF"
 
@@ -186,9 +186,7 @@ def test_a_process_ends_with_70_and_without_a_traceback(place: Path) -> None:
         "sys.argv = ['skillhouse', 'list', '--json']\n"
         "sys.exit(cli.main())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-c", program])
     assert done.returncode == 70
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr

@@ -13,7 +13,7 @@ from skillhouse.frontends.presentation.operations import answer
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
-from tests.runtime.places import make_places, write_skill
+from tests.runtime.places import make_places, readers_of, write_skill
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_list_names_everything_that_is_not_used(run: Run, crowd: Path) -> None:
     out = run("list")[1]
     headings = [line for line in out.splitlines() if line and not line.startswith(" ")]
     assert headings == [
-        "user  ~/.claude/skills (also read by amp, claude-code, opencode-cli and 5 more)",
+        f"user  ~/.claude/skills (also read by {readers_of('~/.claude/skills')})",
         "builtin",
         "cannot be used: 3",
         "disabled: 1",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.runtime.places import readers_of, write_skill
 
 
 def test_new_makes_a_skill_that_is_listed_and_valid(run: Run, place: Path) -> None:
@@ -72,7 +72,7 @@ def test_delete_asks_and_takes_only_a_yes(run: Run, typing: Run, place: Path) ->
     assert run("delete", "notes")[0] == 2
     code, _, err = typing("no", "delete", "notes")
     assert (code, directory.is_dir()) == (1, True)
-    whose = "It is in a folder that amp, claude-code, opencode-cli and 5 more also read."
+    whose = f"It is in a folder that {readers_of('~/.claude/skills')} also read."
     assert f"with 1 file? {whose} (y, n)" in err
     assert typing("y", "delete", "notes")[1] == f"deleted user:notes at {directory}\n"
     assert not directory.exists()
@@ -97,7 +97,7 @@ def test_new_names_the_clients_that_read_it_and_the_next_step(run: Run, place: P
     _, _, err = run("new", "meeting-notes", "--description", "Writes up meetings.")
     path = place / "home/.agents/skills/meeting-notes"
     assert err == (
-        "also read by amp, codex, copilot-cli and 15 more\n"
+        f"also read by {readers_of()}\n"
         f"next: edit {path}/SKILL.md, then `skillhouse validate {path}`\n"
     )
 
@@ -121,7 +121,7 @@ def test_a_delete_is_undone(run: Run, place: Path) -> None:
     (directory / "run.py").write_text("print(1)")
     run("disable", "notes")
     _, _, err = run("delete", "notes", "--yes")
-    assert "it was in a folder that amp, claude-code, opencode-cli and 5 more also read" in err
+    assert f"it was in a folder that {readers_of('~/.claude/skills')} also read" in err
     assert "skillhouse delete --undo user:notes" in err
     assert not directory.exists()
     assert json.loads(run("delete", "--list", "--json")[1])["deleted"][0]["path"] == str(directory)

@@ -12,6 +12,7 @@ import pytest
 from skillhouse.frontends.cli import EXTRAS
 from skillhouse.frontends.cli.verbs import VERBS as ALL_VERBS
 from tests.frontends.conftest import Run
+from tests.harness import ran
 from tests.runtime.places import write_skill
 
 NEW = ("new", "three", "--description", "Does things. Use it.")
@@ -160,12 +161,4 @@ def test_who_lists_the_tokens_of_a_registry_makes_none(run: Run, place: Path) ->
 
 
 def started(code: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        input="",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        start_new_session=True,
-        check=False,
-    )
+    return ran([sys.executable, "-c", code, *words], input="", timeout=60, start_new_session=True)

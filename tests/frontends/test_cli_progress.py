@@ -10,14 +10,10 @@ import pytest
 from skillhouse.frontends.cli.progress import ReadingProgress
 from skillhouse.frontends.cli.terminal import Terminal
 from tests.frontends.conftest import Run
+from tests.harness import Screen
 from tests.runtime.places import write_skill
 
 TEXT = "reading skills for the search index"
-
-
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def shown(errors: io.StringIO, times: list[float]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from skillhouse import SkillContent, discover, load
 from skillhouse.runtime import Locations, Skillhouse, configured
 from tests.frontends.conftest import Run
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.runtime.places import make_places, write_skill
 from tests.runtime.worktrees import repository_at, worktree_of
 
@@ -93,7 +92,7 @@ def test_the_walk_of_claude_desktop_looks_at_the_root_of_the_file_system(
         elif path.is_dir() and path.name != ".claude":
             words += ["--dev-bind", str(path), str(path)]
     command = [sys.executable, "-m", "skillhouse", "list", "--json", "--profile", "claude-desktop"]
-    done = subprocess.run([*words, *command], capture_output=True, text=True, check=False)
+    done = ran([*words, *command])
     need("bwrap:" not in done.stderr, done.stderr)
     assert done.returncode == 0, done.stderr
     found = [(each["code"], each["path"]) for each in json.loads(done.stdout)["diagnostics"]]

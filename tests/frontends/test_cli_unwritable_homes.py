@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,13 +93,10 @@ def home(place: Path) -> Path:
 
 def said(place: Path, lines: Sequence[str], **variables: str) -> dict[str, tuple[int, str, str]]:
     """Return the exit code and the output of commands, in one process with a read-only home."""
-    done = subprocess.run(
+    done = ran(
         [*MOUNTS, "sh", "-c", READ_ONLY, "sh", str(place / "home"), sys.executable, "-c", PROGRAM],
         input=json.dumps(lines),
         env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     found = map(json.loads, done.stdout.splitlines())

@@ -22,7 +22,7 @@ from skillhouse.frontends.cli.waiting import WITHDRAWN, WaitingChannel
 from tests.approval.questions import Clock, broker_at, question
 from tests.cells.lab import until
 from tests.frontends.conftest import Run
-from tests.frontends.test_cli_progress import Screen
+from tests.harness import Screen
 from tests.runtime.coded import best_sandbox, tool, write_code
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys

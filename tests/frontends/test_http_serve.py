@@ -26,6 +26,7 @@ from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli import main
 from skillhouse.frontends.http import http_app, serve, tcp_server
 from skillhouse.runtime import Skillhouse, configured
+from tests.harness import ran
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
@@ -228,7 +229,7 @@ def test_help_needs_no_extra():
         "main(['up', '--help'])"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = ran(command, timeout=20)
     assert (done.returncode, done.stderr) == (0, "")
     assert "--port" in done.stdout
 
@@ -306,7 +307,7 @@ def test_threads_of_the_service_share_one_heap(need: Any) -> None:
 
     def heaps(how: str) -> int:
         command = [sys.executable, "-c", _HEAPS, how]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = ran(command, timeout=20)
         need("no glibc" not in done.stderr, "no glibc")
         return done.stdout.count("<heap ")
 

@@ -15,18 +15,11 @@ import pytest
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.service_log import AuditNews, service_logging
-from tests.harness import ran
+from tests.harness import Screen, ran
 from tests.listening import Listener
 
 SECRET = "correct-horse-battery"
 PACKAGE = Path(__file__).resolve().parents[2] / "src/skillhouse"
-
-
-class Screen(io.StringIO):
-    """A stream that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @contextmanager

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,7 @@ from tests.frontends.mcp_peer import (
     MODERN,
     PATIENCE_SECONDS,
     Peer,
+    announced,
     connected,
     has_sandbox,
     http_client,
@@ -160,25 +159,6 @@ def test_a_long_result_is_read_on_by_the_client_that_got_it(
         anyio.run(main, place)
 
 
-@contextmanager
-def program(peer: Peer) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "http"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=peer.environment,
-        cwd=peer.project,
-    )
-    try:
-        assert process.stdout is not None
-        address, _, token = process.stdout.readline().strip().partition("/?token=")
-        yield process, address[address.index("http") :], token
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE_SECONDS)
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize(("transport", "mode"), WAYS)
 def test_own_tools_ask_report_and_stay_when_a_program_serves_them(
@@ -227,7 +207,7 @@ def test_own_tools_ask_report_and_stay_when_a_program_serves_them(
         monkeypatch.setattr(peer, "command", lambda: [sys.executable, "-c", PROGRAM, "stdio"])
         anyio.run(over_stdio)
     else:
-        with program(peer) as (process, address, token):
+        with announced(peer, [sys.executable, "-c", PROGRAM, "http"]) as (process, address, token):
             anyio.run(over_http, address, token)
             process.terminate()
             process.communicate(timeout=PATIENCE_SECONDS)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from tests.frontends.mcp_peer import (
     place_of,
     text_of,
 )
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.registry.sources import make_skill
 from tests.runtime.coded import best_sandbox
 
@@ -46,13 +45,10 @@ AGREED = ("--yes", "--allow-unsigned")
 
 def person(peer: Peer, *arguments: str) -> None:
     """Run a command as another process, at another terminal."""
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-c", PERSON, *arguments],
         env=peer.environment,
         cwd=peer.project,
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from scripts.terminal import build, install
+from scripts.terminal import Terminal, build, install, short_home
 
 from tests.guides.pages import Installed
 from tests.runtime.coded import best_sandbox
@@ -33,6 +33,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def programs(installed: Installed) -> Path:
     """Return where the programs of the README's first install line are."""
     return installed(("all",))
+
+
+@pytest.fixture
+def terminal(programs: Path) -> Iterator[Terminal]:
+    """A terminal in an empty home, with the programs of the README's first install line."""
+    with short_home() as home:
+        made = Terminal(home, programs)
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from scripts.terminal import Terminal, short_home, word_of
+from scripts.terminal import Terminal, word_of
 
 from tests.frontends.test_cli_unwritable_homes import MOUNTS, READ_ONLY
 from tests.guides.pages import COMMANDS, ROOT, blocks, commands_of, steps
@@ -122,16 +122,6 @@ class Walked:
     def minutes(self) -> int:
         seconds = 60 * self.signs / SIGNS_A_MINUTE + 60 * self.words / WORDS_A_MINUTE
         return -int(-seconds // 60)
-
-
-@pytest.fixture
-def terminal(programs: Path) -> Iterator[Terminal]:
-    with short_home() as home:
-        made = Terminal(home, programs)
-        try:
-            yield made
-        finally:
-            made.close()
 
 
 def walk(terminal: Terminal, *, is_read_only: bool = False) -> Walked:

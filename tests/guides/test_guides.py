@@ -6,12 +6,11 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from scripts.terminal import Terminal, short_home, word_of
+from scripts.terminal import Terminal, word_of
 
 from tests.guides.pages import (
     COMMANDS,
@@ -58,16 +57,6 @@ FENCE = re.compile(r"^ *```", re.MULTILINE)
 EXTRA = re.compile(r"'\.\[([a-z,-]+)\]'|extra `([a-z-]+)`")
 WORDS_A_MINUTE, SIGNS_A_MINUTE = 180, 200
 """How fast a person reads, and types; docs/guides/first-hour.md says so."""
-
-
-@pytest.fixture
-def terminal(programs: Path) -> Iterator[Terminal]:
-    with short_home() as home:
-        made = Terminal(home, programs)
-        try:
-            yield made
-        finally:
-            made.close()
 
 
 class Walk:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
@@ -63,17 +64,8 @@ async def serving(*answers: Answer, host: str = "127.0.0.1") -> AsyncIterator[Se
     listener = await anyio.create_tcp_listener(local_host=host)
     port = listener.extra(SocketAttribute.local_port)
     server = Server(host, port, list(answers) or [ok(b"hello")])
-    failure: BaseException | None = None
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, server.serve)
-        try:
-            yield server
-        except Exception as error:  # noqa: BLE001 - raised again below, and not in a group.
-            failure = error
-        finally:
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    async with _serving(listener, server.serve):
+        yield server
 
 
 @asynccontextmanager
@@ -88,12 +80,19 @@ async def secure(context: ssl.SSLContext, answer: bytes) -> AsyncIterator[Server
             server.seen.append(await request_on(stream))
             await stream.send(answer)
 
+    async with _serving(wrapped, serve):
+        yield server
+
+
+@asynccontextmanager
+async def _serving(listener: Any, serve: Callable[[Any], Awaitable[None]]) -> AsyncIterator[None]:
+    """Serve while the block runs; what it raises comes out as it is, and not in a group."""
     failure: BaseException | None = None
-    async with wrapped, anyio.create_task_group() as tasks:
-        tasks.start_soon(wrapped.serve, serve)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
         try:
-            yield server
-        except Exception as error:  # noqa: BLE001 - raised again below, and not in a group.
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again below.
             failure = error
         finally:
             tasks.cancel_scope.cancel()

@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from skillhouse.permission.grammar import CommandTable, all_grammars, grammar_of, names_of
+from tests.harness import ran
 
 pytestmark = [
     pytest.mark.slow,
@@ -57,10 +58,9 @@ def said(*argv: str) -> str:
     """
     quiet = {**os.environ, "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", "COLUMNS": "200"}
     try:
-        done = subprocess.run(
-            (*NOWHERE, *argv), capture_output=True, text=True, errors="replace", timeout=30,
-            check=False, stdin=subprocess.DEVNULL, env=quiet,
-        )  # fmt: skip
+        done = ran(
+            (*NOWHERE, *argv), errors="replace", timeout=30, stdin=subprocess.DEVNULL, env=quiet
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout + done.stderr

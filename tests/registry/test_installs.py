@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from skillhouse.registry import (
     LockEntry,
     read_lock,
 )
+from tests.harness import ran
 from tests.registry.sources import make_skill
 
 
@@ -172,12 +172,8 @@ def judged(base: Path, before: str, after: str) -> str:
 def test_a_crash_at_any_moment_leaves_one_whole_version(
     tmp_path: Path, act: str, fault: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TRIAL, act, fault, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
+    done = ran(
+        [sys.executable, "-c", TRIAL, act, fault, str(tmp_path)], cwd=Path(__file__).parents[2]
     )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3_000:]
     lines = [line.split() for line in done.stdout.splitlines()]

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,6 +28,7 @@ from skillhouse.registry import (
     update_mirror,
 )
 from skillhouse.registry.releases import blob_path
+from tests.harness import ran
 from tests.registry.pki import NOW, make_world
 from tests.registry.repositories import StaticRepository, encode_value
 
@@ -333,13 +333,7 @@ def check_whole(place: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_moment_a_mirror_works_and_goes_on(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TRIAL, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    done = ran([sys.executable, "-c", TRIAL, str(tmp_path)], cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3_000:]
     lines = [line.split() for line in done.stdout.splitlines()]
     assert len(lines) > 40

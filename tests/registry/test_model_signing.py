@@ -6,12 +6,12 @@ What it lets pass besides is shown too: that is why we verify ourselves (docs/de
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from skillhouse.registry import pem_of, write_bundle
+from tests.harness import ran
 from tests.own_environments import own_python
 from tests.registry.pki import World, issued, make_world, signed
 
@@ -37,14 +37,7 @@ def accepts(program: Path, world: World, *options: str) -> bool:
     signature = world.directory / "skill.sig"
     command = [str(program), "verify", "certificate", str(world.directory)]
     command += ["--signature", str(signature), "--certificate_chain", str(root), *options]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "HOME": str(world.directory.parent)},
-    )
+    done = ran(command, timeout=120, env={**os.environ, "HOME": str(world.directory.parent)})
     assert ("Verification succeeded" in done.stdout + done.stderr) is (done.returncode == 0)
     return done.returncode == 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from skillhouse.floor import SkillError, TreeError, read_tree
 from skillhouse.registry import directory_members, member_tree, pack, write_archive
 from skillhouse.skill import ArchiveError, read_archive, unpack
+from tests.harness import ran
 from tests.registry.sources import make_skill, skill_text
 
 segments = st.text("abcXYZ09-_é中 ", min_size=1, max_size=60).filter(
@@ -45,7 +45,7 @@ def test_another_user_clock_umask_and_locale_give_the_same_bytes(tmp_path: Path)
     )
     environment = {"LC_ALL": "C", "TZ": "Asia/Tokyo", "PATH": os.defpath}
     command = [sys.executable, "-c", script, str(skill)]
-    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    done = ran(command, env=environment, check=True)
     assert done.stdout.strip() == expected
 
 
@@ -57,9 +57,7 @@ def test_stock_tools_read_what_is_packed(tmp_path: Path) -> None:
     (skill / "empty").touch()
     package = pack(skill)
     (tmp_path / "n.tar.gz").write_bytes(package.archive)
-    listed = subprocess.run(
-        ["tar", "-tzf", tmp_path / "n.tar.gz"], capture_output=True, check=True, text=True
-    )
+    listed = ran(["tar", "-tzf", tmp_path / "n.tar.gz"], check=True)
     names = ["SKILL.md", long, "empty", "scripts/run.sh"]
     assert listed.stdout.split() == names
     with tarfile.open(fileobj=io.BytesIO(package.archive)) as archive:

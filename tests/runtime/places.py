@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from skillhouse.clients import known_clients
 from skillhouse.runtime import Locations
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile
 
@@ -52,3 +54,13 @@ def make_places(base: Path, environment: Mapping[str, str] | None = None) -> Loc
         environment={**environment_under(), **(environment or {})},
         managed_file=base / "managed.toml",
     )
+
+
+def readers_of(folder: str = "~/.agents/skills") -> str:
+    """Return what is said of the clients that read a folder of a person: three, and how many."""
+    found = [
+        name
+        for name, one in known_clients().items()
+        if folder in (re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", path) for path in one.user)
+    ]
+    return f"{', '.join(found[:3])} and {len(found) - 3} more"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,14 @@ from skillhouse.sandbox.git_index import (
     repository_at,
 )
 from skillhouse.sandbox.git_places import leads_back
+from tests.harness import ran
 
 NAMES = [".env", "a b/ü.pem", "deep/er/than/that/x.key", "n" * 200 + "/" + "m" * 250, "run", "z"]
 
 
 def git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), "-c", "user.name=me", "-c", "user.email=me@x", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return ran(command, check=True).stdout
 
 
 def make(root: Path, *options: str) -> WorkTree:

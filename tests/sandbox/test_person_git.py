@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.sandbox.person_git import PersonGit
 from skillhouse.sandbox.toolset import GitSettings, with_git_settings
-from tests.harness import Need
+from tests.harness import Need, ran
 
 HOSTILE = """
 [user]
@@ -83,7 +83,7 @@ def listed(config: str, tmp_path: Path) -> dict[str, str]:
     file = tmp_path / "written"
     file.write_text(config)
     command = ["git", "config", "--file", str(file), "--list", "-z"]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    out = ran(command, check=True).stdout
     return dict(entry.partition("\n")[::2] for entry in out.split("\0") if entry)
 
 

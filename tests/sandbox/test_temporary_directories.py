@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from skillhouse.sandbox import SandboxLevel, detect
-from tests.harness import Need
+from tests.harness import Need, ran
 
 pytestmark = pytest.mark.slow
 
@@ -46,9 +46,7 @@ def skillhouse(
     home.mkdir(mode=0o700, exist_ok=True)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TMPDIR": str(temporary)}
     command = [*prefix, sys.executable, "-m", "skillhouse", *arguments]
-    return subprocess.run(
-        command, cwd=home, env=environment, capture_output=True, text=True, check=False
-    )
+    return ran(command, cwd=home, env=environment)
 
 
 @pytest.mark.usefixtures("sandboxed")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from tests.harness import ran
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def test_a_missing_framework_is_an_error_that_names_the_extra(name: str) -> None
         f"try: import skillhouse.frontends.adapters.{name}\n"
         "except MissingExtraError as error: print(error.extra)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ran([sys.executable, "-c", code], check=True)
     assert done.stdout.strip() == name.replace("_", "-")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.harness import ran
+
 CODE = """
 import os
 from skillhouse.retrieval.semantic.one_thread import VARIABLE, load_numpy
@@ -20,9 +22,7 @@ print(len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") el
 
 def test_products_of_matrices_use_one_thread() -> None:
     environment = {"PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        [sys.executable, "-c", CODE], check=True, capture_output=True, text=True, env=environment
-    )
+    done = ran([sys.executable, "-c", CODE], check=True, env=environment)
     assert done.stdout.strip() == "1"
 
 
