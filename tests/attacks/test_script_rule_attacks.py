@@ -421,3 +421,36 @@ def test_no_agent_that_is_called_like_a_policy_takes_its_place(tmp_path: Path) -
     wanted = Permission(action="write", resource="/site/a.txt")
     found = decide((*config.layers, config.agents["locked"]), wanted)
     assert (found.effect, found.layer) == (Effect.DENY, "locked")
+
+
+MODULES = ("python3 -m py_compile *", "python3 -m unittest *", "python3 -m json.tool *")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("for f in evil*.py; do python3 -m py_compile $f; done", ""),
+        ("python3 -m unittest -q && python3 -m py_compile evil.py", ""),
+        ("cp evil.py py_compile.py && python3 -m py_compile evil.py", "the line writes it"),
+        ("mkdir py_compile && python3 -m py_compile evil.py", "the line writes it"),
+        ("python3 -m unittest -q > py_compile.py; python3 -m py_compile a", "the line writes it"),
+        ("python3 -m json.tool a py_compile.py; python3 -m py_compile a", "the line writes it"),
+        ("./scripts/run.sh && python3 -m py_compile evil.py", "another command of the line may"),
+    ],
+)
+def test_a_module_of_python_that_the_line_puts_another_in_place_of(
+    line: str, why: str, tmp_path: Path
+):
+    rules = [*allow("./scripts/run.sh *", "cp *", "mkdir *"), *allow(*MODULES, unbound=True)]
+    person = Person()
+    with house_at(tmp_path, *rules, person=person) as house:
+        root = tmp_path / "project"
+        (root / "scripts").mkdir(parents=True)
+        (root / "scripts/run.sh").write_text("#!/bin/sh\ncp evil.py py_compile.py\n")
+        (root / "scripts/run.sh").chmod(0o755)
+        for name in ("evil.py", "evil2.py"):
+            (root / name).write_text(EVIL)
+        result = house.call_sync("exec", {"command": line})
+        asked = [reason for request in person.asked for reason in request.reasons]
+        assert bool(asked) is bool(why), (asked, result.content)
+        assert not why or any(why in reason for reason in asked), asked

@@ -294,6 +294,17 @@ def _node(meaning: CommandMeaning) -> None:
     meaning.hazards.append(Hazard("runs", said, depth=1))
 
 
+def _shell(meaning: CommandMeaning) -> None:
+    """With `-n` a script is read and not run, unless `+n` takes it back (bash(1), SHELL BUILTIN
+    COMMANDS, set; sh(1p), OPTIONS)."""
+    if not meaning.operands or all(option.name != "-n" for option in meaning.options):
+        return
+    if meaning.argv[meaning.operands[0]][:1] not in ("+", "-"):
+        meaning.hazards[:] = [hazard for hazard in meaning.hazards if hazard.operand != 0]
+        meaning.scripts.clear()
+        meaning.reads.append(meaning.operands[0])
+
+
 _GO_PACKAGE = regex(r"\.|(?:\./)?(?!\.\.?(?:/|$))[\w.-]+(?:/(?!\.\.?(?:/|$))[\w.-]+)*/?", re.ASCII)
 
 
@@ -400,6 +411,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "qpdf": _qpdf,
     "package": _package,
     "requirement": _requirement,
+    "shell": _shell,
     "tar": _tar,
     "test": _test,
     "xargs": _xargs,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
@@ -117,6 +117,9 @@ def script_runs(
     """
     base = os.path.join(places.root, plan.directory)
     runs = _Collected(places)
+    any_code = frozenset(
+        one.argv for one in verdict.commands if one.unbound and one.effect is Effect.ALLOW
+    )
     for judged in verdict.commands:
         ruling = rules.rule(judged.argv)
         if ruling.cover is Breadth.ALL:
@@ -128,7 +131,9 @@ def script_runs(
         for one in _bound_by(judged, base, places, is_granted=ruling.is_granted):
             is_code = judged.unbound or one.found.is_of_skill
             runs.alone = runs.alone or ruling.is_granted or not is_code
-            if odd := one.found.odd or _changed_by_line(one, plan, judged.argv, base):
+            # What runs any code of the workspace gains nothing by a module that is not there.
+            passed = any_code if judged.unbound and one.is_missing else frozenset[tuple[str, ...]]()
+            if odd := one.found.odd or _changed_by_line(one, plan, judged.argv, base, passed):
                 runs.unbound.append(one.name)
                 runs.needs.append(_each_time(one.name, odd))
             else:
@@ -278,6 +283,11 @@ class _Bound:
     def key(self) -> str:
         """The name under which the approval of its own bytes is kept."""
         return f"install:{self.found.path}" if self.is_written else self.found.path
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether no file of the workspace is run: a module's name that leads to none."""
+        return not (self.found.path or self.data)
 
     def names(self) -> Iterator[str]:
         """Yield the paths at which it would load a file by name, were there one."""
@@ -495,11 +505,20 @@ def _bytes(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
     return data if len(data) <= most else None
 
 
-def _changed_by_line(bound: _Bound, plan: CommandPlan, argv: Sequence[str], base: str) -> str:
+def _changed_by_line(
+    bound: _Bound,
+    plan: CommandPlan,
+    argv: Sequence[str],
+    base: str,
+    passed: Collection[tuple[str, ...]] = (),
+) -> str:
     """Return why the line itself may decide what the script is, or nothing.
 
     A sealed copy keeps a file, but not the names of the directories above it, and there is none of
     a file that only comes to be.
+
+    Args:
+        passed: Commands of which only what they name to write counts.
     """
     seen, paths = False, (*bound.found.paths, *bound.names())
     for command in plan.commands():
@@ -509,6 +528,9 @@ def _changed_by_line(bound: _Bound, plan: CommandPlan, argv: Sequence[str], base
         is_own = not seen and is_same and inner[1:] == tuple(argv[1:])
         seen = seen or is_own
         written = list(command.redirected) if is_own else _all_written(command)
+        if written is None and tuple(command.argv) in passed:
+            named = (name for one in read_command(command.argv).chain() for name in one.written)
+            written = [*command.redirected, *named]
         if written is None:
             return "another command of the line may change it"
         if any(_covers(target, path, base) for target in written for path in paths):
