@@ -31,7 +31,6 @@ from skillhouse.skill import Skill, SkillIndex
 
 GROUPS = {"evals": "evals", "hand_en": "by hand", "bullet": "bullets", "quoted": "quoted"}
 LENGTHS = (60, 100, 160)
-SIZES = (20, 43, 72, 200)
 AMONG = 20
 WORSE_MOST = 1.0
 """Points by which a group may be worse than with the plain beginning (issue 35)."""
@@ -160,7 +159,8 @@ def main() -> int:
     """Print the tables; 1 where a group is worse than with the plain beginning."""
     parser = argparse.ArgumentParser(description="what beginnings of descriptions tell")
     parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="draws of the other skills")
+    parser.add_argument("--sizes", default="20,43,72,200", help="skills in the lists")
     options = parser.parse_args()
     if not (options.folder / "corpus.jsonl").is_file():
         print(f"skipped: no development set in `{options.folder}`", file=sys.stderr)
@@ -182,8 +182,8 @@ def main() -> int:
         worst = max(worst, *(plain[group] - ours[group] for group in plain))
     print(markdown_table(("characters", *GROUPS.values()), lines))
     lines.clear()
-    for size in SIZES:
-        sized = Requests(options.folder, 1, size)
+    for size in map(int, options.sizes.split(",")):
+        sized = Requests(options.folder, options.rounds, size)
         line(f"{size}: first sentences, 2,000 tokens", in_catalog(sized, "", first_sentence=True))
         line(f"{size}: compact, 2,000 tokens", in_catalog(sized, "compact"))
         line(f"{size}: xml, 2,000 tokens", in_catalog(sized, "xml"))

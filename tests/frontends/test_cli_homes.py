@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -142,6 +143,29 @@ def test_codex_with_its_own_folder_is_named_in_one_line(run: Run, home: Path) ->
     assert "not read" not in run("list", "own")[1]
 
 
+def test_a_second_link_to_a_skill_is_that_skill(run: Run, home: Path) -> None:
+    own = home / ".agents/skills"
+    skill(own / "original", "Ours.")
+    link(own / "alias/SKILL.md", "../original/SKILL.md")
+    link(own / "zebra", "original")
+    skill(home / "dots/paint", "Paints.")
+    link(own / "chained", home / "dots/paint")
+    link(own / "paint", home / "dots/paint")
+    assert sorted(listed(run)) == ["original", "paint"]
+    assert json.loads(run("list", "--json")[1])["shadowed"] == []
+    found = codes(run)
+    assert "shadowed" not in found
+    assert found.count("same-directory") == 3
+    for name, real in (("alias", "original"), ("zebra", "original"), ("chained", "paint")):
+        assert json.loads(run("show", name, "--json")[1])["name"] == real
+    # What a link leads to is not deleted by the link's name.
+    assert run("delete", "alias", "--yes")[0] != 0
+    assert (own / "original/SKILL.md").is_file()
+    # A copy is no link, and is named as before.
+    skill(own / "copy", "Ours.", name="original")
+    assert "shadowed" in codes(run)
+
+
 @pytest.mark.parametrize(
     ("folder", "client", "reference"),
     [
@@ -165,6 +189,9 @@ def test_a_skill_that_only_some_client_reads_is_shown_by_its_place(
     assert "no skill `two`" in " ".join(run("show", "two")[2].split())
     with Skillhouse(configured(make_places(home.parent)), cache_directory=None) as house:
         client_here = client_of(house)
+        page = client_here.get("/", headers=COOKIE).text
+        assert "in folders that other clients read" in page
+        assert folder.split("/skills", maxsplit=1)[0] in re.sub("<wbr>", "", page)
         for answer in (
             client_here.get(f"{API}/skills/{reference}"),
             client_here.get(f"/skills/{reference}", headers=COOKIE),

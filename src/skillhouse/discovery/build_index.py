@@ -97,6 +97,10 @@ class Precedence:
         taken = {skill.id for skill in self.skills.values()} if self._clashes else set()
         for kind, skill, other in self._clashes:
             loser = skill
+            if kind == "shadowed" and os.path.realpath(skill.file) == os.path.realpath(other.file):
+                # A SKILL.md that is a link to another one is that skill.
+                findings.append(_repeated(other.file, skill.file))
+                continue
             if kind == "shadowed" and skill.id in taken:
                 loser = replace(skill, variant=variant_of(skill, other, taken))
             taken.add(loser.id)
@@ -104,6 +108,16 @@ class Precedence:
                 losers.append(loser)
             findings.append(_clash_finding(kind, loser, other))
         return losers, findings
+
+
+def _repeated(place: str, link: str) -> Diagnostic:
+    return Diagnostic(
+        code="same-directory",
+        severity=Severity.INFO,
+        message=f"a link to `{place}`, which is listed itself",
+        path=Path(link),
+        mend=MENDS["same-directory"],
+    )
 
 
 class _Clash(NamedTuple):
@@ -364,15 +378,7 @@ def _once(
         if entry.path.startswith(below_links):
             place = os.path.realpath(os.path.dirname(entry.path))
             if place in listed:
-                diagnostics.append(
-                    Diagnostic(
-                        code="same-directory",
-                        severity=Severity.INFO,
-                        message=f"a link to `{place}`, which is listed itself",
-                        path=Path(entry.path),
-                        mend=MENDS["same-directory"],
-                    )
-                )
+                diagnostics.append(_repeated(place, entry.path))
                 continue
             listed.add(place)
         yield entry

@@ -109,8 +109,10 @@ class SearchPlace(NamedTuple):
     """Names of directories that are not entered."""
 
 
-def find_in(place: SearchPlace, reference: str) -> Skill:
+def find_in(place: SearchPlace, reference: str, *, by_link: bool = False) -> Skill:
     """Return a skill of the index by id, name, directory name or path, for a person.
+
+    With `by_link` also by the name of a link to it in a root: what deletes a skill needs its own.
 
     Raises:
         UnusableSkillError: a file of that name or path is here and no skill of the index; it says
@@ -123,6 +125,8 @@ def find_in(place: SearchPlace, reference: str) -> Skill:
     except UnknownSkillError as error:
         file = _file_of(place, reference)
         skill = None if file is None else _at(place, file)
+        if skill is None and by_link:
+            skill = _linked(place, reference)
         if skill is not None:
             return skill
         why = next(_reasons(place, reference, file), None)
@@ -170,6 +174,17 @@ def _at(place: SearchPlace, file: str) -> Skill | None:
             return skill
     real = os.path.realpath(file)
     return next((skill for skill in every if os.path.realpath(skill.file) == real), None)
+
+
+def _linked(place: SearchPlace, name: str) -> Skill | None:
+    """Return the skill of the index that a link of that name in a root leads to."""
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        return None
+    for root in place.roots:
+        link = os.path.join(root.path, name, SKILL_FILE)
+        if "\0" not in link and os.path.lexists(link) and (found := _at(place, link)):
+            return found
+    return None
 
 
 def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[AbsentSkill]:

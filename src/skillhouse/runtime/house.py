@@ -324,7 +324,7 @@ class Skillhouse:
             SkillError: the file cannot be used any more, or, without `anyway`, it is an installed
                 one that was edited or whose signature is refused.
         """
-        skill = find_in(self._snapshot.place, reference)
+        skill = find_in(self._snapshot.place, reference, by_link=True)
         check = None if anyway else self.services.installed_check.fault
         return load_for_person(self.services.mcp_host, skill, self.config.remote_directory, check)
 

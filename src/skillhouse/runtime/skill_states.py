@@ -220,7 +220,7 @@ def _denied_and_on(view: AgentView, house: Skillhouse) -> Iterator[Skill]:
 
 def find_skill(house: Skillhouse, reference: str) -> Skill:
     """Return a skill of the index by id, name, directory name or path; errors as of `find_in`."""
-    return find_in(house.snapshot.place, reference)
+    return find_in(house.snapshot.place, reference, by_link=True)
 
 
 def may_hold_code(house: Skillhouse) -> bool:

@@ -82,13 +82,51 @@ def test_a_refusal_keeps_no_reader(tmp_path: Path):
     store.close()
 
 
-@pytest.mark.parametrize("text", ["数据", "合并文件", "データ", "데이터"])
+@pytest.mark.parametrize("text", ["数据", "合并文件", "データ", "데이터", "ใบแจ้งหนี้", "ឯកសារ"])
 def test_words_of_languages_without_blanks_are_found(tmp_path: Path, text: str):
     store = SqliteReleases(tmp_path / "registry.sqlite3")
     add(store, skill="wanted", description=f"用来处理{text}的工具")
     add(store, skill="other", description="Nothing of it.")
     assert [one.name for one in store.find(ListQuery(text=text)).skills] == ["wanted"]
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("ใบแจ้งหนี้", "ตรวจสอบใบแจ้งหนี้ทุกเดือน"),
+        ("ใบแจ้งหนี้", "ตรวจสอบ\u200bใบ\u200bแจ้งหนี้"),
+        ("ใบ\u200bแจ้งหนี้", "ตรวจสอบใบแจ้งหนี้ทุกเดือน"),
+        ("วิกฤต PDF", "แก้PDFยามวิกฤต"),
+        ("ວຽກ", "ຈັດວຽກປະຈຳວັນ"),
+        ("चालान", "हर महीने चालान जाँचता है"),
+        ("گزارش", "هر ماه گزارش می‌نویسد"),
+    ],
+)
+def test_words_with_vowel_signs_and_without_blanks_are_found(
+    tmp_path: Path, text: str, description: str
+):
+    store = SqliteReleases(tmp_path / "registry.sqlite3")
+    add(store, skill="wanted", description=description)
+    add(store, skill="other", description="ตรวจอากาศ वाचन نوشتن ວັນ")
+    assert [one.name for one in store.find(ListQuery(text=text)).skills] == ["wanted"]
+    store.close()
+
+
+def test_an_index_of_before_is_made_again(tmp_path: Path):
+    file = tmp_path / "registry.sqlite3"
+    store = SqliteReleases(file)
+    add(store, skill="wanted", description="ตรวจสอบใบแจ้งหนี้ทุกเดือน")
+    add(store, skill="other", description="Nothing of it.")
+    store.close()
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("UPDATE skill_text SET about = 'ตรวจสอบใบแจ้งหนี้ทุกเดือน' WHERE rowid = 1")
+        database.execute("PRAGMA user_version = 1")
+        database.commit()
+    again = SqliteReleases(file)
+    assert [one.name for one in again.find(ListQuery(text="ใบแจ้งหนี้")).skills] == ["wanted"]
+    assert [one.name for one in again.find(ListQuery(text="nothing")).skills] == ["other"]
+    again.close()
 
 
 def test_skills_with_translated_words_follow_those_with_the_words_of_the_text(tmp_path: Path):

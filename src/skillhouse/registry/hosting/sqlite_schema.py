@@ -84,8 +84,12 @@ REPOSITORY_STORE = Schema(
         )
         """,
     ),
-    steps=(),
+    steps=(
+        # `search_words` splits texts without blanks, and keeps vowel signs from ending a word:
+        # `index_missing` makes the index again.
+        "DELETE FROM skill_text",
+    ),
 )
 """`standing` is 2 with a published version, 1 with a yanked one, 0 where all were revoked.
 
-What a text is split into is part of the schema: a change of `search_text` needs a step."""
+What a text is split into is part of the schema: a change of `search_words` needs a step."""

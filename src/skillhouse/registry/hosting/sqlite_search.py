@@ -29,9 +29,14 @@ FOUND_MAX = 1_000
 RANKED_MAX = 2_000
 """Skills that one query ranks; with 50,000 skills a common word has more."""
 _COLUMNS = "namespace, name, description, latest, license, publisher, updated_at"
-# Han, kana and Hangul are written without blanks: a word is any two characters beside each other.
+# Written without blanks: a word is any two characters beside each other. Han, kana and Hangul, then
+# Thai, Lao, Burmese, Khmer and Tai (class SA of UAX #14), between whose words some write U+200B.
 _CJK = "\u3005\u3007\u3041-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-_RUN = regex(f"[{_CJK}]+")
+_SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aad\ua9e0-\ua9fe\uaa60-\uaadf"
+)
+_RUN = regex(f"[{_CJK}]+|[{_SPACELESS}]+")
+_WORD_BREAK = regex(f"(?<=[{_SPACELESS}])\u200b+(?=[{_SPACELESS}])")
 _WORD = regex(r"[^\W_]+")
 
 
@@ -42,6 +47,10 @@ def search_words(text: str) -> list[str]:
     (['Merge', 'PDF', 'files'], ['合并', '并文', '文件'])
     """
     plain = unicodedata.normalize("NFKC", text)
+    if not plain.isascii():
+        # Vowel signs and points would end a word.
+        plain = "".join(one for one in plain if unicodedata.category(one) not in ("Mn", "Mc"))
+        plain = _WORD_BREAK.sub("", plain)
     return _WORD.findall(_RUN.sub(_pairs, plain))
 
 
@@ -49,6 +58,17 @@ def _pairs(found: re.Match[str]) -> str:
     run = found[0]
     pairs = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
     return f" {' '.join(pairs)} "
+
+
+def index_missing(store: Store) -> None:
+    """Index all skills where none is, as after a step of the schema."""
+    if store.rows("SELECT 1 FROM skill_text LIMIT 1"):
+        return
+    numbers = store.rows("SELECT id FROM skill WHERE standing = 2")
+    if numbers:
+        with store.transaction() as connection:
+            for (number,) in numbers:
+                index_text(connection, number)
 
 
 def index_text(connection: sqlite3.Connection, number: int) -> None:

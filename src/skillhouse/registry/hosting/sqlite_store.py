@@ -27,7 +27,7 @@ from skillhouse.registry.hosting.release_store import (
     version_exists,
 )
 from skillhouse.registry.hosting.sqlite_schema import REPOSITORY_STORE
-from skillhouse.registry.hosting.sqlite_search import find_skills, index_text
+from skillhouse.registry.hosting.sqlite_search import find_skills, index_missing, index_text
 from skillhouse.registry.hosting.version_order import newest_of, version_key
 from skillhouse.registry.lock import LockedSignature
 from skillhouse.registry.releases import Release, SkillReleases, State, address_name
@@ -49,6 +49,7 @@ class SqliteReleases:
         """Open or make the file; StateError where it cannot be used."""
         self._path = path
         self._writer = Store(path, REPOSITORY_STORE)
+        index_missing(self._writer)
         self._writing = threading.Lock()
         self._idle: list[Store] = []
         self._lending = threading.Lock()

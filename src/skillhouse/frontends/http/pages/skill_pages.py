@@ -19,6 +19,7 @@ from skillhouse.frontends.http.pages.skill_rows import (
 )
 from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.status import detail_value, skills_value, status_value
+from skillhouse.frontends.presentation.short_paths import unread_folders
 from skillhouse.retrieval import Fit, Hit, SearchResult
 
 PAGE_ROWS = 200
@@ -69,6 +70,7 @@ class SkillPages:
         found = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
         with self._reader.using() as house:
             deleted = house.management.trash.deleted()
+            unread = unread_folders(house)
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(page, pages)
         return self._site.page(
@@ -89,6 +91,7 @@ class SkillPages:
             not_in_use=sum(row.state != "in-use" for row in rows),
             is_first_visit=all(row.scope in ("", "builtin") for row in rows),
             deleted=deleted[:DELETED_MAX],
+            unread=unread,
             stopped=self._stopping.reason(),
         )
 
