@@ -168,6 +168,10 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     elif options.fix:
         raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
     else:
+        where = "project" if options.project else "user"
+        for client in options.clients:
+            # One that is not known is refused before anything is asked.
+            configs.arguments(client, where=where, name=options.name)
         tools = _Tools(options, configs, terminal)
         # Each is asked about before the first is written.
         chosen = [tools.of(client) for client in options.clients]
