@@ -281,7 +281,9 @@ def test_what_a_source_has_lost_or_moved_is_said_on_the_page(visit, tmp_path: Pa
     shutil.rmtree(source / "skills/old")
     commit(source)
     shutil.rmtree(tmp_path / "home/.agents/skills/lost")
-    assert "It moved to skills/more/notes at its source." in on.updates("notes").inner_text()
+    said = on.updates("notes").inner_text()
+    # The same version and the same files: only their place is another.
+    assert ("It moved to skills/more/notes at its source." in said, "→" in said) == (True, False)
     assert "no skill old is at skills/old in " in on.part("old").inner_text()
     assert "missing" in on.part("lost").inner_text()
     on.part("lost").get_by_role("button", name="Restore").click()
