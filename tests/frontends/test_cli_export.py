@@ -231,3 +231,12 @@ def test_at_a_terminal_install_asks_which_tools(
     assert code == 0
     assert "which tools should the client get?" in err
     assert written in (place / "home/.codex/config.toml").read_text(encoding="utf-8")
+
+
+def test_an_unknown_client_among_others_is_refused_before_anything_is_asked(
+    typing: Typing, place: Path
+) -> None:
+    for more in (("nosuch",), ("--project", "codex", "windsurf")):
+        code, _, err = typing("all", "mcp", "install", "claude-code", *more)
+        assert (code, "which tools" in err) == (2, False), err
+    assert not (place / "home/.claude.json").exists()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.frontends.conftest import Run
 from tests.registry.sources import commit, git, make_repository, make_skill, skill_text
+from tests.runtime.places import write_skill
 
 AGREED = ("--yes", "--allow-unsigned")
 POINTER = (
@@ -248,3 +249,21 @@ def test_what_new_skills_of_a_project_wait_for_is_said_once(run: Run, place: Pat
     assert code == 0
     assert err.count("skillhouse trust") == 1
     assert "no agent sees them until you run `skillhouse trust`" in err
+
+
+def test_a_skill_that_is_refused_after_it_was_shown_has_one_row(run: Run, place: Path) -> None:
+    source = place / "from"
+    for name in ("good", "taken", "other"):
+        make_skill(source / name)
+    mine = write_skill(place / "home/.agents/skills/taken", "Mine.")
+    before = (mine / "SKILL.md").read_bytes()
+    code, out, _ = run("install", str(source), "--all", "--json", "--yes", "--allow-unsigned")
+    rows = json.loads(out)["skills"]
+    assert code == 1
+    assert [(row["name"], row["status"], "error" in row) for row in rows] == [
+        ("good", "installed", False),
+        ("other", "installed", False),
+        ("taken", "refused", True),
+    ]
+    assert rows[2]["source"] == "taken"
+    assert (mine / "SKILL.md").read_bytes() == before

@@ -69,3 +69,17 @@ def test_the_weather_skill_is_found_in_eight_languages(hits, query):
 def test_misspelt_words_are_read_as_they_were_meant(hits, query):
     names = {"outl": "table-of-contents", "cool": "tower-pipes"}
     assert hits(query)[0]["name"] == names[query[:4]]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("pddf", "`pdf`"), ("qwop pfd", "`pdf`"), ("vse", "`vsce`"), ("qwop zzzz", ""), ("pd", "")],
+)
+def test_a_short_name_that_is_misspelt_is_asked_about(
+    run: Run, place: Path, typed: str, meant: str
+) -> None:
+    for name in ("pdf", "vsce"):
+        write_skill(place / "home/.agents/skills" / name, "Works on such files.")
+    code, _, err = run("search", typed)
+    said = f"; did you mean {meant}" if meant else ""
+    assert (code, err) == (1, f"no skill fits{said}; `skillhouse list` shows all\n")

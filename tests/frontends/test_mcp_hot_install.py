@@ -25,7 +25,7 @@ from tests.frontends.mcp_peer import (
 )
 from tests.harness import Need, ran
 from tests.registry.sources import make_skill
-from tests.runtime.coded import best_sandbox
+from tests.runtime.coded import best_sandbox, tool, write_code
 
 # It starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -190,3 +190,46 @@ def test_a_call_that_runs_ends_on_the_version_that_it_began_with(
 
     anyio.run(main)
     assert ["first" in said[0], "second" in said[1]] == [True, True], said
+
+
+@pytest.mark.req("S002-52", "S002-54")
+def test_a_reload_in_another_process_is_what_a_client_of_mcp_sees(peer: Peer, need: Need) -> None:
+    best_sandbox(need)
+    peer.configure('profile = "owliabot-js"\n')
+    root = peer.project / "workspace/skills"
+    gives = "tools = {'tool': lambda params, context: {'gave': '%s'}}\n"
+    write_code(root / "one", gives % "old")
+    person(peer, "trust", "--yes")
+
+    async def main() -> None:
+        changes = Changes()
+        async with peer.client(message_handler=changes) as client:
+
+            async def listed() -> set[str]:
+                found = (await client.list_tools()).tools
+                return {tool.name for tool in found if "__" in tool.name}
+
+            async def gave(name: str) -> str:
+                return text_of(await client.call_tool(name, {}))
+
+            assert await listed() == {"one__tool"}
+            assert '"old"' in await gave("one__tool")
+            write_code(root / "one", gives % "new")
+            write_code(root / "two", gives % "two")
+            write_code(root / "lacks", gives % "x", tool("absent"))
+            await aside(person, peer, "trust", "--yes")
+            done = await anyio.to_thread.run_sync(
+                lambda: ran(
+                    [sys.executable, "-m", "skillhouse", "reload"],
+                    env=peer.environment,
+                    cwd=peer.project,
+                    timeout=PATIENCE_SECONDS,
+                )
+            )
+            assert (done.returncode, "lacks:absent: failed" in done.stdout) == (1, True), done
+            while await listed() != {"one__tool", "two__tool"}:
+                await changes.next()
+            assert '"new"' in await gave("one__tool")
+            assert '"two"' in await gave("two__tool")
+
+    anyio.run(main)

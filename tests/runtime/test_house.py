@@ -62,6 +62,7 @@ def test_the_catalog_keeps_to_the_configured_budget(tmp_path: Path) -> None:
     assert house.search("weather")[0].name == "weather"
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S000-51", "S001-6", "S001-37")
 def test_a_skill_that_is_added_is_found_after_a_refresh(tmp_path: Path) -> None:
     places = make_places(tmp_path)
@@ -73,6 +74,7 @@ def test_a_skill_that_is_added_is_found_after_a_refresh(tmp_path: Path) -> None:
     assert house.load("notes").body == "Body.\n"
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-35", "S001-38")
 def test_two_places_do_not_share_skills(tmp_path: Path) -> None:
     for name in ("one", "two"):

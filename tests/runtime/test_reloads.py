@@ -154,11 +154,10 @@ def test_what_is_declared_and_not_exported_is_left_out_with_a_warning(
         other.close()
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-40")
 def test_a_call_that_finds_it_out_is_enough(status: SandboxStatus, tmp_path: Path) -> None:
-    write_code(tmp_path / "skills/one", GIVES % "x", tool("tool"), tool("absent"))
+    write_code(tmp_path / "project/workspace/skills/one", GIVES % "x", tool("tool"), tool("absent"))
 
     async def scene(house: Skillhouse) -> None:
         assert code_names(house) == ["one:tool", "one:absent"]
@@ -168,20 +167,22 @@ def test_a_call_that_finds_it_out_is_enough(status: SandboxStatus, tmp_path: Pat
             await house.call("one:absent", {})
         assert (await house.call("one:tool", {})).status == "ok"
         # What fails for another reason stays.
-        write_code(tmp_path / "skills/one", "tools = {'tool': lambda p, c: 1 / 0}\n")
+        broken = "tools = {'tool': lambda p, c: 1 / 0}\n"
+        write_code(tmp_path / "project/workspace/skills/one", broken)
+        house.project_trust.trust()
+        house.refresh()
         assert (await house.call("one:tool", {})).status == "error"
         assert (await house.call("one:tool", {})).status == "error"
 
-    played(coded_house(tmp_path, tmp_path / "skills", status=status), scene)
+    played(coded_house(tmp_path, tmp_path / "project/workspace/skills", status=status), scene)
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-55", "S002-58")
 def test_a_reload_reaches_the_other_processes_before_their_next_call(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
-    root = tmp_path / "skills"
+    root = tmp_path / "project/workspace/skills"
     write_code(root / "old", GIVES % "old")
 
     async def scene(house: Skillhouse) -> None:
@@ -190,6 +191,7 @@ def test_a_reload_reaches_the_other_processes_before_their_next_call(
             assert (await other.call("old:tool", {})).status == "ok"
             write_code(root / "added", GIVES % "added")
             shutil.rmtree(root / "old")
+            house.project_trust.trust()
             # This house reads nothing anew by itself.
             with pytest.raises(UnknownToolError):
                 await other.call("added:tool", {})
@@ -201,12 +203,11 @@ def test_a_reload_reaches_the_other_processes_before_their_next_call(
     played(coded_house(tmp_path, root, status=status), scene)
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 def test_a_reload_loads_what_is_other_code_than_before(
     status: SandboxStatus, tmp_path: Path
 ) -> None:
-    root = tmp_path / "skills"
+    root = tmp_path / "project/workspace/skills"
     for name in ("same", "edited"):
         write_code(root / name, GIVES % name)
     write_code(root / "broken", "1 / 0\n")
@@ -220,6 +221,7 @@ def test_a_reload_loads_what_is_other_code_than_before(
             assert [one.skill for one in done.loaded if one.error] == ["broken", "needs"]
             found.append({directory.name: step for directory, step in done.steps})
             write_code(root / "edited", GIVES % "other")
+            house.project_trust.trust()
         return found
 
     (needs / "index.js").write_text("throw new Error('never');\n")
@@ -252,16 +254,16 @@ def test_what_is_known_here_says_nothing_of_an_executor_elsewhere(tmp_path: Path
     assert "no server answers at 127.0.0.1" in error
 
 
-@pytest.mark.under("default")
 @pytest.mark.slow
 @pytest.mark.req("S002-60")
 def test_reloads_leave_no_cell_and_no_copy_behind(status: SandboxStatus, tmp_path: Path) -> None:
-    root = tmp_path / "skills"
+    root = tmp_path / "project/workspace/skills"
 
     async def scene(house: Skillhouse) -> list[Any]:
         found = []
         for number in range(4):
             write_code(root / "one", GIVES % number)
+            house.project_trust.trust()
             await reload_code(house, agent="default")
             result = await house.call("one:tool", {})
             executor = await house.services.skill_code.executor()

@@ -25,17 +25,19 @@ def tool(house: Any, name: str, agent: str = "default") -> Tool:
 
 @pytest.fixture
 def skills(tmp_path: Path) -> Path:
-    """Three skills in a directory."""
+    """Three skills where a user has them."""
     for name in ("pdf-tools", "secret", "slides"):
-        write_skill(tmp_path / "skills" / name, f"About {name}.", f"The body of {name}.\n")
-    return tmp_path / "skills"
+        write_skill(
+            tmp_path / "home/.claude/skills" / name, f"About {name}.", f"The body of {name}.\n"
+        )
+    return tmp_path / "home/.claude/skills"
 
 
 @pytest.mark.req("S001-39", "S001-40", "S001-41", "S001-48", "S001-49", "S001-5", "S004-43")
 def test_the_tool_says_what_it_is_for_lists_the_skills_and_takes_a_name(
     tmp_path: Path, skills: Path
 ) -> None:
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path) as house:
         found = tool(house, "skill")
         assert "which guide through a task step by step" in found.description
         for skill in house.view().visible.skills:
@@ -48,6 +50,7 @@ def test_the_tool_says_what_it_is_for_lists_the_skills_and_takes_a_name(
         assert house.call_sync("skill", {"name": "slides"}).status == "ok"
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-42", "S001-43", "S001-44", "S004-43", "S004-52")
 def test_two_agents_of_one_house_are_shown_and_get_different_skills(
     tmp_path: Path, skills: Path
@@ -58,11 +61,11 @@ def test_two_agents_of_one_house_are_shown_and_get_different_skills(
         '[[agents.writer.rules]]\neffect = "deny"\naction = "skill"\npattern = "secret"\n'
         '[[agents.coder.rules]]\neffect = "deny"\naction = "skill"\npattern = "slides"\n'
     )
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path, rule("allow", "*")) as house:
         for agent, denied, seen in (("writer", "secret", "slides"), ("coder", "slides", "secret")):
-            shown = json.dumps([dict(tool(house, "skill", agent).schema)])
-            assert denied not in shown + tool(house, "skill", agent).description
-            assert seen in shown
+            found = tool(house, "skill", agent)
+            shown = json.dumps([dict(found.schema)]) + found.description
+            assert (denied in shown, seen in shown) == (False, True)
             assert house.call_sync("skill", {"name": seen}, agent=agent).status == "ok"
             result = house.call_sync("skill", {"name": denied}, agent=agent)
             assert (result.status, "The body" in result.content) == ("error", False)
@@ -75,7 +78,7 @@ def test_a_skill_to_ask_about_is_listed_and_a_no_keeps_it_unread(
     tmp_path: Path, skills: Path
 ) -> None:
     person = Person([Answer.NO, Answer.ONCE])
-    with house_at(tmp_path, rule("ask", "secret"), person=person, roots=[skills]) as house:
+    with house_at(tmp_path, rule("ask", "secret"), person=person) as house:
         assert "secret" in tool(house, "skill").description
         refused = house.call_sync("skill", {"name": "secret"})
         assert (refused.status, "The body" in refused.content) == ("denied", False)
@@ -89,11 +92,11 @@ def test_a_person_who_is_asked_sees_which_skill_and_file_it_is(
     tmp_path: Path, skills: Path
 ) -> None:
     person = Person()
-    with house_at(tmp_path, rule("ask", "secret"), person=person, roots=[skills]) as house:
+    with house_at(tmp_path, rule("ask", "secret"), person=person) as house:
         house.call_sync("skill", {"name": "secret"})
     assert dict(person.asked[0].facts) == {
         "name": "secret",
-        "skill": "explicit:secret",
+        "skill": "user:secret",
         "asks for": "secret",
         "file": str(skills / "secret/SKILL.md"),
     }
@@ -101,10 +104,10 @@ def test_a_person_who_is_asked_sees_which_skill_and_file_it_is(
 
 @pytest.mark.req("S001-50", "S001-51", "S001-72")
 def test_nothing_of_a_denied_skill_is_opened(tmp_path: Path, skills: Path) -> None:
-    with house_at(tmp_path, rule("deny", "secret"), roots=[skills]) as house:
+    with house_at(tmp_path, rule("deny", "secret")) as house:
         house.tools()
         with opened_files() as names:
-            for arguments in ({"name": "secret"}, {"skill": "explicit:secret"}):
+            for arguments in ({"name": "secret"}, {"skill": "user:secret"}):
                 assert house.call_sync("skill", arguments).is_error
             house.call_sync("read", {"path": str(skills / "secret/SKILL.md")})
             assert not [name for name in names if "secret" in name]
@@ -121,13 +124,13 @@ def test_nothing_of_a_denied_skill_is_opened(tmp_path: Path, skills: Path) -> No
         {"skill_name": "pdf-tools"},
         {"name": "PDF-Tools"},
         {"name": " pdf-tools "},
-        {"skill": "explicit:pdf-tools"},
+        {"skill": "user:pdf-tools"},
     ],
 )
 def test_a_skill_is_taken_by_aliases_of_the_parameter_and_forms_of_its_name(
     tmp_path: Path, skills: Path, arguments: dict[str, str]
 ) -> None:
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path) as house:
         assert "The body of pdf-tools." in house.call_sync("skill", arguments).content
 
 
@@ -146,13 +149,13 @@ def test_a_skill_is_taken_by_aliases_of_the_parameter_and_forms_of_its_name(
 def test_an_alias_is_held_to_the_same_list(
     tmp_path: Path, skills: Path, arguments: dict[str, Any], words: str
 ) -> None:
-    with house_at(tmp_path, rule("deny", "secret"), roots=[skills]) as house:
+    with house_at(tmp_path, rule("deny", "secret")) as house:
         result = house.call_sync("skill", arguments)
         assert (result.status, words in result.content) == ("error", True)
 
 
 def test_the_log_has_the_call_under_the_names_of_the_schema(tmp_path: Path, skills: Path) -> None:
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path) as house:
         house.call_sync("skill", {"skill_name": "SLIDES"})
         lines = house.audit_log.path.read_text().splitlines()
     assert any('"name":"slides"' in line.replace(" ", "") for line in lines)
@@ -162,7 +165,7 @@ def test_the_log_has_the_call_under_the_names_of_the_schema(tmp_path: Path, skil
 @pytest.mark.under("opencode")
 @pytest.mark.req("S001-56", "S001-73")
 def test_a_loaded_skill_changes_no_answer_to_a_later_call(tmp_path: Path, skills: Path) -> None:
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path) as house:
         before = house.call_sync("exec", {"command": "rm"})
         house.call_sync("skill", {"name": "slides"})
         after = house.call_sync("exec", {"command": "rm"})
@@ -170,11 +173,12 @@ def test_a_loaded_skill_changes_no_answer_to_a_later_call(tmp_path: Path, skills
         assert after.status == "denied"
 
 
+@pytest.mark.under("opencode")
 @pytest.mark.req("S001-58")
 def test_a_skill_that_was_deleted_since_it_was_listed_is_a_clear_error(
     tmp_path: Path, skills: Path
 ) -> None:
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path, rule("allow", "*")) as house:
         house.tools()
         (skills / "slides/SKILL.md").unlink()
         result = house.call_sync("skill", {"name": "slides"})
@@ -184,7 +188,7 @@ def test_a_skill_that_was_deleted_since_it_was_listed_is_a_clear_error(
 
 @pytest.mark.req("S003-36", "S003-38", "S003-39")
 def test_a_search_gives_names_and_descriptions_only(tmp_path: Path, skills: Path) -> None:
-    with house_at(tmp_path, rule("deny", "secret"), roots=[skills]) as house:
+    with house_at(tmp_path, rule("deny", "secret")) as house:
         result = house.call_sync("search_skills", {"query": "slides", "limit": 1})
         found = [{"name": "slides", "description": "About slides."}]
         assert result.content == "slides: About slides. (exact name)"
@@ -221,12 +225,12 @@ def test_a_profile_names_the_tools_and_their_parameters(tmp_path: Path, skills: 
     profile = replace(DEFAULT_PROFILE, tools=tools, result="envelope")
     (skills / "slides/a.md").write_text("part\n")
     with house_under(tmp_path, profile, roots=[skills]) as house:
-        assert "explicit:slides" in tool(house, "use").schema["properties"]["which"]["enum"]
+        assert "user:slides" in tool(house, "use").schema["properties"]["which"]["enum"]
         used = house.call_sync("use", {"which": "slides"})
         assert used.data == {
             "success": True,
             "data": used.content,
-            "id": "explicit:slides",
+            "id": "user:slides",
             "directory": str(skills / "slides"),
         }
         failed = house.call_sync("use", {"which": "slide"})
@@ -259,7 +263,7 @@ def test_an_asset_needs_the_permission_of_its_skill(tmp_path: Path, skills: Path
 @pytest.mark.slow
 def test_trap_07_what_is_listed_is_what_is_loaded(tmp_path: Path, skills: Path) -> None:
     """A list made from one look at the disk and a load from another disagree (opencode #30417)."""
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path) as house:
         listed = tool(house, "skill").schema["properties"]["name"]["enum"]
         write_skill(skills / "new")
         (skills / "slides").rename(skills / "moved")
@@ -284,7 +288,7 @@ def test_trap_10_every_layer_that_denies_keeps_a_skill_from_the_list(
         '[[agents.writer.rules]]\neffect = "deny"\naction = "skill"\npattern = "slides"\n'
         '[[agents.writer.rules]]\neffect = "allow"\naction = "skill"\npattern = "secret"\n'
     )
-    with house_at(tmp_path, rule("deny", "secret"), roots=[skills]) as house:
+    with house_at(tmp_path, rule("deny", "secret")) as house:
         shown = tool(house, "skill", "writer")
         for denied in ("secret", "slides"):
             assert denied not in shown.description
@@ -295,7 +299,7 @@ def test_trap_10_every_layer_that_denies_keeps_a_skill_from_the_list(
 def test_a_smaller_budget_lists_less_and_the_search_still_finds_the_rest(
     tmp_path: Path, skills: Path
 ) -> None:
-    with house_at(tmp_path, roots=[skills]) as house:
+    with house_at(tmp_path) as house:
         whole = house.catalog()
         small = house.catalog(budget_tokens=12)
         assert len(small.omitted) < len(whole.included)

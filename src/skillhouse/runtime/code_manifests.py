@@ -16,6 +16,7 @@ from skillhouse.floor import (
     wire_name,
 )
 from skillhouse.runtime.reloads import Lacking
+from skillhouse.runtime.trusted_text import PROJECT
 
 if TYPE_CHECKING:
     from skillhouse.approval import Level
@@ -30,11 +31,14 @@ def why_absent(name: str, found: Found) -> str:
     skill, _, tool = name.replace("__", ":", 1).partition(":")
     if not tool:
         return ""
-    for _, result in found:
+    for scope, result in found:
         known = result.directory.name if result.manifest is None else result.manifest.name
         if skill not in (known, result.directory.name):
             continue
         faults = [one for one in result.diagnostics if one.severity is Severity.ERROR]
+        if result.manifest is None and faults and scope == PROJECT:
+            # A finding quotes the manifest, which may be other text than a person trusted.
+            return f"the skill `{skill}` cannot be loaded; `skillhouse reload` says why"
         if result.manifest is None and faults:
             return f"the skill `{skill}` cannot be loaded: {_placed(faults[0])}"
         lacks = [one for one in result.diagnostics if f"`{tool}`" in one.message]

@@ -92,10 +92,13 @@ def tool_texts(manifest: SkillManifest) -> tuple[str, ...]:
 
 
 def with_seen_tools(result: ManifestResult, texts: TrustedTexts) -> ManifestResult | None:
-    """Return the manifest with the tools that a person saw as they are; None where none is."""
+    """Return the manifest with the tools that a person saw as they are; None where none is.
+
+    One that cannot be used has no tools: its findings say why.
+    """
     manifest = result.manifest
     if manifest is None:
-        return None
+        return result
     seen = tuple(
         spec
         for spec in manifest.tools

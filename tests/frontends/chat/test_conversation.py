@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from tests.frontends.adapters.houses import open_house, written
+from tests.runtime.coded import coded_house, played, tool, write_code
 from tests.runtime.places import write_skill
 
 from skillhouse.audit import KnownSecrets, read_records
@@ -32,6 +34,7 @@ from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.agent_view import LISTED, OVER_MCP, SEARCH_ONLY
+from skillhouse.sandbox import SandboxStatus
 from skillhouse.tiers.emergency_stop import OwnLine
 
 LOAD = ("skill", {"name": "kestrel"})
@@ -196,6 +199,39 @@ def test_slash_commands(tmp_path: Path) -> None:
         assert house.services.enforcement.tiers.stopped_reason
         assert len(script.sent) == 1
         assert "Body." in str(script.sent[0])
+
+
+@pytest.mark.slow
+@pytest.mark.under("owliabot-js")
+@pytest.mark.req("S002-52", "S002-54", "S002-55", "S002-57")
+def test_a_reload_in_a_chat_takes_edited_code_and_says_what_fails(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    root = tmp_path / "project/workspace/skills"
+    gives = "tools = {'tool': lambda params, context: {'gave': '%s'}}\n"
+    write_code(root / "one", gives % "old")
+    house = coded_house(tmp_path, root, status=status)
+    script = Script(("one__tool", {}), "it was old", ("one__tool", {}), "it is new")
+
+    async def scene(house: Skillhouse) -> str:
+        conversation, out = talk(house, script)
+        commands = Commands(conversation, Screen(out, out))
+        await conversation.ask("call it")
+        write_code(root / "one", gives % "new")
+        write_code(root / "two", gives % "two")
+        write_code(root / "lacks", gives % "x", tool("absent"))
+        write_code(root / "level", gives % "x", tool(level="root"))
+        house.project_trust.trust()
+        await commands.take("/reload-skills")
+        await conversation.ask("call it again")
+        return out.getvalue()
+
+    said = played(house, scene)
+    results = [str(part.content) for part in parts_of(script.sent[-1], ToolReturnPart)]
+    assert [word in text for word, text in zip(("old", "new"), results, strict=True)] == [True] * 2
+    for line in ("  tool: one:tool", "  tool: two:tool", "  failed: lacks:absent: "):
+        assert line in said
+    assert re.search(r"  failed: .*level.*: .*expected security.level of `tool`", said), said
 
 
 @pytest.mark.slow

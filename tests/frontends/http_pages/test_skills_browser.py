@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.frontends.test_http_serve import started
 from tests.harness import ran
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
+from tests.registry.sources import commit, make_repository, make_skill
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
@@ -205,6 +207,95 @@ def test_a_package_of_a_loopback_repository_is_installed_after_its_plan(visit, t
         page.click("#agree button")
         page.locator(".effect-allow", has_text="done").wait_for()
         assert "Version 1.1.0" in target.read_text()
+
+
+POINTER = (
+    "version https://git-lfs.github.com/spec/v1\n"
+    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+    "size 12345\n"
+)
+
+
+class Packages:
+    """A person on the page of packages."""
+
+    def __init__(self, begun: Visit, source: Path) -> None:
+        self.page, self.source, self._begun = begun.page, source, begun
+
+    def plan(self, name: str) -> str:
+        """Choose a skill of the source, and return what its row says."""
+        page = self.page
+        self._begun.go("/packages")
+        page.fill("input[name=source]", f"file://{self.source}")
+        page.get_by_role("button", name="Show the plan").first.click()
+        row = page.locator("#job li", has=page.locator(".name", has_text=re.compile(f"^{name}$")))
+        row.wait_for()
+        said: str = row.inner_text()
+        row.get_by_role("button").click()
+        page.locator("#agree").wait_for()
+        return said
+
+    def agree(self) -> None:
+        for box in self.page.locator("#agree input").all():
+            box.check()
+        self.page.click("#agree button")
+        self.page.locator(".effect-allow", has_text="done").wait_for()
+
+    def updates(self, name: str) -> Any:
+        """Look for updates, and return the part of a skill."""
+        self._begun.go("/packages")
+        self.page.click("text=Look for updates")
+        self.part(name).wait_for()
+        return self.part(name)
+
+    def part(self, name: str) -> Any:
+        return self.page.locator("#job section", has=self.page.locator("h2 bdi", has_text=name))
+
+
+def test_what_a_source_lacks_is_said_before_the_install_on_the_page(
+    visit, tmp_path: Path, git: None
+):
+    for name in ("chart", "notes"):
+        make_skill(tmp_path / "source/skills" / name)
+    (tmp_path / "source/skills/chart/model.bin").write_text(POINTER)
+    on = Packages(visit(), make_repository(tmp_path / "source"))
+    assert "missing: model.bin: a Git LFS pointer" in on.plan("chart")
+    shown = on.page.inner_text("#job")
+    assert re.search(r"Not there\s+missing model.bin: a Git LFS pointer", shown), shown
+    on.agree()
+    assert (tmp_path / "home/.agents/skills/chart/SKILL.md").is_file()
+    assert "missing" not in on.plan("notes")
+    assert "Not there" not in on.page.inner_text("#job")
+
+
+def test_what_a_source_has_lost_or_moved_is_said_on_the_page(visit, tmp_path: Path, git: None):
+    source = tmp_path / "source"
+    for name in ("notes", "old", "lost"):
+        make_skill(source / "skills" / name)
+    on = Packages(visit(), make_repository(source))
+    for name in ("notes", "old", "lost"):
+        on.plan(name)
+        on.agree()
+    (source / "skills/more").mkdir()
+    (source / "skills/notes").rename(source / "skills/more/notes")
+    shutil.rmtree(source / "skills/old")
+    commit(source)
+    shutil.rmtree(tmp_path / "home/.agents/skills/lost")
+    said = on.updates("notes").inner_text()
+    # The same version and the same files: only their place is another.
+    assert ("It moved to skills/more/notes at its source." in said, "→" in said) == (True, False)
+    assert "no skill old is at skills/old in " in on.part("old").inner_text()
+    assert "missing" in on.part("lost").inner_text()
+    on.part("lost").get_by_role("button", name="Restore").click()
+    on.page.locator("#agree").wait_for()
+    on.agree()
+    assert (tmp_path / "home/.agents/skills/lost/SKILL.md").is_file()
+    on.updates("notes").get_by_role("button", name="Update").click()
+    on.page.locator("#agree").wait_for()
+    shown = on.page.inner_text("#job")
+    assert "at its source, from skills/notes to skills/more/notes" in shown
+    on.agree()
+    assert "It moved" not in on.updates("notes").inner_text()
 
 
 def test_a_first_visit_says_what_to_do(visit):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse.approval import OWNER
+from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
 
+TYPED_MIN = 3
+"""Letters of a word that may be a misspelt name."""
 REASONS_SHOWN = 5
 """Skills of a list for a request of which it is said why they fit."""
 
@@ -155,7 +158,7 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         }
         terminal.json_list("hits", found.values(), more)
     elif not hits:
-        terminal.note("no skill fits; `skillhouse list` shows all")
+        terminal.note(f"no skill fits{_meant(house, options.query)}; `skillhouse list` shows all")
     else:
         if text := FIT_TEXTS[found.found.fit]:
             terminal.note(text)
@@ -172,6 +175,14 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         ]
         terminal.rows(rows, most=48)
     return 0 if hits else 1
+
+
+def _meant(house: Skillhouse, words: Sequence[str]) -> str:
+    """Return the skills whose names the words may have been meant to be; "" without any."""
+    names = [skill.name for skill in house.view().visible.skills]
+    typed = [word for text in words for word in text.split() if len(word) >= TYPED_MIN]
+    close = dict.fromkeys(name for word in typed for name in nearest(word, names, limit=1))
+    return f"; did you mean {', '.join(f'`{shown(name)}`' for name in close)}" if close else ""
 
 
 def _learned(options: argparse.Namespace, terminal: Terminal, house: Skillhouse) -> int:

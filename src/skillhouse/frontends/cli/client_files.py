@@ -168,9 +168,8 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     elif options.fix:
         raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
     else:
-        tools = _Tools(options, configs, terminal)
         # Each is asked about before the first is written.
-        chosen = [tools.of(client) for client in options.clients]
+        chosen = _Tools(options, configs, terminal).chosen()
         found = tuple(
             _isolated(configs, options, client, words)
             for client, words in zip(options.clients, chosen, strict=True)
@@ -216,7 +215,17 @@ class _Tools:
         self._terminal = terminal
         self._answer: tuple[str, ...] = ()
 
-    def of(self, client: str) -> tuple[str, ...]:
+    def chosen(self) -> list[tuple[str, ...]]:
+        """Return what follows `mcp` for each client; ConfigError before anything is asked."""
+        for client in self._options.clients:
+            self._there(client)
+        return [self._of(client) for client in self._options.clients]
+
+    def _there(self, client: str) -> tuple[str, ...]:
+        where = "project" if self._options.project else "user"
+        return self._configs.arguments(client, where=where, name=self._options.name)
+
+    def _of(self, client: str) -> tuple[str, ...]:
         """Return what follows `mcp` in the entry that is to be installed."""
         if self._options.action != "install":
             return ()
@@ -225,8 +234,7 @@ class _Tools:
         return ("--tools", ",".join(chosen)) if chosen else ()
 
     def _kept(self, client: str) -> tuple[str, ...]:
-        where = "project" if self._options.project else "user"
-        words = self._configs.arguments(client, where=where, name=self._options.name)
+        words = self._there(client)
         if "--tools" not in words[:-1]:
             return ()
         return tuple(filter(None, words[words.index("--tools") + 1].split(",")))

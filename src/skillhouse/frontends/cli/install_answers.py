@@ -106,13 +106,20 @@ class InstallAnswers:
     @contextmanager
     def each(self, what: str) -> Iterator[None]:
         """Go on with the next skill after one that is refused, or at which something went wrong."""
+        before = len(self._values)
         # How the command was typed is about all of them.
         with isolated(passing=(UsageError,)) as failed, self._stack:
             yield
         for error in failed:
             self._failed = True
             self._terminal.error(f"{what}: {error}")
-            self._values.append({"source": what, "error": str(error)})
+            if len(self._values) == before:
+                self._values.append({})
+            # What was staged before it was refused has its row already.
+            row = self._values[-1]
+            row.update({"source": what, "error": str(error)})
+            if "status" in row:
+                row["status"] = "refused"
 
     def enter(self, staged: AbstractContextManager[T]) -> T:
         return self._stack.enter_context(staged)
