@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
@@ -28,15 +28,13 @@ from skillhouse.permission import (
     JudgedCommand,
     LayerRules,
     Permission,
-    SimpleCommand,
-    only_reads,
     read_command,
     standing_bond,
     standing_rule,
-    unwrapped,
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
+from skillhouse.tools.line_writes import changed_by
 from skillhouse.tools.script_imports import (
     NOT_BOUND,
     files_beside,
@@ -51,18 +49,11 @@ Compiled tools that packages bring (linters, bundlers) have 10 to 60 MB."""
 
 _GLOB = frozenset("*?[\0")
 """In a script's name: another file may be what runs."""
-_SHOWING = frozenset(
-    "echo printf cat head tail grep rg uniq wc cut tr ls pwd date true false test [ jq nl tac "
-    "column basename dirname which".split()
-)
-_GIT_SHOWS = (("log",), ("status",), ("diff",), ("show",))
 _INSTALL_TASKS = (
     "preinstall install postinstall prepublish preprepare prepare postprepare dependencies "
     "pnpm:devPreinstall".split()
 )
 """Tasks of package.json that an install runs (docs.npmjs.com/cli, "Life Cycle Operation Order")."""
-_WRITING = frozenset("mkdir touch tee cp mv rm".split())
-"""Programs whose grammar says all that they write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +124,7 @@ def script_runs(
             runs.alone = runs.alone or ruling.is_granted or not is_code
             # What runs any code of the workspace gains nothing by a module that is not there.
             passed = any_code if judged.unbound and one.is_missing else frozenset[tuple[str, ...]]()
-            if odd := one.found.odd or _changed_by_line(one, plan, judged.argv, base, passed):
+            if odd := one.odd(plan, judged.argv, base, passed):
                 runs.unbound.append(one.name)
                 runs.needs.append(_each_time(one.name, odd))
             else:
@@ -284,6 +275,17 @@ class _Bound:
         """The name under which the approval of its own bytes is kept."""
         return f"install:{self.found.path}" if self.is_written else self.found.path
 
+    def odd(
+        self,
+        plan: CommandPlan,
+        argv: Sequence[str],
+        base: str,
+        passed: Collection[tuple[str, ...]] = (),
+    ) -> str:
+        """Return why it is asked about each time, or nothing; `passed` as of `changed_by`."""
+        paths = (*self.found.paths, *self.names())
+        return self.found.odd or changed_by(plan.commands(), paths, argv, base, passed)
+
     @property
     def is_missing(self) -> bool:
         """Whether no file of the workspace is run: a module's name that leads to none."""
@@ -345,7 +347,7 @@ def _answered_with(
     names by a path, and what a standing approval would be bound to; nothing where one is odd, or
     the line may change it."""
     bound = list(_standing(argv, base, places)) if standing_rule(argv) else []
-    is_odd = any(one.found.odd or _changed_by_line(one, plan, argv, base) for one in bound)
+    is_odd = any(one.odd(plan, argv, base) for one in bound)
     if "/" in argv[0]:
         found = _found((argv[0],), base, places, is_program=True)
         bound.append(_Bound(name=argv[0], found=found))
@@ -503,82 +505,6 @@ def _bytes(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
     except OSError:
         return None
     return data if len(data) <= most else None
-
-
-def _changed_by_line(
-    bound: _Bound,
-    plan: CommandPlan,
-    argv: Sequence[str],
-    base: str,
-    passed: Collection[tuple[str, ...]] = (),
-) -> str:
-    """Return why the line itself may decide what the script is, or nothing.
-
-    A sealed copy keeps a file, but not the names of the directories above it, and there is none of
-    a file that only comes to be.
-
-    Args:
-        passed: Commands of which only what they name to write counts.
-    """
-    seen, paths = False, (*bound.found.paths, *bound.names())
-    for command in plan.commands():
-        inner = unwrapped(command.argv) or command.argv
-        # A path may have been judged by the name of its program.
-        is_same = os.path.basename(inner[0]) == os.path.basename(argv[0])
-        is_own = not seen and is_same and inner[1:] == tuple(argv[1:])
-        seen = seen or is_own
-        written = list(command.redirected) if is_own else _all_written(command)
-        if written is None and tuple(command.argv) in passed:
-            named = (name for one in read_command(command.argv).chain() for name in one.written)
-            written = [*command.redirected, *named]
-        if written is None:
-            return "another command of the line may change it"
-        if any(_covers(target, path, base) for target in written for path in paths):
-            return "the line writes it"
-    return ""
-
-
-def may_be_made(path: str, commands: Iterable[SimpleCommand], base: str) -> bool:
-    """Whether one of some commands that run in `base` may write a path, as far as is known."""
-    for command in commands:
-        written = _all_written(command)
-        if written is None or any(_covers(target, path, base) for target in written):
-            return True
-    return False
-
-
-def _covers(target: str, path: str, base: str) -> bool:
-    real = os.path.realpath(os.path.join(base, target))
-    return path == real or path.startswith(f"{real}/")
-
-
-def _all_written(command: SimpleCommand) -> list[str] | None:
-    """Return all that a command writes, or None where that is not known."""
-    argv = unwrapped(command.argv) or command.argv
-    if "/" in argv[0]:
-        return None
-    if _only_shows(argv):
-        return list(command.redirected)
-    known = _written(command)
-    return None if known is None else [*command.redirected, *known]
-
-
-def _written(command: SimpleCommand) -> list[str] | None:
-    """Return all that a command writes, or None where its grammar does not say."""
-    meaning = read_command(unwrapped(command.argv) or command.argv)
-    is_known = meaning.is_quiet and not (command.patterns or meaning.directory)
-    if not is_known or meaning.program not in _WRITING:
-        return None
-    if meaning.program in ("mv", "cp") and len(meaning.argv) > 3:
-        # With options a link may be copied as one.
-        return None
-    return list(meaning.written)
-
-
-def _only_shows(argv: tuple[str, ...]) -> bool:
-    meaning = read_command(argv)
-    named = meaning.path[:1] in _GIT_SHOWS if meaning.program == "git" else argv[0] in _SHOWING
-    return named and only_reads(argv)
 
 
 def _once_for(path: str, root: str, *, is_known: bool) -> PermissionRequest:

@@ -23,8 +23,8 @@ from skillhouse.permission import (
     unwrapped,
 )
 from skillhouse.skill import Skill
-from skillhouse.tools.approved_scripts import may_be_made
 from skillhouse.tools.call import RefusedError
+from skillhouse.tools.line_writes import may_be_made
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
 
