@@ -167,3 +167,17 @@ def test_ctrl_c_at_the_question_ends_at_once_and_nothing_is_done(project: Path) 
     assert code == 128 + signal.SIGINT
     assert "Traceback" not in said
     assert not (project / "notes").exists()
+
+
+def test_options_may_stand_between_the_tool_and_its_arguments(run: Run, place: Path) -> None:
+    (place / "project/a.txt").write_text("the text")
+    there = str(place / "project")
+    for words in (
+        ("read", "-C", there, "path=a.txt", "--json"),
+        ("-C", there, "read", "--json", "path=a.txt"),
+        ("read", "--json", "path=a.txt", "-C", there),
+    ):
+        code, out, err = run("call", *words)
+        assert (code, err, json.loads(out)["status"]) == (0, "", "ok"), words
+    code, _, err = run("call", "read", "-C", there, "--jsn", "path=a.txt")
+    assert (code, "unknown argument `--jsn`; did you mean `--json`" in err) == (2, True)

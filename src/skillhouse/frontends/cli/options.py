@@ -59,6 +59,15 @@ class Parser(argparse.ArgumentParser):
             action.required = False
         return action
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does; options may also be between words of any number."""
+        found, rest = self.parse_known_args(args, namespace)
+        if not rest:
+            return found
+        if any(action.nargs == "*" for action in self._get_positional_actions()):
+            return self.parse_intermixed_args(args)
+        return self.error(f"unrecognized arguments: {' '.join(rest)}")
+
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: "):
             words = message.removeprefix("unrecognized arguments: ").split()
