@@ -12,7 +12,8 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.sandbox import ToolFinder, Toolset, ToolSettings
+from skillhouse.sandbox import SandboxError, SandboxProfile, ToolFinder, Toolset, ToolSettings
+from skillhouse.sandbox.run_checks import check_argv
 from skillhouse.tools import ToolResult
 from tests.harness import Need
 from tests.runtime.places import make_places
@@ -93,6 +94,38 @@ def test_a_judged_program_is_the_systems_whatever_path_says(place: Place) -> Non
         str(place.home / "bin/mytool"),
     ]
     assert tools.search_path.startswith("/etc/skillhouse-programs:")
+
+
+def test_a_program_that_commands_do_not_see_is_named_with_where_it_is(place: Place) -> None:
+    hidden = program(place.home / "elsewhere/prog")
+    (place.home / "bin").mkdir()
+    (place.home / "bin/prog").symlink_to(hidden)
+    program(place.home / "other/second")
+    (place.home / "bin/second").symlink_to(hidden)
+    place.path += [str(place.home / "bin"), str(place.home / "other")]
+    profile = SandboxProfile(workspace=place.root, tools=place.tools())
+    with pytest.raises(SandboxError, match="which commands do not see.*mounts") as caught:
+        check_argv(("prog",), profile)
+    assert (caught.value.code, str(hidden) in str(caught.value)) == ("exec-not-found", True)
+    # The next of its name is found, as a shell finds it.
+    check_argv(("second",), profile)
+    named = ToolSettings(mounts=(str(hidden.parent),))
+    check_argv(("prog",), SandboxProfile(workspace=place.root, tools=place.tools(settings=named)))
+
+
+def test_programs_of_npm_packages_come_with_these_and_nothing_beside(place: Place) -> None:
+    packages = place.home / "own/node_modules"
+    program(packages / "tool/bin/tool")
+    program(place.home / "own/.npmrc", "token")
+    (packages / ".bin").mkdir()
+    (packages / ".bin/tool").symlink_to("../tool/bin/tool")
+    place.path.append(str(packages / ".bin"))
+    tools = place.tools()
+    assert tools.which("tool") == str(packages / ".bin/tool")
+    assert not tools.shows(str(place.home / "own/.npmrc"))
+    # What others may write is not shown through it.
+    packages.chmod(0o777)
+    assert place.tools().which("tool") is None
 
 
 ROOTS = {

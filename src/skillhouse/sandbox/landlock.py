@@ -129,7 +129,7 @@ class LandlockLauncher:
         on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
-        check_argv(argv, profile.tools)
+        check_argv(argv, profile)
         profile, cwd = resolved(profile, cwd)
         check_places(profile, cwd)
         _check_reach(profile)

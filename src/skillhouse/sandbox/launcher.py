@@ -105,7 +105,7 @@ class BubblewrapLauncher:
         on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
-        check_argv(argv, profile.tools)
+        check_argv(argv, profile)
         profile, cwd = resolved(profile, cwd)
         run_options.check_places(profile, cwd)
         profile = with_bridge(profile)

@@ -16,7 +16,6 @@ from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
 from skillhouse.sandbox.protected_mounts import ProtectedMounts, shield
-from skillhouse.sandbox.toolset import Toolset
 
 
 async def census_of(profile: SandboxProfile) -> Census | None:
@@ -39,7 +38,8 @@ async def census_of(profile: SandboxProfile) -> Census | None:
     return census
 
 
-def check_argv(argv: Sequence[str], tools: Toolset) -> None:
+def check_argv(argv: Sequence[str], profile: SandboxProfile) -> None:
+    tools = profile.tools
     if not argv or not argv[0]:
         raise SandboxError("exec-empty", "expected a program and its arguments, got nothing")
     if any("\0" in part for part in argv):
@@ -50,9 +50,17 @@ def check_argv(argv: Sequence[str], tools: Toolset) -> None:
     if "/" in program or program in (".", ".."):
         message = f"expected a program's plain name, got a path: {program!r}"
         raise SandboxError("exec-path", message)
-    if shutil.which(program, path=tools.outside_path) is None:
+    if tools.which(program) is not None:
+        return
+    found = shutil.which(program, path=tools.outside_path)
+    if found is None:
         message = f"no program {program!r} in {tools.search_path}"
         raise SandboxError("exec-not-found", message)
+    real = os.path.realpath(found)
+    seen = (profile.workspace, *profile.readable, *profile.skills)
+    if not any(Path(real).is_relative_to(os.path.realpath(place)) for place in seen):
+        message = f"{found!r} leads to {real!r}, which commands do not see"
+        raise SandboxError("exec-not-found", f"{message}; `[sandbox] mounts` can name its directory")
 
 
 def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:

@@ -253,12 +253,17 @@ class ToolPlaces:
         return ""
 
     def _bring(self, found: FoundPlaces, real: str, shown: str) -> bool:
-        """Show a directory: by the row that it is of, or else it alone."""
+        """Show a directory: by the row that it is of, or else it alone.
+
+        Programs of an npm package are links to the packages beside them, or run what is in these
+        (npm's documentation, "folders").
+        """
         for row, root in self._rooted:
             prefix = _prefix_of(row, root, real)
             if prefix is not None:
                 return self._version(found, row, root, prefix, shown)
-        return self._mount(found, [real], shown)
+        packages = os.path.dirname(real) if real.endswith("/node_modules/.bin") else real
+        return self._mount(found, [packages], shown)
 
     def _version(
         self, found: FoundPlaces, row: Toolchain, root: str, prefix: str, shown: str
