@@ -104,7 +104,7 @@ def test_a_program_that_commands_do_not_see_is_named_with_where_it_is(place: Pla
     (place.home / "bin/second").symlink_to(hidden)
     place.path += [str(place.home / "bin"), str(place.home / "other")]
     profile = SandboxProfile(workspace=place.root, tools=place.tools())
-    with pytest.raises(SandboxError, match="which commands do not see.*mounts") as caught:
+    with pytest.raises(SandboxError, match="which commands do not see") as caught:
         check_argv(("prog",), profile)
     assert (caught.value.code, str(hidden) in str(caught.value)) == ("exec-not-found", True)
     # The next of its name is found, as a shell finds it.

@@ -59,8 +59,9 @@ def check_argv(argv: Sequence[str], profile: SandboxProfile) -> None:
     real = os.path.realpath(found)
     seen = (profile.workspace, *profile.readable, *profile.skills)
     if not any(Path(real).is_relative_to(os.path.realpath(place)) for place in seen):
-        message = f"{found!r} leads to {real!r}, which commands do not see"
-        raise SandboxError("exec-not-found", f"{message}; `[sandbox] mounts` can name its directory")
+        message = f"{found!r} leads to {real!r}, which commands do not see; "
+        message += "`[sandbox] mounts` can name its directory"
+        raise SandboxError("exec-not-found", message)
 
 
 def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
