@@ -181,3 +181,22 @@ def test_a_call_of_the_library_is_a_result_and_no_exception(
     lines = done.stdout.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("nothing was done: ") and line.endswith(STATE) for line in lines)
+
+
+def test_commands_run_in_a_workspace_that_is_read_only(home: Path, place: Path, need: Need) -> None:
+    check_machine(need, MOUNTS)
+    work = home / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("text of a\n")
+    own = home / ".config/skillhouse/config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n')
+    looks = f"call exec 'command=cat a.txt' -C {work}"
+    writes = f"call exec 'command=touch b' -C {work}"
+    lines = ["sandbox status", looks, writes]
+    found = said(place, lines, SKILLHOUSE_STATE_DIRECTORY=str(place / "state"))
+    need(found["sandbox status"][0] == 0, "no sandbox in a namespace of its own")
+    assert found[looks][:2] == (0, "text of a\n"), found[looks]
+    code, out, err = found[writes]
+    assert (code, "Read-only file system" in out + err) == (1, True), found[writes]
+    assert [path.name for path in work.iterdir()] == ["a.txt"]

@@ -74,6 +74,9 @@ def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
             writable=tuple(path.resolve(strict=True) for path in profile.writable),
         )
         directory = cwd.resolve(strict=True)
+        if os.statvfs(real.workspace).f_flag & os.ST_RDONLY:
+            # Nothing can be made there, and so no placeholder.
+            real = dataclasses.replace(real, read_only=True)
     except OSError as error:
         place = os.fsdecode(error.filename or "")
         raise SandboxError("place-missing", f"expected a directory: {place}") from error
