@@ -249,3 +249,20 @@ def test_a_worktree_says_by_which_repository_it_is_trusted(
     assert err == f"nor is {repository}, of the same repository\n"
     assert run("trust", "--show")[1].splitlines()[0] == f"{worktree}: not trusted, 1 skill"
     assert run("trust", "--revoke")[0] == 1
+
+
+def test_a_skill_of_another_worktree_is_that_skill_and_asks_for_no_other_name(
+    run: Run, place: Path
+) -> None:
+    repository = repository_at(place / "code")
+    worktree_of(repository, repository / ".claude/worktrees/task")
+    # A repository of its own that has a skill of the name is no checkout of this one.
+    repository_at(repository / "vendor/other")
+    code, out, _ = run("list", "--json", "--root", str(repository))
+    found = {one["path"]: one for one in json.loads(out)["absent"]}
+    own = found[str(repository / ".claude/worktrees/task/.agents/skills/pdf/SKILL.md")]
+    other = found[str(repository / "vendor/other/.agents/skills/pdf/SKILL.md")]
+    assert code == 0
+    assert "is of another checkout" in own["reason"]
+    assert "rename" not in own["mend"]
+    assert "rename" in other["mend"]

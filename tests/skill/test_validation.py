@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -197,3 +198,10 @@ def test_a_file_of_any_size_is_judged_by_its_beginning(tmp_path: Path) -> None:
     directory = write_skill(tmp_path)
     os.truncate(directory / "SKILL.md", 1 << 30)
     assert summary(validate(directory)) == [("too-large", "error", None)]
+
+
+def test_accents_apart_from_their_letters_are_no_second_fault_of_a_name(tmp_path: Path) -> None:
+    place = tmp_path / unicodedata.normalize("NFD", "caf\u00e9")
+    place.mkdir()
+    (place / "SKILL.md").write_text("---\nname: caf\u00e9\ndescription: Makes coffee.\n---\n")
+    assert [one.code for one in validate(place)] == ["name-invalid"]

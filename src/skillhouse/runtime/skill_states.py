@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from skillhouse import skill as skill_package
+from skillhouse.discovery import OTHER_CHECKOUT
 from skillhouse.floor import StateError
 from skillhouse.permission import Permission
 from skillhouse.registry.lock import LOCK_FILE
@@ -197,17 +198,18 @@ def _unseen(house: Skillhouse, skill: Skill) -> AbsentSkill:
 
 def _shadowed(index: SkillIndex, shadowed: Iterable[Skill]) -> Iterator[AbsentSkill]:
     winners = {skill.name: skill for skill in index.skills}
-    copies = {str(one.path): one.message for one in index.diagnostics if one.code == EXPORTED_COPY}
+    codes = (EXPORTED_COPY, OTHER_CHECKOUT)
+    said = {str(one.path): one for one in index.diagnostics if one.code in codes}
     for skill in shadowed:
         winner = winners.get(skill.name)
         other = f"`{winner.id}` at `{winner.file}`" if winner else "another skill"
-        is_copy = skill.file in copies
+        found = said.get(skill.file)
         yield AbsentSkill(
-            state="exported" if is_copy else "shadowed",
+            state="exported" if found and found.code == EXPORTED_COPY else "shadowed",
             name=skill.name,
             path=skill.file,
-            reason=copies[skill.file] if is_copy else f"{other} has its name and is used",
-            mend="" if is_copy else MENDS["shadowed"],
+            reason=found.message if found else f"{other} has its name and is used",
+            mend=found.mend if found else MENDS["shadowed"],
             id=skill.id,
             scope=skill.scope,
         )

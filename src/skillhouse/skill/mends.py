@@ -138,6 +138,7 @@ CAUSES: Mapping[str, Cause] = {
     "compatibility-length": Cause("", "write 1 to 500 characters, or delete the field"),
     "root-not-directory": Cause("", "name the directory that holds the skills"),
     "same-directory": Cause("", _SEEN_ONCE),
+    "other-checkout": Cause("", "nothing is lost; work in that checkout to use its own"),
     "linked-changed": Cause("", "`skillhouse trust` shows it and takes it as it is"),
     "scan-limit": Cause("", "split the directory, or name a smaller one with `--root`"),
     "depth-limit": Cause("", "move what should be found up, or name it with `--root`"),

@@ -212,7 +212,9 @@ def name_findings(name: str, directory: str) -> list[Finding]:
                 mend=_suggested(name),
             )
         )
-    if name != directory:
+    same = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", directory)
+    # macOS keeps accents apart from their letters: that is no second fault of the name.
+    if name != directory and not (findings and same):
         findings.append(
             Finding(
                 "name-mismatch",
