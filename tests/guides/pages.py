@@ -154,6 +154,9 @@ def commands_of(block: Block) -> list[str]:
     return re.findall(one, block.text, re.MULTILINE)
 
 
+_MORE = re.compile(r"\band\\ \d+\\ more\b")
+
+
 class Names:
     """What stands in the place of a page's ids."""
 
@@ -195,5 +198,6 @@ class Names:
             elif part in self.ids:
                 made.append(re.escape(self.ids[part]))
             else:
-                made.append(re.escape(part))
+                # How many further clients read a folder changes with each one that becomes known.
+                made.append(_MORE.sub(r"and\\ \\d+\\ more", re.escape(part)))
         return "".join(made)

@@ -129,9 +129,12 @@ def fitted(text: str, columns: int) -> str:
     # The longest first: it has most that does not matter.
     for place in sorted(range(len(words)), key=lambda at: len(words[at]), reverse=True):
         parts = words[place].split("/")
-        if over <= 0 or len(parts) < 3 or "://" in words[place]:
+        if over <= 0 or not 3 <= len(parts) <= PARTS_MAX or "://" in words[place]:
             continue
         kept = [f"…/{'/'.join(parts[first:])}" for first in range(1, len(parts)) if parts[first]]
+        if not kept:
+            # Nothing is behind the slashes.
+            continue
         before = width_of(words[place])
         wanted = before - over
         shorter = next((word for word in kept if width_of(word) <= wanted), kept[-1])
@@ -139,6 +142,10 @@ def fitted(text: str, columns: int) -> str:
             words[place] = shorter
             over -= before - width_of(shorter)
     return cut(" ".join(words), columns)
+
+
+PARTS_MAX = 100
+"""Names of a path whose beginning can be left out."""
 
 
 def is_copied(word: str) -> bool:
