@@ -16,7 +16,7 @@ from skillhouse.sandbox import SandboxError, SandboxProfile, ToolFinder, Toolset
 from skillhouse.sandbox.run_checks import check_argv
 from skillhouse.tools import ToolResult
 from tests.harness import Need
-from tests.runtime.places import make_places
+from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
 PLANTED = "#!/bin/sh\necho planted\n"
@@ -294,6 +294,28 @@ def test_a_link_to_a_program_is_bound_to_where_it_leads(desk: Desk) -> None:
     link.unlink()
     link.symlink_to("../evil/cli")
     assert desk.run(line).status == "denied"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line",
+    [".venv/bin/python run.py", "./gradlew build", "/usr/bin/python3 run.py", "{skill}/scripts/x"],
+)
+def test_a_program_by_its_path_is_asked_about_and_runs(
+    desk: Desk, tmp_path: Path, line: str
+) -> None:
+    """B6: no person could allow one."""
+    skill = write_skill(tmp_path / "home/.agents/skills/pdf")
+    program(skill / "scripts/x", "#!/bin/sh\necho ran\n")
+    program(desk.root / "gradlew", "#!/bin/sh\necho ran\n")
+    (desk.root / "run.py").write_text("print('ran')\n")
+    (desk.root / ".venv/bin").mkdir(parents=True)
+    (desk.root / ".venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+    (desk.root / ".venv/bin/python").symlink_to("/usr/bin/python3")
+    desk.house.call_sync("skill", {"name": "pdf"})
+    result = desk.run(line.format(skill=skill), Answer.ONCE)
+    assert (result.status, result.content) == ("ok", "ran\n"), result.content
+    assert len(desk.person.asked) == 1
 
 
 @pytest.mark.slow

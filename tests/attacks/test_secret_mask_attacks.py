@@ -209,6 +209,24 @@ def test_what_gives_no_secret_is_not_asked_about(project: Project, line: str) ->
     assert SECRET not in result.content
 
 
+def test_git_works_beside_masked_files_as_outside(project: Project) -> None:
+    """Tracked ones are unchanged to it, and one that nobody tracks is not there (B2)."""
+    (project.root / "a.txt").write_text("changed\n")
+    asked = len(project.person.asked)
+    try:
+        result = project.sh("git status --short && git diff --stat && git add -A && git stash -q")
+        assert result.status == "ok", result.content
+        assert result.content.startswith(" M a.txt\n a.txt | 2 +-\n 1 file changed")
+        assert git(project.root, "stash", "show", "--name-only", "stash@{0}") == "a.txt\n"
+        git(project.root, "stash", "pop", "-q")
+        result = project.sh("git -c user.name=me -c user.email=me@x commit -qam changed")
+        assert result.status == "ok", result.content
+        assert git(project.root, "show", "--format=%s", "--name-only") == "changed\n\na.txt\n"
+    finally:
+        git(project.root, "reset", "-q", "--hard", "other~1")
+    assert len(project.person.asked) == asked
+
+
 WRITES = [
     "git switch other",
     "git checkout -q other",

@@ -72,7 +72,9 @@ READS = [
     "git cat-file -p HEAD:private/x",
     "git log -p -- private",
     "git grep . HEAD -- private",
+    "git grep the- HEAD",
     "git archive HEAD private",
+    "git archive HEAD",
     "git checkout HEAD -- private/x",
     "git blame private/x",
 ]

@@ -71,6 +71,11 @@ def test_misspelt_words_are_read_as_they_were_meant(hits, query):
     assert hits(query)[0]["name"] == names[query[:4]]
 
 
+def test_a_skill_that_is_found_by_letters_of_its_name_says_so(run: Run, place: Path) -> None:
+    write_skill(place / "home/.agents/skills/xlsx", "Works on such files.")
+    assert "(part of its name)\n" in run("search", "xls")[1]
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [("pddf", "`pdf`"), ("qwop pfd", "`pdf`"), ("vse", "`vsce`"), ("qwop zzzz", ""), ("pd", "")],

@@ -366,6 +366,11 @@ def test_each_reload_is_in_the_audit_log_with_its_file_and_what_became_of_it(pla
         ("event", {"outcome": "ok", "files": f"{place.user} gone"}),
     ]
     assert records[0].reason.startswith(f"configuration reloaded: `{place.user}` (")
+    assert [one.arguments.get("rules") for one in records] == [
+        ["+ user: deny write *", "- user: allow write *"],
+        None,
+        ["- user: deny write *"],
+    ]
     assert "`effect` is one of allow, ask, deny, got 'perhaps'" in records[1].reason
 
 

@@ -211,6 +211,23 @@ def test_a_part_ends_a_rebase_that_halted_in_it_after_a_question(
     assert ["whole work tree" in reason for reason in place.reasons()] == [True, False, False]
 
 
+def test_a_commit_has_the_person_of_the_home(
+    tmp_path: Path, place_of: Callable[..., Place]
+) -> None:
+    """The usual place of a name and an address (B4)."""
+    workspace = repositories.plain(tmp_path)
+    for key in ("user.name", "user.email"):
+        git(workspace, "config", "--unset", key)
+    place = place_of(workspace)
+    text = "[user]\n\tname = Ada\n\temail = ada@example.org\n[core]\n\texcludesFile = ~/ignored\n"
+    (tmp_path / "home/.gitconfig").write_text(text)
+    (tmp_path / "home/ignored").write_text("*.swp\n")
+    place.runs("touch made.swp made && git add -A && git commit -qm second")
+    assert git(workspace, "log", "-1", "--format=%an %ae") == "Ada ada@example.org\n"
+    assert git(workspace, "show", "--format=", "--name-only", "HEAD") == "made\n"
+    assert place.person.asked == []
+
+
 def test_words_that_write_config_do_so_or_are_refused(
     tmp_path: Path, place_of: Callable[..., Place]
 ) -> None:

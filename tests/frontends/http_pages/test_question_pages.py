@@ -165,9 +165,14 @@ def test_a_later_question_of_the_same_caller_is_named_on_the_page_of_the_earlier
 
 
 @pytest.mark.slow
-def test_each_command_of_a_line_is_shown_on_its_own(house: Skillhouse, client: TestClient) -> None:
+@pytest.mark.parametrize("shell", [(), ("bash", "-c")], ids=["line", "shell"])
+def test_each_command_of_a_line_is_shown_on_its_own(
+    house: Skillhouse, client: TestClient, shell: tuple[str, ...]
+) -> None:
     line = "npm run build && git push origin main | tee out.txt"
-    asked = house.call_sync("exec", {"command": line}).approval_id or ""
+    command, *params = (*shell, line)
+    call = {"command": command, "params": params} if params else {"command": command}
+    asked = house.call_sync("exec", call).approval_id or ""
     page = client.get(f"/approvals/{asked}").text
     commands = re.findall(r"<li><pre>(.*?)</pre>", page.partition("<ol")[2].partition("</ol>")[0])
     assert commands == ["npm run build", "git push origin main", "tee out.txt"]
