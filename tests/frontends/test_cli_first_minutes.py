@@ -19,6 +19,7 @@ from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli import browse
 from skillhouse.frontends.cli.verbs import VERBS, parser_of
 from tests.frontends.conftest import Run
+from tests.frontends.terminals import Seat
 
 CLONE = Path(__file__).resolve().parents[2]
 
@@ -227,3 +228,11 @@ def test_a_server_says_at_a_terminal_what_it_waits_for(place: Path) -> None:
         assert server.stderr.readline().startswith(b"an MCP client starts this")
         keys.write(b"\x04")
         assert server.wait(30) == 0
+
+
+@pytest.mark.slow
+def test_the_page_says_at_a_terminal_what_to_do_with_its_address(place: Path) -> None:
+    seat = Seat(place, "up", "--port", "0")
+    seat.until("open this address in a browser; Ctrl-C ends the page")
+    seat.type("\x03")
+    assert seat.end() == 0

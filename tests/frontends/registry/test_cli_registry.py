@@ -89,6 +89,9 @@ def test_a_signed_skill_is_published_where_its_root_is_trusted(
 
 def test_serve_prints_its_address_as_json(tmp_path: Path) -> None:
     state = tmp_path / "state"
+    # As `mkdir` makes it.
+    state.mkdir()
+    state.chmod(0o755)
     command = [sys.executable, "-m", "skillhouse", "registry", "serve", str(state), "--port", "0"]
     kept = {name: value for name, value in os.environ.items() if name != "HOME"}
     with subprocess.Popen(
