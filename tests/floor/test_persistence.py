@@ -102,3 +102,17 @@ def test_settings_are_known_by_the_shape_of_their_names() -> None:
         assert PATHS.is_asked(path), path
     for path in ("src/compact.json", "rc", "src/mcp.py", ".editorconfig", "config/x.toml"):
         assert PATHS.group(path) is None, path
+
+
+REVIEWED = (
+    ".sl/config .jj/repo/config.toml .hg/hgrc .tabnine/mcp_servers.json .vibe/config.toml "
+    ".rovodev/x .iflow/settings.json .grok/settings.json firebender.json .agent/rules/x.md "
+    ".zencoder/x .eca/x .forge/x forge.yaml .ghci .iex.exs .ocamlinit .octaverc .bazelrc .rspec "
+    ".gitpod.yml .codesandbox/tasks.json .idx/dev.nix .replit devfile.yaml "
+    ".gradle/init.d/x.gradle .config/gh/config.yml .config/lazygit/config.yml "
+    ".config/starship.toml .wezterm.lua .lesskey .mailcap"
+).split()
+
+
+def test_names_that_a_review_wrote_unasked_are_known() -> None:
+    assert [path for path in REVIEWED if PATHS.group(path) is None] == []
