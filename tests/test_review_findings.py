@@ -1,4 +1,4 @@
-"""Each finding D, N and H of the first review, and those of issue 35, has what keeps it away."""
+"""Findings of the first review, and of the third those of issues 34 to 36: what keeps each away."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from tests.test_house import fresh_modules
 
 TESTS = Path(__file__).resolve().parent
 FINDINGS = tomllib.loads((TESTS / "data/review_findings.toml").read_text(encoding="utf-8"))
+THIRD = (
+    "A1 B8 B10 B12 B13 B14 B19 B20 B21 F2 F4 N3 N4 N5 N6 N13",
+    "B1 B2 B3 B4 B5 B6 B7 B15 B16 B17 B18 N16 R1 R2 R3 R4 R5 R6 R7 A2 W6",
+    "N7 N10 N11 N12 N15 N17 N18 B22 B23 B24 B25 B26 B27 B28 B29 B30 B31 B36 F3 F5",
+)
+"""Of the third review, by the issue: 35, 34 and 36."""
 EXPECTED = (
     [f"D{number}" for number in (1, 3, 4, 5, 6, 9, 10)]
     + [f"N{number}" for number in range(1, 11)]
     + [f"H{number}" for number in range(1, 7)]
-    + [f"3-{name}" for name in "A1 B8 B10 B12 B13 B14 B19 B20 B21 F2 F4 N3 N4 N5 N6 N13".split()]
+    + [f"3-{name}" for names in THIRD for name in names.split()]
 )
 
 

@@ -25,6 +25,10 @@ COMMIT = "git commit -m \"$(cat <<'EOF'\n{}\nEOF\n)\""
             "git commit -m a\\\nb \"$(cat <<'EOF'\na\\\nb\nEOF\n)\"",
             ["git", "commit", "-m", "ab", "a\\\nb"],
         ),
+        (
+            "gh pr create --title x --body \"$(cat <<'EOF'\n## What\n\n`a` $X\nEOF\n)\"",
+            ["gh", "pr", "create", "--title", "x", "--body", "## What\n\n`a` $X"],
+        ),
         ("git commit -m $'a\\n\\nb\\'s'", ["git", "commit", "-m", "a\n\nb's"]),
         ("cut -d$'\\t' -f1 a", ["cut", "-d\t", "-f1", "a"]),
         ("echo $'\\x41\\102'", ["echo", "AB"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -225,7 +226,9 @@ def deploy_plainly(environment: str, version: int) -> str:
     return f"{version} {environment}"
 
 
-def test_an_exception_is_a_result_without_a_traceback_and_the_log_has_it(tmp_path):
+def test_an_exception_is_a_result_without_a_traceback_and_the_log_has_it(
+    tmp_path, caplog: pytest.LogCaptureFixture
+):
     with house_of(tmp_path, "allow deploy *") as house:
         failed = house.call_sync("deploy", {"environment": "a", "version": 13})
         ended = house.call_sync("deploy", {"environment": "a", "version": 14})
@@ -238,6 +241,9 @@ def test_an_exception_is_a_result_without_a_traceback_and_the_log_has_it(tmp_pat
     assert entry.outcome is not None
     assert "test_function_tool.py" in str(entry.outcome.detail)
     assert "in deploy" in str(entry.outcome.detail)
+    # What Python prints without any handler.
+    loud = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert [one.exc_info for one in loud] == [None, None]
 
 
 def test_a_function_that_is_not_async_runs_on_another_thread_and_reports(tmp_path):
