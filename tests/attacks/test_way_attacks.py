@@ -222,6 +222,8 @@ def test_what_no_rule_is_about_goes_on_without_a_question(tmp_path: Path, bwrap:
             "find sub -name y",
             "git show HEAD:a",
             "git log -p -- a",
+            "git diff",
+            "git stash -q",
         ):
             told = house.call_sync("exec", {"command": line})
             assert told.status == "ok", (line, told.content)

@@ -195,6 +195,7 @@ def test_an_unknown_skill_names_the_nearest(run: Run) -> None:
         (("lst",), "unknown verb `lst`; did you mean `list`"),
         (("zzz",), "`skillhouse help --all` lists the verbs"),
         (("edit", "weather"), "`skillhouse show NAME` prints where a skill is"),
+        (("skills",), "`skillhouse list` lists the skills"),
         (("list", "--jsn"), "unknown argument `--jsn`; did you mean `--json`"),
         (("show",), "the following arguments are required: skill"),
         (("search", "x", "--limit", "0"), "expected a number from 1, got `0`"),

@@ -135,6 +135,8 @@ def test_words_are_those_of_bash_or_a_shell_is_needed(
             "echo 1a; echo 1b; echo 2a; echo 2b",
         ),
         ("for F in ./*.md; do cat $F; done", "cat ./a.md; cat ./b.md"),
+        ('for F in *.md; do cat "$F"; done', "cat a.md; cat b.md"),
+        ("(cd sub && ls)", "ls"),
         ("set -e; ls; echo a || echo b; ls", "ls; && echo a; || echo b; && ls"),
         ("set -euo pipefail\nls\nls", "ls; && ls"),
         ("set -euo pipefail; ls | cat", ""),
