@@ -17,7 +17,7 @@ FINDINGS = tomllib.loads((TESTS / "data/review_findings.toml").read_text(encodin
 THIRD = (
     "A1 B8 B10 B12 B13 B14 B19 B20 B21 F2 F4 N3 N4 N5 N6 N13",
     "B1 B2 B3 B4 B5 B6 B7 B15 B16 B17 B18 N16 R1 R2 R3 R4 R5 R6 R7 A2 W6",
-    "N7 N10 N11 N12 N15 N17 N18 B22 B23 B24 B25 B26 B27 B28 B29 B30 B31 B36 F3 F5",
+    "N7 N10 N11 N12 N15 N17 N18 B22 B23 B24 B25 B26 B27 B28 B29 B30 B31 B32 B33 B34 B36 F3 F5",
 )
 """Of the third review, by the issue: 35, 34 and 36."""
 EXPECTED = (

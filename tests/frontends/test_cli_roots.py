@@ -266,3 +266,11 @@ def test_a_skill_of_another_worktree_is_that_skill_and_asks_for_no_other_name(
     assert "is of another checkout" in own["reason"]
     assert "rename" not in own["mend"]
     assert "rename" in other["mend"]
+
+
+def test_a_skill_inside_another_is_named_by_the_path_that_was_given(run: Run, place: Path) -> None:
+    write_skill(place / "project/skills/outer")
+    write_skill(place / "project/skills/outer/examples/inner")
+    code, out, _ = run("validate", "skills")
+    assert code == 0
+    assert out.startswith("skills/outer/examples/inner/SKILL.md: info: ")

@@ -52,6 +52,10 @@ def newest_detail(house: Skillhouse) -> dict[str, Any]:
     return dict(outcome.detail)
 
 
+NOT_UTF8 = """[not UTF-8: the output from byte 1 on and the errors from byte 0 on; \
+`iconv -f ENCODING -t UTF-8` makes text of other encodings]"""
+
+
 def test_what_a_command_says_and_how_it_ends_is_the_result(house: Skillhouse) -> None:
     cases = {
         "echo said": ("ok", "said\n", (0, "said\n", "", "")),
@@ -63,7 +67,11 @@ def test_what_a_command_says_and_how_it_ends_is_the_result(house: Skillhouse) ->
         ),
         "echo oops >&2": ("ok", "[stderr]\noops\n", (0, "", "oops\n", "")),
         "kill -SEGV $$": ("error", "ended by signal 11", (-1, "", "", "")),
-        "printf '\\377'": ("ok", "�", (0, "�", "", "")),
+        "printf 'a\\377'; printf '\\326\\320' >&2": (
+            "ok",
+            f"a�\n[stderr]\n��\n{NOT_UTF8}",
+            (0, "a�", "��", ""),
+        ),
     }
     found = {script: sh(house, script) for script in cases}
     assert {

@@ -96,7 +96,9 @@ def output_of(done: Completed, level: str, limits: Limits, *, network: str) -> O
         if done.left_out
         else ""
     )
-    parts = (failure, stdout, f"[stderr]\n{stderr}" if stderr else "", changes, notes, cut)
+    other = "" if done.left_out else _other_encoding(done)
+    shown = f"[stderr]\n{stderr}" if stderr else ""
+    parts = (failure, stdout, shown, changes, notes, other, cut)
     exit_code = -1 if done.exit_code is None else done.exit_code
     return Output(
         text="\n".join(filter(None, parts)) or "[no output]",
@@ -112,6 +114,20 @@ def output_of(done: Completed, level: str, limits: Limits, *, network: str) -> O
             "network": network,
         },
     )
+
+
+def _other_encoding(done: Completed) -> str:
+    """Say that output is no UTF-8, as `\ufffd` alone says nothing."""
+    names = []
+    for name, data in (("output", done.stdout), ("errors", done.stderr)):
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            names.append(f"the {name} from byte {error.start} on")
+    if not names:
+        return ""
+    what = " and ".join(names)
+    return f"[not UTF-8: {what}; `iconv -f ENCODING -t UTF-8` makes text of other encodings]"
 
 
 def _most(limits: Limits) -> int:

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,7 +188,14 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
         return [path]
     index = _index_of(path)
     every = (*index.skills, *index.shadowed)
-    inside += skills_below(every, known={skill.file for skill in every})
+    real = path.resolve()
+    # As it was given, and not by its real path.
+    inside += (
+        replace(one, path=path / one.path.relative_to(real))
+        if one.path is not None and one.path.is_relative_to(real)
+        else one
+        for one in skills_below(every, known={skill.file for skill in every})
+    )
     inside += (one for one in index.diagnostics if one.code in _SAID_ALONE)
     places = {Path(skill.link or skill.file).parent for skill in every}
     places |= {
@@ -197,9 +205,7 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
         and found.path.name == SKILL_FILE
         and found.code not in _SAID_ALONE
     }
-    real = path.resolve()
     places |= set(itertools.islice(_code_below(real, places), MANIFEST_DIRECTORIES_MAX))
-    # As it was given, and not by its real path.
     below = sorted(path / place.relative_to(real) for place in places if place != real)
     is_skill = real in places or os.path.lexists(path / SKILL_FILE) or has_manifest(path)
     if is_skill or not (below or _is_ordinary(path)):
