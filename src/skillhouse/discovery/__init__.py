@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.discovery.below_skills import skills_below as skills_below
-    from skillhouse.discovery.build_index import OTHER_CHECKOUT as OTHER_CHECKOUT
     from skillhouse.discovery.build_index import discover as discover
     from skillhouse.discovery.catalog import Catalog as Catalog
     from skillhouse.discovery.catalog import catalog_under as catalog_under

@@ -37,8 +37,6 @@ from skillhouse.skill import (
 
 EXPLICIT = "explicit"
 """The scope of directories that were named by hand: one of them can be a skill itself."""
-OTHER_CHECKOUT = "other-checkout"
-"""The code of a skill that is the one in use, in another worktree of its repository."""
 LINK_BYTES = 4_096
 """Of a worktree's `.git` file, which has one path."""
 
@@ -163,11 +161,11 @@ def _is_of(worktree: str, checkout: str) -> bool:
 
 def _of_checkout(checkout: str, skill: Skill, other: Skill) -> Diagnostic:
     return Diagnostic(
-        code=OTHER_CHECKOUT,
+        code="other-checkout",
         severity=Severity.INFO,
         message=f"`{skill.id}` is of another checkout, `{checkout}`; `{other.file}` is used",
         path=skill.location,
-        mend=MENDS[OTHER_CHECKOUT],
+        mend=MENDS["other-checkout"],
     )
 
 

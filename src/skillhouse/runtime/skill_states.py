@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from skillhouse import skill as skill_package
-from skillhouse.discovery import OTHER_CHECKOUT
 from skillhouse.floor import StateError
 from skillhouse.permission import Permission
 from skillhouse.registry.lock import LOCK_FILE
@@ -198,7 +197,7 @@ def _unseen(house: Skillhouse, skill: Skill) -> AbsentSkill:
 
 def _shadowed(index: SkillIndex, shadowed: Iterable[Skill]) -> Iterator[AbsentSkill]:
     winners = {skill.name: skill for skill in index.skills}
-    codes = (EXPORTED_COPY, OTHER_CHECKOUT)
+    codes = (EXPORTED_COPY, "other-checkout")
     said = {str(one.path): one for one in index.diagnostics if one.code in codes}
     for skill in shadowed:
         winner = winners.get(skill.name)

@@ -178,6 +178,13 @@ MANIFEST_DEPTH = 12
 _NOT_ENTERED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
 
 
+def _as_given(found: Diagnostic, path: Path, real: Path) -> Diagnostic:
+    """Return a finding with its path as the directory was given, and not by its real path."""
+    if found.path is None or not found.path.is_relative_to(real):
+        return found
+    return replace(found, path=path / found.path.relative_to(real))
+
+
 def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     """Return the directory itself when it holds a skill or nothing does, and all skills below.
 
@@ -189,13 +196,8 @@ def _skills_below(path: Path, inside: list[Diagnostic]) -> list[Path]:
     index = _index_of(path)
     every = (*index.skills, *index.shadowed)
     real = path.resolve()
-    # As it was given, and not by its real path.
-    inside += (
-        replace(one, path=path / one.path.relative_to(real))
-        if one.path is not None and one.path.is_relative_to(real)
-        else one
-        for one in skills_below(every, known={skill.file for skill in every})
-    )
+    found_inside = skills_below(every, known={skill.file for skill in every})
+    inside += (_as_given(one, path, real) for one in found_inside)
     inside += (one for one in index.diagnostics if one.code in _SAID_ALONE)
     places = {Path(skill.link or skill.file).parent for skill in every}
     places |= {
