@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from skillhouse.permission import Effect, Permission, Rule, decide
 from skillhouse.runtime import Skillhouse, load_config
 from skillhouse.runtime.config import PROJECT_FILE
 from skillhouse.tools import ToolResult
+from tests.harness import Need
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
@@ -41,6 +44,7 @@ RULES = allow(
     "python3 x.py *",
     "bash scripts/x.sh *",
     "./scripts/run.sh *",
+    "npm run build *",
     "cp *",
     "mv *",
     "mkdir *",
@@ -395,6 +399,31 @@ def test_r5_a_module_beside_an_approved_script_ends_the_approval(desk: Desk) -> 
     result = desk.run("cp evil.py scripts/gettext.py && python3 scripts/x.py")
     assert result.status != "ok", result.content
     assert "the line writes it" in result.content
+
+
+@pytest.mark.parametrize("name", ["build.js", "lib.js", "before.sh", "package.json"])
+def test_r5_a_script_that_an_approved_task_starts_ends_the_approval(
+    desk: Desk, need: Need, name: str
+) -> None:
+    """The task's line was bound, and what it starts was not."""
+    need(shutil.which("npm", path="/usr/bin:/bin"), "no npm")
+    tasks = {"prebuild": "sh before.sh", "build": "node build.js"}
+    files = {
+        "package.json": json.dumps({"scripts": tasks}),
+        "before.sh": "echo before\n",
+        "build.js": "console.log(require('./lib'))\n",
+        "lib.js": "module.exports = 'good'\n",
+    }
+    for file, text in files.items():
+        (desk.root / file).write_text(text)
+    desk.yes()
+    for _ in range(2):
+        assert desk.run("npm run build").content.endswith("good\n")
+    assert len(desk.person.asked) == 1
+    # The same with one more line, which is nothing to the program.
+    (desk.root / name).write_text(files[name] + "\n")
+    assert desk.run("npm run build").status == "denied"
+    assert f"`{name}`" in desk.why[-1]
 
 
 def test_a_project_or_the_environment_of_an_agent_sets_no_policy(tmp_path: Path) -> None:

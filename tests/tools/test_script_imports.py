@@ -35,7 +35,8 @@ def root(tmp_path: Path) -> Path:
         "env.sh": "",
         "lib.sh": "",
         "package.json": '{"scripts": {"build": "tsc && node build.js", "prebuild": "bash pre.sh"}}',
-        "build.js": "require('./b')\n",
+        "build.js": "require('./lib/c.cjs')\n",
+        "lib/c.cjs": "",
         "pre.sh": "",
     }
     for name, text in files.items():
@@ -51,7 +52,9 @@ def test_what_a_script_loads_by_name_is_found(root: Path) -> None:
     assert set(beside(root, "m/__main__.py", "python3", "-m", "m")) == {"m/a.py"}
     assert set(beside(root, "x.mjs")) == {"lib/a.mjs", "b.js"}
     assert set(beside(root, "run.sh")) == {"env.sh", "lib.sh"}
-    assert set(beside(root, "package.json", "npm", "run", "build")) == {"build.js", "pre.sh"}
+    assert set(beside(root, "package.json", "npm", "run", "build")) == {
+        *("build.js", "pre.sh", "lib/c.cjs"),
+    }
     assert beside(root, "package.json", "npm", "run", "test") == []
 
 

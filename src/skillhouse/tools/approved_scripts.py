@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -37,6 +36,7 @@ from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
 from skillhouse.tools.line_writes import changed_by
 from skillhouse.tools.script_imports import (
     NOT_BOUND,
+    bytes_of,
     files_beside,
     is_in_place_of_standard,
     names_beside,
@@ -209,7 +209,7 @@ def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str
         if path in before.linked:
             copies.update(_linked_copy(root, path, before.linked[path], digest))
             continue
-        data = _bytes(os.path.join(root, path), PROGRAM_BYTES_MAX)
+        data = bytes_of(os.path.join(root, path), PROGRAM_BYTES_MAX)
         if data is None or hashlib.sha256(data).hexdigest() != digest:
             raise RefusedError(f"nothing was done: `{path}` has changed since it was approved")
         if path not in before.unsealed:
@@ -308,7 +308,7 @@ class _Bound:
         beside = files_beside(self.path, self.data, places.root, self.argv) if self.path else ()
         for real in beside:
             relative = real[len(places.root) + 1 :]
-            data = _bytes(real)
+            data = bytes_of(real)
             if places.is_of_skill(real):
                 continue
             if data is None:
@@ -375,7 +375,7 @@ def _loading(name: str, found: _Found, argv: tuple[str, ...], places: ScriptPlac
     if not found.path:
         return _Bound(name=name, found=found)
     path = os.path.join(places.root, found.path)
-    return _Bound(name=name, found=found, path=path, data=_bytes(path) or b"", argv=argv)
+    return _Bound(name=name, found=found, path=path, data=bytes_of(path) or b"", argv=argv)
 
 
 def _scripts_of(
@@ -422,7 +422,7 @@ def _found(
     if real != path or not real.startswith(f"{places.root}/"):
         return _Found(paths=paths, odd="it is outside the workspace")
     paths = (*paths, real)
-    data = _bytes(real, PROGRAM_BYTES_MAX if is_program else SEALED_BYTES_MAX)
+    data = bytes_of(real, PROGRAM_BYTES_MAX if is_program else SEALED_BYTES_MAX)
     if data is None:
         return _Found(paths=paths, odd="it is not a file that can be read whole")
     relative = real[len(places.root) + 1 :]
@@ -446,7 +446,7 @@ def _linked_state(root: str, real: str) -> tuple[str, bytes | None] | None:
     workspace; None where it cannot be bound."""
     is_own = real.startswith(f"{root}/")
     try:
-        data, info = _bytes(real, PROGRAM_BYTES_MAX) if is_own else None, os.stat(real)
+        data, info = bytes_of(real, PROGRAM_BYTES_MAX) if is_own else None, os.stat(real)
     except OSError:
         return None
     if is_own and data is None:
@@ -491,20 +491,6 @@ def _has_neighbour(path: str) -> bool:
     except OSError:
         return False
     return "." not in name and any(one.startswith(f"{name}.") for one in names)
-
-
-def _bytes(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
-    """Return the bytes of a regular file of at most so many; else None."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        with open(os.open(path, flags), "rb") as file:
-            info = os.fstat(file.fileno())
-            if not stat.S_ISREG(info.st_mode) or info.st_size > most:
-                return None
-            data = file.read(info.st_size + 1)
-    except OSError:
-        return None
-    return data if len(data) <= most else None
 
 
 def _once_for(path: str, root: str, *, is_known: bool) -> PermissionRequest:

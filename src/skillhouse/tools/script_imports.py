@@ -6,11 +6,13 @@ import ast
 import json
 import os
 import re
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 from skillhouse.floor.regex import regex
+from skillhouse.tools.command_inputs import SEALED_BYTES_MAX
 
 FILES_MAX = 32
 """Files that are bound with one script; each is mounted. What it loads beyond is not bound."""
@@ -32,6 +34,7 @@ _COMPILED = (".py", ".pyc", ".so", ".abi3.so")
 def files_beside(path: str, data: bytes, root: str, argv: Sequence[str]) -> tuple[str, ...]:
     """Return the real paths of files of the workspace that a script itself loads by name.
 
+    Of a package.json they are the scripts of the task, and what these load.
     For Python these are the modules of its directory that it imports, and any there that has the
     name of a module of the standard library, which the interpreter would take in its place.
 
@@ -47,7 +50,24 @@ def files_beside(path: str, data: bytes, root: str, argv: Sequence[str]) -> tupl
         is_other = real != path and real.startswith(f"{root}/")
         if is_other and len(found) < FILES_MAX and os.path.isfile(real):
             found[real] = None
-    return tuple(found)
+    if os.path.basename(path) == "package.json":
+        for script in tuple(found):
+            found |= dict.fromkeys(files_beside(script, bytes_of(script) or b"", root, ()))
+    return tuple(found)[:FILES_MAX]
+
+
+def bytes_of(path: str, most: int = SEALED_BYTES_MAX) -> bytes | None:
+    """Return the bytes of a regular file of at most so many; else None."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with open(os.open(path, flags), "rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_size > most:
+                return None
+            data = file.read(info.st_size + 1)
+    except OSError:
+        return None
+    return data if len(data) <= most else None
 
 
 def names_beside(path: str, data: bytes, argv: Sequence[str]) -> Iterator[str]:
@@ -128,8 +148,7 @@ def _modules(directory: str, dotted: str) -> Iterator[str]:
     for part in filter(None, dotted.split(".")):
         at = os.path.join(at, part)
         yield os.path.join(at, "__init__.py")
-        yield from (f"{at}{suffix}" for suffix in _COMPILED)
-        yield from (f"{at}{suffix}" for suffix in _EXTENSIONS)
+        yield from (f"{at}{suffix}" for suffix in (*_COMPILED, *_EXTENSIONS))
 
 
 _EXTENSIONS = tuple(
