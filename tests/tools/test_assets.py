@@ -246,8 +246,20 @@ def test_of_two_names_that_differ_in_case_the_exact_one_is_meant(tmp_path: Path)
     assert caught.value.code == "skill-ambiguous"
 
 
-def test_only_so_many_names_are_given_to_somebody_who_asked_for_another(skill: Skill) -> None:
-    index = SkillIndex(replace(skill, name=f"skill-{number:03}") for number in range(502))
-    with pytest.raises(AssetError) as caught:
-        find_skill(index, "pdf", {})
-    assert str(caught.value).endswith(", skill-498, skill-499, and 2 more")
+def test_r7_of_many_skills_the_nearest_are_named_to_somebody_who_asked_for_another(
+    skill: Skill,
+) -> None:
+    names = [f"skill-{number:03}" for number in range(500)]
+    index = SkillIndex(replace(skill, name=name) for name in (*names, "pdf-form", "pdf-merge"))
+    said = {}
+    for wanted in ("pdf-fomr", "NONE"):
+        with pytest.raises(AssetError) as caught:
+            find_skill(index, wanted, {})
+        said[wanted] = str(caught.value)
+    few = "skill-000, skill-001, skill-002"
+    near = f"pdf-form, pdf-merge, {few}"
+    assert said["pdf-fomr"] == f"no skill `pdf-fomr`; there are: {near}, and 497 more"
+    first = f"{few}, skill-003, skill-004"
+    assert said["NONE"] == f"no skill `NONE`; there are: {first}, and 497 more"
+    with pytest.raises(AssetError, match=r"there are: skill-000, .*, skill-019$"):
+        find_skill(SkillIndex(replace(skill, name=name) for name in names[:20]), "NONE", {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from skillhouse.floor import (
     UnknownSkillError,
     confine,
     is_leftover_name,
+    nearest,
     read_beneath,
 )
 from skillhouse.skill import Profile, Skill, SkillIndex
@@ -25,8 +25,8 @@ ASSETS_LISTED_MAX = 1_000
 """Assets of a skill that are listed (DESIGN, bounds: files of a package)."""
 ENTRIES_MAX = 10_000
 """Entries that are looked at for a listing."""
-NAMED_MAX = 500
-"""Skills that an error names where another one was asked for."""
+NAMED_MAX, NEAREST_MAX = 20, 5
+"""Skills that an error names where another one was asked for: all, or of more the nearest."""
 SCRIPTS = "scripts"
 """The directory that scripts lie in (specification, "Directory structure")."""
 
@@ -70,11 +70,12 @@ def find_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -
 
 
 def unknown_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -> str:
-    names = dict.fromkeys(skill.name for skill in index.skills)
-    listed = [*itertools.islice(names, NAMED_MAX)]
+    """Return that there is no such skill, with the others; of many the nearest few and a count."""
+    names = list(dict.fromkeys(skill.name for skill in index.skills))
     if len(names) > NAMED_MAX:
-        listed.append(f"and {len(names) - NAMED_MAX} more")
-    available = ", ".join(listed) or render(messages, "none")
+        near = dict.fromkeys((*nearest(reference, names, limit=NEAREST_MAX), *names))
+        names = [*list(near)[:NEAREST_MAX], f"and {len(names) - NEAREST_MAX} more"]
+    available = ", ".join(names) or render(messages, "none")
     return render(messages, "skill_unknown", name=reference, available=available)
 
 
