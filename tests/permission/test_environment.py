@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from skillhouse.permission import judge_command
+from skillhouse.permission import (
+    Effect,
+    Layer,
+    LayerRules,
+    PathPolicy,
+    Rule,
+    judge_command,
+    judge_line,
+)
 
 ALLOW = ["git log *", "git diff *", "git commit *", "python *", "node *", "make *", "ls *"]
 
@@ -117,3 +125,23 @@ def test_a_variable_is_harmless_asked_about_or_denied(line: str, effect: str) ->
 )
 def test_what_a_variable_starts_is_denied_as_a_command_is(line: str) -> None:
     assert judge_command(line, allow=ALLOW, deny=["rm *"]).effect.value == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "effect"),
+    [
+        ("env PYTHONPATH=src python run.py", "env PYTHONPATH=src python run.py", "allow"),
+        ("env PYTHONPATH=src python run.py", "env PYTHONPATH=lib python run.py", "ask"),
+        ("env PYTHONPATH=src python run.py", "PYTHONPATH=src python run.py", "ask"),
+        ("env FOO=bar ls *", "env FOO=bar ls a", "ask"),
+        ("FOO=bar ls *", "FOO=bar ls a", "ask"),
+        ("PYTHONPATH=src python run.py", "PYTHONPATH=src python run.py", "ask"),
+        ("PATH=bin:/usr/bin eslint .", "PATH=bin:/usr/bin eslint .", "deny"),
+        ("env LD_PRELOAD=x ls *", "env LD_PRELOAD=x ls", "deny"),
+    ],
+)
+def test_a_rule_names_a_variable_by_env_and_all_words_alone(
+    rule: str, line: str, effect: str
+) -> None:
+    layer = Layer(name="user", rules=(Rule(effect=Effect.ALLOW, action="exec", pattern=rule),))
+    assert judge_line(line, LayerRules([layer]), PathPolicy()).effect.value == effect

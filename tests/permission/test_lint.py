@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 from skillhouse.permission import (
     Effect,
     Layer,
+    LayerRules,
+    PathPolicy,
     Permission,
     Rule,
     RuleFinding,
+    beyond,
     covers,
     decide,
+    judge_line,
     lint_rules,
     matches,
 )
@@ -66,6 +70,11 @@ def codes(
         ((rule(ALLOW, "ls && pwd"),), ["0:rule-no-effect"]),
         ((rule(ALLOW, "src/*", "write"),), ["0:rule-no-effect"]),
         ((rule(ALLOW, "/a/../b", "read"),), ["0:rule-no-effect"]),
+        ((rule(ALLOW, "./tools/* *"),), ["0:rule-no-effect"]),
+        ((rule(ALLOW, "tools/*"),), ["0:rule-no-effect"]),
+        ((rule(ALLOW, "*/tools"),), []),
+        ((rule(DENY, "./tools/* *"),), []),
+        ((rule(ALLOW, "FOO=bar ls *"),), ["0:rule-no-effect"]),
     ],
 )
 def test_what_is_odd_about_rules_is_found(rules: tuple[Rule, ...], expected: list[str]) -> None:
@@ -84,6 +93,19 @@ def test_in_a_layer_of_first_matches_the_later_rule_is_unreachable() -> None:
 
 def test_an_allow_of_an_untrusted_layer_has_no_effect_and_hides_nothing() -> None:
     assert codes(rule(DENY, "rm *"), rule(ALLOW, "*"), trusted=False) == ["1:rule-no-effect"]
+
+
+def test_r7_of_a_wildcard_in_a_path_it_is_said_that_it_covers_nothing() -> None:
+    wild = Rule(effect=ALLOW, action="exec", pattern="./tools/* *")
+    why = "a program that is named by a path is covered without a wildcard in that path"
+    (found,) = lint_rules([Layer(name="user", rules=(wild,))])
+    assert (beyond(wild), found.message) == (f"nothing: {why}", why)
+    verdict = judge_line(
+        "./tools/g a", LayerRules([Layer(name="user", rules=(wild,))]), PathPolicy()
+    )
+    assert verdict.reasons == (
+        "`./tools/g a`: its program is named by a path, which no wildcard covers",
+    )
 
 
 def test_a_finding_names_the_rule_in_the_way() -> None:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from skillhouse.floor import ONE_TIME, dataclass, nearest
+from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission import hazards
 from skillhouse.permission.command_reader import read_command
@@ -16,6 +17,8 @@ from skillhouse.permission.judge import judge_argv
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.patterns import Breadth, command_pattern
 
+_VARIABLE = regex(r"[A-Za-z_]\w*=")
+_WILD_PATH = regex(r"[^ *?]*/[^ *?]*[*?]")
 UNKNOWN_ACTION = "rule-unknown-action"
 NAMES_MAX = 8
 """Sub-commands that are said by name; the others are counted."""
@@ -138,7 +141,17 @@ def _never(rule: Rule) -> str:
         return "paths are resolved, so none holds `..`"
     if rule.action == "exec" and any(sign in rule.pattern for sign in (" && ", " || ", " | ")):
         return "each command of a line is judged by itself"
+    if rule.action == "exec" and _VARIABLE.match(rule.pattern):
+        return "a variable before a command is judged by its value, which no rule names"
+    if rule.action == "exec" and rule.effect is Effect.ALLOW and _is_wild_path(rule.pattern):
+        return "a program that is named by a path is covered without a wildcard in that path"
     return ""
+
+
+def _is_wild_path(pattern: str) -> bool:
+    """Whether the program itself is a path with a wildcard, as in `./tools/* *`."""
+    path = _WILD_PATH.match(pattern)
+    return path is not None and not command_pattern(pattern).words
 
 
 def _switches_off(layer: Layer, index: int) -> bool:
@@ -209,6 +222,8 @@ def beyond(rule: Rule) -> str:
         )
     if pattern.breadth is Breadth.EXACT:
         return ""
+    if problem := _never(rule):
+        return f"nothing: {problem}"
     if not pattern.words:
         return "every program whose name fits"
     meaning = read_command(pattern.words)

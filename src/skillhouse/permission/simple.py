@@ -321,7 +321,7 @@ class CommandJudge:
         if hazards.base_name(argv[0]) in hazards.PRIVILEGED:
             return "it changes who runs it"
         if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Breadth.NONE:
-            return "its program is named by a path"
+            return "its program is named by a path, which no wildcard covers"
         if meaning.grammar is None and (said := hazards.running(argv[0])):
             return said
         if meaning.unknown:
