@@ -103,3 +103,12 @@ def test_config_check_names_actions_that_no_tool_of_ours_needs(run: Run, file: P
     assert code == 0
     assert out.startswith("rule user 2: no built-in tool needs the action `teleport`; only a")
     assert len(json.loads(run("config", "check", "--json")[1])["unknown_actions"]) == 1
+
+
+def test_b5_config_check_names_variables_that_no_setting_sets(run: Run, file: Path) -> None:
+    file.write_text('exec_environment = ["LANG", "PATH"]\n')
+    code, out, err = run("config", "check")
+    why = "commands have a PATH of their own, to which `path` of `[sandbox]` adds directories"
+    assert (code, out) == (0, f"exec_environment: `PATH` has no effect: {why}\n")
+    assert err == "the configuration has 0 faults\n"
+    assert json.loads(run("config", "check", "--json")[1])["void_variables"] == ["PATH"]

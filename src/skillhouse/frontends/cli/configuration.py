@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime.config import RepositorySettings
 
+OWN_VARIABLES = {
+    "PATH": "commands have a PATH of their own, to which `path` of `[sandbox]` adds directories",
+    "HOME": "the home of commands is a temporary directory",
+}
+"""Variables that no `exec_environment` sets, and why."""
 _CONFIG_EXAMPLES = """examples:
   skillhouse config path       where each file is, and whether it is there
   skillhouse config show       the text of your own file
@@ -74,10 +79,12 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
             if found.code == UNKNOWN_ACTION
         ]
         void = [one for one in lint_rules(config.layers) if one.code == "rule-no-effect"]
+        unused = [name for name in config.exec_environment if name in OWN_VARIABLES]
         if options.json:
             more = {
                 "unknown_actions": unknown,
                 "void_rules": [finding_value(found) for found in void],
+                "void_variables": unused,
             }
             terminal.json_list("files", diagnostic_values(faults), more)
         else:
@@ -85,6 +92,8 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.line(f"rule {shown(message)} [{UNKNOWN_ACTION}]")
             for line in finding_lines(void):
                 terminal.line(line)
+            for name in unused:
+                terminal.line(f"exec_environment: `{name}` has no effect: {OWN_VARIABLES[name]}")
             for fault in faults:
                 terminal.line(finding_line(fault, terminal))
             also = f", and {counted(len(void), 'rule')} without effect" if void else ""
