@@ -98,7 +98,13 @@ def test_a_directory_of_a_program_that_nobody_knows_is_known_by_its_shape(
 
 
 def test_settings_are_known_by_the_shape_of_their_names() -> None:
-    for path in ("a/my-mcp-servers.json", ".newtoolrc", ".config/any/thing", "x/.foorc.lua"):
+    for path in (
+        "a/my-mcp-servers.json",
+        "a/mcp_servers.toml",
+        ".newtoolrc",
+        ".config/any/thing",
+        "x/.foorc.lua",
+    ):
         assert PATHS.is_asked(path), path
     for path in ("src/compact.json", "rc", "src/mcp.py", ".editorconfig", "config/x.toml"):
         assert PATHS.group(path) is None, path
@@ -109,7 +115,7 @@ REVIEWED = (
     ".rovodev/x .iflow/settings.json .grok/settings.json firebender.json .agent/rules/x.md "
     ".zencoder/x .eca/x .forge/x forge.yaml .ghci .iex.exs .ocamlinit .octaverc .bazelrc .rspec "
     ".gitpod.yml .codesandbox/tasks.json .idx/dev.nix .replit devfile.yaml "
-    ".gradle/init.d/x.gradle .config/gh/config.yml .config/lazygit/config.yml "
+    ".gradle/init.d/x.gradle .m2/settings.xml .config/gh/config.yml .config/lazygit/config.yml "
     ".config/starship.toml .wezterm.lua .lesskey .mailcap"
 ).split()
 

@@ -103,7 +103,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         "a tool runs programs from it when a directory is entered, a commit made or a build begun",
         "direnv.net, mise.jdx.dev/configuration, typicode.github.io/husky, pre-commit.com, "
         "lefthook.dev, doc.rust-lang.org/cargo/reference/config, yarnpkg.com/configuration/yarnrc, "
-        "pnpm.io/pnpmfile, bun.com/docs/runtime/bunfig, hgrc(5)",
+        "pnpm.io/pnpmfile, bun.com/docs/runtime/bunfig, hgrc(5), maven.apache.org/settings",
         ".envrc, mise.toml, mise.*.toml, .mise.toml, .mise.*.toml, .mise, .rtx.toml, "
         ".config/mise, .config/direnv, .husky, .pre-commit-config.yaml, .pre-commit-config.yml, "
         "lefthook.yml, lefthook.yaml, lefthook.toml, lefthook.json, .lefthook, .lefthook.yml, "
@@ -111,7 +111,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         ".cargo/config, .yarnrc.yml, .yarnrc, .yarn/releases, .yarn/plugins, .pnpmfile.cjs, "
         ".pnpmfile.js, .pnpmfile.mjs, bunfig.toml, .hg/hgrc, .hgrc, .sl/config, "
         ".jj/repo/config.toml, .jj/config.toml, .gradle/init.d, .gradle/init.gradle, "
-        ".gradle/init.gradle.kts",
+        ".gradle/init.gradle.kts, .m2/settings.xml",
     ),
     _group(
         _NEVER,
