@@ -19,7 +19,7 @@ from skillhouse.approval import Answer, ApprovalRequest, Unattended
 from skillhouse.floor import is_secret
 from skillhouse.permission import Effect, Layer, Rule, judge_command
 from skillhouse.runtime import Skillhouse, configured
-from tests.harness import copy
+from tests.harness import Need, copy
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
@@ -195,6 +195,31 @@ def test_what_a_rule_denies_to_write_no_command_changes(
     assert [path.name for path in locked.iterdir()] == ["x"]
     assert (locked / "x").read_text() == "text"
     assert (locked / "x").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("approves", [False, True], ids=["unasked", "approved"])
+@pytest.mark.parametrize("line", ["git bundle create to HEAD", "git archive -o to HEAD"])
+def test_r7_no_file_of_git_carries_what_a_rule_denies_to_read(
+    tmp_path: Path, bwrap: None, line: str, approves: bool
+) -> None:
+    """Bytes are packed there, so that what the attacks above look for is not to be seen."""
+    with house_of(tmp_path, RULES, Yes() if approves else None) as house:
+        told = house.call_sync("exec", {"command": line})
+        assert told.content == "denied: rule `read */private/*` of user policy"
+    assert not (tmp_path / "project/to").exists()
+
+
+@pytest.mark.parametrize("line", ["grep -r ordinary .", "rg ordinary ."])
+def test_r7_a_search_beside_a_masked_file_finds_the_rest(
+    tmp_path: Path, need: Need, bwrap: None, line: str
+) -> None:
+    need(shutil.which(line.split(maxsplit=1)[0], path="/usr/bin:/bin"), "no such program")
+    with house_of(tmp_path, RULES) as house:
+        told = house.call_sync("exec", {"command": line})
+    # Both programs end with 2 where a file cannot be read, and say which.
+    assert told.content.startswith("exit code 2\n./a:an ordinary file\n")
+    assert "./private: Permission denied" in told.content
+    assert CONTENT not in told.content
 
 
 def test_the_rule_is_named_where_a_command_names_the_path(tmp_path: Path, bwrap: None) -> None:

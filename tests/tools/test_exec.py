@@ -18,7 +18,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import SandboxSettings, Skillhouse, configured
-from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
+from skillhouse.sandbox import Limits, SandboxLevel, SandboxStatus, detect
 from skillhouse.tools import Progress
 from tests.runtime.places import make_places, write_skill
 from tests.sandbox.places import launcher_at
@@ -112,6 +112,21 @@ def test_ten_megabytes_of_output_are_in_the_file_and_the_program_ends(
     assert (tmp_path / "project/done").exists()
     (path,) = re.findall(r"the whole result is in `([^`]+)`", result.content)
     assert Path(path).read_text() == "".join(f"{number}\n" for number in range(1, 1_000_001))
+
+
+def test_the_limits_without_a_setting_are_those_of_a_build(house: Skillhouse) -> None:
+    limits = Limits()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert (limits.seconds, limits.output_bytes, limits.processes) == (600, 10 << 20, 1_024)
+    assert limits.memory_bytes == min(8 << 30, memory // 2)
+    (tool,) = [one for one in house.tools() if one.name == "exec"]
+    assert tool.schema["properties"]["timeout_seconds"]["maximum"] == 600
+    code = (
+        "import threading as t; end = t.Event(); all = [t.Thread(target=end.wait) for _ in "
+        "range(400)]; [one.start() for one in all]; print(t.active_count()); end.set()"
+    )
+    result = house.call_sync("exec", {"command": "python3", "params": ["-c", code]})
+    assert (result.status, result.content) == ("ok", "401\n")
 
 
 def test_the_operators_limits_hold_and_bound_what_a_call_may_ask(tmp_path: Path) -> None:
@@ -346,6 +361,21 @@ def test_a_variable_that_may_start_something_asks_also_where_all_but_a_denial_is
         assert len(person.asked) == questions
         refused = house.call_sync("exec", {"command": "GIT_PAGER='rm -r a' git log"})
         assert (refused.status, len(person.asked)) == ("denied", questions)
+
+
+def test_r3_tests_below_a_directory_of_modules_are_asked_about_and_run(tmp_path: Path) -> None:
+    """The rule with `unbound = true` runs what the workspace holds anyway."""
+    person = Person([Answer.ONCE])
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern="python3 -m unittest *", unbound=True)
+    with house_at(tmp_path, rule, person=person) as house:
+        (tmp_path / "project/src").mkdir()
+        (tmp_path / "project/src/mod.py").write_text("ONE = 1\n")
+        test = "import mod, unittest\nclass T(unittest.TestCase):\n    def test_one(self):\n"
+        (tmp_path / "project/test_mod.py").write_text(f"{test}        assert mod.ONE == 1\n")
+        result = house.call_sync("exec", {"command": "PYTHONPATH=src python3 -m unittest"})
+        assert (result.status, "Ran 1 test" in result.content) == ("ok", True)
+        (asked,) = person.asked
+        assert asked.reasons == ("`PYTHONPATH` lets whatever code is there be loaded",)
 
 
 @pytest.mark.parametrize(

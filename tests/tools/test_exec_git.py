@@ -88,7 +88,12 @@ def day(place: Place) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [repositories.linked_by_relative_paths, repositories.below_agents_directory],
+    [
+        repositories.linked,
+        repositories.linked_by_relative_paths,
+        repositories.below_agents_directory,
+        repositories.in_bare_repository,
+    ],
     ids=lambda make: make.__name__,
 )
 def test_a_day_in_a_linked_work_tree_is_as_outside(
@@ -158,7 +163,7 @@ def test_a_part_of_a_work_tree_reads_the_rest_without_its_secrets(
     place = place_of(part, Answer.ONCE)
     # Unasked, a command that has nothing to do with git sees the workspace alone.
     assert place.run("python3 -c 'print(open(\"../../top.txt\").read())'").is_error
-    place.runs("git status --short")
+    place.runs("git status --short && git log -1 && git diff")
     script = 'import os; print(open("../../top.txt").read(), os.listdir("../.."))'
     assert "top" in place.runs(f"python3 -c '{script}'")
     for code in (
@@ -249,6 +254,29 @@ def test_words_that_write_config_do_so_or_are_refused(
     assert "branch.theirs.remote" in git(workspace, "config", "--list")
     place.runs("git remote remove second && git branch -D theirs")
     assert "branch.theirs" not in git(workspace, "config", "--list")
+
+
+def test_n16_what_git_writes_in_config_ends_without_an_error(
+    tmp_path: Path, place_of: Callable[..., Place]
+) -> None:
+    workspace = repositories.plain(tmp_path)
+    place = place_of(workspace, *[Answer.ONCE] * 9)
+    git(workspace, "branch", "draft")
+    git(workspace, "clone", "-q", "--bare", ".", "../up.git")
+    git(workspace, "remote", "add", "origin", "../up.git")
+    git(workspace, "fetch", "-q", "origin")
+    for command in (
+        "git branch -D draft",
+        "git branch -u origin/main",
+        "git branch --unset-upstream",
+        "git remote rename origin up",
+        "git branch --track other up/outer",
+        "git branch -D other",
+    ):
+        said = place.runs(command)
+        assert "error" not in said
+        assert "stderr" not in said, said
+    assert "branch.other" not in git(workspace, "config", "--list")
 
 
 def test_a_workspace_with_a_protected_name_is_refused_unless_it_is_a_work_tree(
