@@ -51,7 +51,7 @@ def files_beside(path: str, data: bytes, root: str, argv: Sequence[str]) -> tupl
         if is_other and len(found) < FILES_MAX and os.path.isfile(real):
             found[real] = None
     if os.path.basename(path) == "package.json":
-        for script in tuple(found):
+        for script in (one for one in tuple(found) if os.path.basename(one) != "package.json"):
             found |= dict.fromkeys(files_beside(script, bytes_of(script) or b"", root, ()))
     return tuple(found)[:FILES_MAX]
 
