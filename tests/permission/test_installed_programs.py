@@ -30,6 +30,7 @@ SLOW = {"aws"}
 MISLEADING = {
     ("stat", "-c"): "its help prints `-c  --format=FORMAT`; -c takes the format as well",
     ("curl", "--help"): "the category is optional, and a word behind it is read as an address",
+    ("dos2unix", "--convmode"): "its help names the value on another line",
     ("unzip", "-x"): "its help shows the list of names on another line",
     ("zip", "-x"): "its help shows the list of names on another line",
     ("wget", "--hsts-file"): "the value is in the description",
