@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from skillhouse.floor import Locations
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime.config import RepositorySettings
 
@@ -72,33 +73,7 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "show":
         return _show(places.user_file, terminal, as_json=options.json)
     if options.verb == "check":
-        config, faults = usable_config(places)
-        unknown = [
-            f"{found.layer} {found.rule_index + 1}: {found.message}"
-            for found in lint_rules(config.layers)
-            if found.code == UNKNOWN_ACTION
-        ]
-        void = [one for one in lint_rules(config.layers) if one.code == "rule-no-effect"]
-        unused = [name for name in config.exec_environment if name in OWN_VARIABLES]
-        if options.json:
-            more = {
-                "unknown_actions": unknown,
-                "void_rules": [finding_value(found) for found in void],
-                "void_variables": unused,
-            }
-            terminal.json_list("files", diagnostic_values(faults), more)
-        else:
-            for message in unknown:
-                terminal.line(f"rule {shown(message)} [{UNKNOWN_ACTION}]")
-            for line in finding_lines(void):
-                terminal.line(line)
-            for name in unused:
-                terminal.line(f"exec_environment: `{name}` has no effect: {OWN_VARIABLES[name]}")
-            for fault in faults:
-                terminal.line(finding_line(fault, terminal))
-            also = f", and {counted(len(void), 'rule')} without effect" if void else ""
-            terminal.note(f"the configuration has {counted(len(faults), 'fault')}{also}")
-        return 1 if faults else 0
+        return _check(places, terminal, as_json=options.json)
     if options.verb == "repositories":
         return _repositories(configured(places).repositories, options, terminal)
     files = {
@@ -119,6 +94,37 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
         mark = "" if one["exists"] else "  (not there)"
         terminal.line(f"  {one['name']:<9} {shown(one['path'])}{mark}")
     return 0
+
+
+def _check(places: Locations, terminal: Terminal, *, as_json: bool) -> int:
+    """List what is wrong with the files; 1 where they have faults."""
+    config, faults = usable_config(places)
+    unknown = [
+        f"{found.layer} {found.rule_index + 1}: {found.message}"
+        for found in lint_rules(config.layers)
+        if found.code == UNKNOWN_ACTION
+    ]
+    void = [one for one in lint_rules(config.layers) if one.code == "rule-no-effect"]
+    unused = [name for name in config.exec_environment if name in OWN_VARIABLES]
+    if as_json:
+        more = {
+            "unknown_actions": unknown,
+            "void_rules": [finding_value(found) for found in void],
+            "void_variables": unused,
+        }
+        terminal.json_list("files", diagnostic_values(faults), more)
+    else:
+        for message in unknown:
+            terminal.line(f"rule {shown(message)} [{UNKNOWN_ACTION}]")
+        for line in finding_lines(void):
+            terminal.line(line)
+        for name in unused:
+            terminal.line(f"exec_environment: `{name}` has no effect: {OWN_VARIABLES[name]}")
+        for fault in faults:
+            terminal.line(finding_line(fault, terminal))
+        also = f", and {counted(len(void), 'rule')} without effect" if void else ""
+        terminal.note(f"the configuration has {counted(len(faults), 'fault')}{also}")
+    return 1 if faults else 0
 
 
 def _repositories(
