@@ -37,8 +37,6 @@ from skillhouse.skill import (
 
 EXPLICIT = "explicit"
 """The scope of directories that were named by hand: one of them can be a skill itself."""
-LINK_BYTES = 4_096
-"""Of a worktree's `.git` file, which has one path."""
 
 
 class Precedence:
@@ -108,10 +106,7 @@ class Precedence:
             taken.add(loser.id)
             if kind != "kept":
                 losers.append(loser)
-            if kind == "shadowed" and (checkout := _other_checkout(loser.file, other.file)):
-                findings.append(_of_checkout(checkout, loser, other))
-            else:
-                findings.append(_clash_finding(kind, loser, other))
+            findings.append(_clash_finding(kind, loser, other))
         return losers, findings
 
 
@@ -122,50 +117,6 @@ def _repeated(place: str, link: str) -> Diagnostic:
         message=f"a link to `{place}`, which is listed itself",
         path=Path(link),
         mend=MENDS["same-directory"],
-    )
-
-
-def _other_checkout(file: str, used: str) -> str:
-    """Return the checkout of `file` if that of `used` is one of the same repository, and has this
-    file at the same place; empty otherwise."""
-    one, other = _checkout_of(file), _checkout_of(used)
-    if not one or not other or one == other:
-        return ""
-    if os.path.relpath(file, one) != os.path.relpath(used, other):
-        return ""
-    return one if _is_of(one, other) or _is_of(other, one) else ""
-
-
-def _checkout_of(file: str) -> str:
-    """Return the nearest directory above a file that has a `.git`; empty where none has."""
-    place = os.path.dirname(file)
-    while not os.path.lexists(f"{place}/.git"):
-        if place in ("", "/"):
-            return ""
-        place = os.path.dirname(place)
-    return place
-
-
-def _is_of(worktree: str, checkout: str) -> bool:
-    """Whether one is a linked worktree of the other (gitrepository-layout(5))."""
-    try:
-        with Path(f"{worktree}/.git").open("rb") as file:
-            said = os.fsdecode(file.read(LINK_BYTES))
-    except OSError:
-        return False
-    if not said.startswith("gitdir:") or "\0" in said:
-        return False
-    directory = os.path.realpath(os.path.join(worktree, said[len("gitdir:") :].strip()))
-    return os.path.dirname(directory) == os.path.realpath(f"{checkout}/.git/worktrees")
-
-
-def _of_checkout(checkout: str, skill: Skill, other: Skill) -> Diagnostic:
-    return Diagnostic(
-        code="other-checkout",
-        severity=Severity.INFO,
-        message=f"`{skill.id}` is of another checkout, `{checkout}`; `{other.file}` is used",
-        path=skill.location,
-        mend=MENDS["other-checkout"],
     )
 
 

@@ -23,7 +23,7 @@ from skillhouse.floor import (
 from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.config.config_files import project_of
-from skillhouse.runtime.exported_copies import with_exported_copies
+from skillhouse.runtime.exported_copies import with_explained_duplicates
 from skillhouse.runtime.find_skills import SearchPlace, why_absent
 from skillhouse.runtime.mcp_skills import with_skills_of
 from skillhouse.runtime.project_skills import read_project, roots_of_clients
@@ -162,7 +162,7 @@ class HouseSnapshot:
             cache=self._config.cache_directory,
         )
         found = with_skills_of(self._policy.remote_skills, found, self.roots)
-        found = with_exported_copies(found, self._config.state_directory)
+        found = with_explained_duplicates(found, self._config.state_directory)
         found = self._policy.linked.as_seen(found)
         odd = (
             *self._config.problems,

@@ -14,7 +14,7 @@ from skillhouse import skill as skill_package
 from skillhouse.floor import StateError
 from skillhouse.permission import Permission
 from skillhouse.registry.lock import LOCK_FILE
-from skillhouse.runtime.exported_copies import EXPORTED_COPY
+from skillhouse.runtime.exported_copies import EXPORTED_COPY, OTHER_CHECKOUT
 from skillhouse.runtime.find_skills import AbsentSkill, SkillState, absent_of, find_in
 from skillhouse.skill import MENDS, Skill, SkillIndex
 
@@ -197,7 +197,7 @@ def _unseen(house: Skillhouse, skill: Skill) -> AbsentSkill:
 
 def _shadowed(index: SkillIndex, shadowed: Iterable[Skill]) -> Iterator[AbsentSkill]:
     winners = {skill.name: skill for skill in index.skills}
-    codes = (EXPORTED_COPY, "other-checkout")
+    codes = (EXPORTED_COPY, OTHER_CHECKOUT)
     said = {str(one.path): one for one in index.diagnostics if one.code in codes}
     for skill in shadowed:
         winner = winners.get(skill.name)

@@ -212,9 +212,8 @@ def name_findings(name: str, directory: str) -> list[Finding]:
                 mend=_suggested(name),
             )
         )
-    same = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", directory)
     # macOS keeps accents apart from their letters: that is no second fault of the name.
-    if name != directory and not (findings and same):
+    if name != directory and not (findings and _is_one_text(name, directory)):
         findings.append(
             Finding(
                 "name-mismatch",
@@ -223,6 +222,10 @@ def name_findings(name: str, directory: str) -> list[Finding]:
             )
         )
     return findings
+
+
+def _is_one_text(one: str, other: str) -> bool:
+    return unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", other)
 
 
 def _suggested(name: str) -> str:
