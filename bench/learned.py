@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from _measure import markdown_table
 from _relevance import Query, judge, load, parsed
 from skillhouse.retrieval import Hit, SearchIndex, query_terms
-from skillhouse.runtime.learned_choices import Choice, lifted, request_words, shares
+from skillhouse.runtime.learned_choices import LearnedChoice, lifted, request_words, shares
 
 FIRST, DEPTH = 5, 20
 SPLITS = 4
@@ -60,7 +60,7 @@ class _Split:
         self._hits = hits
         self._chance = chance
 
-    def choices(self, rounds: int, *, is_true: bool) -> list[Choice]:
+    def choices(self, rounds: int, *, is_true: bool) -> list[LearnedChoice]:
         found = []
         for query in self.taught:
             first = self._hits[query.qid][:FIRST]
@@ -68,10 +68,10 @@ class _Split:
             for _ in range(rounds):
                 for hit in right if is_true else self._chance.sample(first, min(1, len(first))):
                     words = self._words(query)
-                    found.append(Choice(file=hit.id, words=words, at_ms=0))
+                    found.append(LearnedChoice(file=hit.id, words=words, at_ms=0))
         return found
 
-    def gain(self, queries: Sequence[Query], choices: Sequence[Choice]) -> float:
+    def gain(self, queries: Sequence[Query], choices: Sequence[LearnedChoice]) -> float:
         """Return by how much NDCG@10 rises, in points."""
         with_word: dict[str, set[int]] = defaultdict(set)
         for at, choice in enumerate(choices):

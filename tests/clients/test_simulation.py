@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.clients import Cut, Lens, LensProblem, LensState, compare, problems
-from skillhouse.clients.client_view import ListedSkill, fit
+from skillhouse.clients.client_view import UnboundedEntry, fit
 from skillhouse.skill import CatalogRule, Profile, load_profile
 from tests.runtime.places import write_skill
 
@@ -319,7 +319,7 @@ RULE = CatalogRule(
 )
 lists = st.lists(st.integers(0, 400), max_size=60).map(
     lambda sizes: [
-        ListedSkill(str(place), f"skill-{place:02}", "x" * size, f"r0/skill-{place:02}/SKILL.md")
+        UnboundedEntry(str(place), f"skill-{place:02}", "x" * size, f"r0/skill-{place:02}/SKILL.md")
         for place, size in enumerate(sizes)
     ]
 )
@@ -327,7 +327,7 @@ lists = st.lists(st.integers(0, 400), max_size=60).map(
 
 @pytest.mark.parametrize("overflow", ["name_all", "omit", "drop_descriptions", "shorten"])
 @given(listed=lists)
-def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[ListedSkill]) -> None:
+def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[UnboundedEntry]) -> None:
     rule = replace(RULE, overflow=overflow)
     budget, cuts = fit(rule, listed)
     assert budget is not None
@@ -350,7 +350,7 @@ def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[ListedSkill]) 
 
 
 def test_without_a_bound_nothing_is_cut() -> None:
-    listed = [ListedSkill("a", "a", "x" * 99_999, "p")]
+    listed = [UnboundedEntry("a", "a", "x" * 99_999, "p")]
     assert fit(replace(RULE, budget_chars=None), listed) == (None, {})
 
 

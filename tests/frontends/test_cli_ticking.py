@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.cli.tick_list import FILTER_MAX, KEYS, Row, TickList
+from skillhouse.frontends.cli.tick_list import FILTER_MAX, KEYS, TickList, TickRow
 from skillhouse.frontends.presentation.text import width_of
 from tests.frontends.terminals import Seat
 from tests.registry.sources import make_skill
@@ -19,7 +19,7 @@ def plain(text: str, _: str) -> str:
     return text
 
 
-def pressed(rows: list[Row], *keys: str, height: int = 24) -> TickList:
+def pressed(rows: list[TickRow], *keys: str, height: int = 24) -> TickList:
     found = TickList("Which ones?", rows)
     for key in keys:
         # As the terminal does it: a key is pressed on what is drawn.
@@ -28,8 +28,8 @@ def pressed(rows: list[Row], *keys: str, height: int = 24) -> TickList:
     return found
 
 
-def rows(*labels: str) -> list[Row]:
-    return [Row(label=label) for label in labels]
+def rows(*labels: str) -> list[TickRow]:
+    return [TickRow(label=label) for label in labels]
 
 
 FRUIT = rows("apple", "banana", "cherry", "Date")
@@ -72,7 +72,7 @@ def test_enter_needs_something_ticked_and_escape_ends_the_filter_first() -> None
 
 
 def test_what_is_refused_cannot_be_ticked_and_says_why() -> None:
-    some = [Row(label="bad", fault="archive-link: \x1b[31mx"), Row(label="good")]
+    some = [TickRow(label="bad", fault="archive-link: \x1b[31mx"), TickRow(label="good")]
     found = pressed(some, " ")
     assert found.ticked == set()
     assert found.lines(80, 24, plain)[-1] == "refused: archive-link: \\x1b[31mx"

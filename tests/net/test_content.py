@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.net import NetError
-from skillhouse.net.client import Body
+from skillhouse.net.client import BoundedBody
 
 PACKED = {
     "": lambda data: data,
@@ -26,7 +26,7 @@ PACKED = {
 @given(data=st.binary(max_size=300), size=st.integers(1, 50), kind=st.sampled_from(list(PACKED)))
 def test_a_body_comes_back_whatever_the_pieces(data, size, kind):
     packed = PACKED[kind](data)
-    body = Body(kind, 300)
+    body = BoundedBody(kind, 300)
     for at in range(0, len(packed), size):
         body.add(packed[at : at + size])
     assert body.end() == data
@@ -36,7 +36,7 @@ def test_a_body_comes_back_whatever_the_pieces(data, size, kind):
 def test_one_byte_too_many_is_an_error(kind):
     data = bytes(range(256)) * 4
     for most, fits in ((len(data), True), (len(data) - 1, False)):
-        body = Body(kind, most)
+        body = BoundedBody(kind, most)
         if fits:
             body.add(PACKED[kind](data)[:most] if not kind else PACKED[kind](data))
             assert body.end() == data
@@ -52,7 +52,7 @@ def test_what_is_too_much_is_not_unpacked_first():
     tracemalloc.start()
     try:
         with pytest.raises(NetError, match="larger than"):
-            Body("gzip", 1 << 20).add(bomb)
+            BoundedBody("gzip", 1 << 20).add(bomb)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -61,16 +61,16 @@ def test_what_is_too_much_is_not_unpacked_first():
 
 @pytest.mark.parametrize("kind", ["gzip", "deflate"])
 def test_a_broken_or_cut_body_is_an_error(kind):
-    cut = Body(kind, 1_000)
+    cut = BoundedBody(kind, 1_000)
     cut.add(PACKED[kind](b"data" * 50)[:-1])
     with pytest.raises(NetError, match="ends too early"):
         cut.end()
     with pytest.raises(NetError, match="is no"):
-        Body(kind, 1_000).add(b"plain text that is not packed at all")
+        BoundedBody(kind, 1_000).add(b"plain text that is not packed at all")
 
 
 def test_an_encoding_that_nobody_asked_for_is_an_error():
     for kind in ("br", "zstd", "gzip, gzip", "compress"):
         with pytest.raises(NetError) as caught:
-            Body(kind, 10).add(b"a")
+            BoundedBody(kind, 10).add(b"a")
         assert caught.value.code == "encoding-unknown"

@@ -20,7 +20,7 @@ from skillhouse.frontends.presentation.service_values import (
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.code_reload import (
     LOADS_MAX,
-    Loaded,
+    LoadedCode,
     Reloaded,
     at_once,
     load_code,
@@ -76,7 +76,7 @@ def loading(house: Skillhouse, monkeypatch: pytest.MonkeyPatch, load: Load) -> L
     return loads
 
 
-async def loaded(house: Skillhouse) -> tuple[Loaded, ...]:
+async def loaded(house: Skillhouse) -> tuple[LoadedCode, ...]:
     tools = [tool for tool in house.tools() if isinstance(tool, SkillCodeTool)]
     return await load_code(house, tools, agent="default")
 

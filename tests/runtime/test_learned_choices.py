@@ -15,7 +15,7 @@ from skillhouse.runtime.learned_choices import (
     CHOICES_A_DAY,
     CHOICES_MAX,
     LIFT_MAX,
-    Choice,
+    LearnedChoice,
     LearnedChoices,
     lifted,
     shares,
@@ -149,7 +149,9 @@ FILES = ("/a", "/b", "/c")
 def test_a_lift_keeps_the_hits_and_is_bounded(
     chosen: list[tuple[str, set[str]]], scores: list[float]
 ) -> None:
-    choices = [Choice(file=file, words=tuple(sorted(words)), at_ms=0) for file, words in chosen]
+    choices = [
+        LearnedChoice(file=file, words=tuple(sorted(words)), at_ms=0) for file, words in chosen
+    ]
     found = shares(choices, ["u", "v"], now_ms=0.0)
     assert all(0.0 < share < 1.0 for share in found.values())
     assert sum(found.values()) < 1.0

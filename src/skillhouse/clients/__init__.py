@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from skillhouse.clients.folders import lens_profile as lens_profile
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
-    from skillhouse.clients.verdicts import Budget as Budget
+    from skillhouse.clients.verdicts import BudgetUse as BudgetUse
     from skillhouse.clients.verdicts import Cut as Cut
     from skillhouse.clients.verdicts import Lens as Lens
     from skillhouse.clients.verdicts import LensClient as LensClient

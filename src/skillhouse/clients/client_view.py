@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import NamedTuple
 
-from skillhouse.clients.verdicts import Budget, Cut, LensClient, LensState, Verdict
+from skillhouse.clients.verdicts import BudgetUse, Cut, LensClient, LensState, Verdict
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity, dataclass
 from skillhouse.skill import (
@@ -20,7 +20,7 @@ from skillhouse.skill import (
 )
 
 
-class ListedSkill(NamedTuple):
+class UnboundedEntry(NamedTuple):
     """A skill as an unbounded list would show it."""
 
     key: str
@@ -29,7 +29,9 @@ class ListedSkill(NamedTuple):
     path: str
 
 
-def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None, dict[str, Cut]]:
+def fit(
+    rule: CatalogRule, listed: Sequence[UnboundedEntry]
+) -> tuple[BudgetUse | None, dict[str, Cut]]:
     """Return the use of the list's budget, and the cut of each skill by its key."""
     cuts: dict[str, Cut] = {}
     most = rule.description_chars
@@ -61,7 +63,7 @@ def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None
             for skill, mark in zip(listed, marks, strict=True)
             if mark is not Cut.NOTHING
         }
-    budget = Budget(
+    budget = BudgetUse(
         limit=rule.budget_chars,
         reserved=rule.reserved_chars,
         needed=needed,
@@ -199,7 +201,7 @@ class ClientView:
         profile = self.profile
         self.winners = {self._key(skill): skill for skill in self.listed.values()}
         entries = [
-            ListedSkill(real, skill.name, self._description(skill), _below_root(skill))
+            UnboundedEntry(real, skill.name, self._description(skill), _below_root(skill))
             for real, skill in self.listed.items()
             if not self._is_manual(skill)
         ]

@@ -78,7 +78,7 @@ class LensSkill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class BudgetUse:
     """The use of a client's list budget, in characters."""
 
     limit: int
@@ -104,7 +104,7 @@ class LensClient:
     """Every directory that it reads, whether it exists or not."""
     own: frozenset[str] = frozenset()
     """Those of them with the client's own skills and its plugins'."""
-    budget: Budget | None = None
+    budget: BudgetUse | None = None
 
     @property
     def name(self) -> str:

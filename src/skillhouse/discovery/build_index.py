@@ -27,11 +27,11 @@ from skillhouse.skill import (
     Finding,
     Identity,
     IndexContent,
-    LeftOut,
     ParsePolicy,
     Profile,
     Skill,
     SkillIndex,
+    UnvisitedDirectories,
     load_profile,
 )
 
@@ -328,7 +328,7 @@ def _merged(
     judged: set[str] | None = None
     if any(one.scanned.walk.leads_out for one in scans.values()):
         judged = set()
-    left_out: list[LeftOut] = []
+    left_out: list[UnvisitedDirectories] = []
     goes_by_place = _goes_by_place(profile)
     for (scope, real), one in scans.items():
         walk = one.scanned.walk

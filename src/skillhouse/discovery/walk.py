@@ -17,7 +17,7 @@ from skillhouse.discovery.links import (
     LinkPlaces,
 )
 from skillhouse.floor import dataclass, is_utf8
-from skillhouse.skill import SKILL_FILE, Finding, LeftOut
+from skillhouse.skill import SKILL_FILE, Finding, UnvisitedDirectories
 
 ENTRIES_MANY = 100_000
 """Entries of one directory from which on a root is said to be slow to scan."""
@@ -62,7 +62,7 @@ class RootWalk:
     """Where links out of the root may lead, if they are followed."""
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """(path, finding) in the order in which the places were met."""
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[UnvisitedDirectories] = field(default_factory=list)
     """What a bound kept from being looked at."""
     _too_deep: list[str] = field(default_factory=list)
     _deeper: list[str] = field(default_factory=list)
@@ -160,11 +160,11 @@ class RootWalk:
             if is_deep:
                 most = LINK_DEPTH_MAX
                 message = f"not looked into: deeper than {most} directories behind the link"
-                self.left_out.append(LeftOut(link.link, "depth", most, paths))
+                self.left_out.append(UnvisitedDirectories(link.link, "depth", most, paths))
             else:
                 most = LINK_DIRECTORIES_MAX
                 message = f"stopped after {most} directories behind the link"
-                self.left_out.append(LeftOut(link.link, "directories", most, paths))
+                self.left_out.append(UnvisitedDirectories(link.link, "directories", most, paths))
             self._note(link.link, code, message)
         return names[:room]
 
@@ -302,7 +302,9 @@ class RootWalk:
             more = f" (and {len(self._too_deep) - 1} more)" if len(self._too_deep) > 1 else ""
             message = f"not looked into: deeper than {self.max_depth} directories{more}"
             self._note(self._too_deep[0], "depth-limit", message)
-            self.left_out.append(LeftOut(self.root, "depth", self.max_depth, tuple(self._deeper)))
+            self.left_out.append(
+                UnvisitedDirectories(self.root, "depth", self.max_depth, tuple(self._deeper))
+            )
 
     def _note_limit(self, paths: list[str], unopened: int) -> None:
         """Say where the walk stopped: at `paths`, with so many directories not opened yet."""
@@ -317,7 +319,9 @@ class RootWalk:
             message += f", and what is below {unopened} others"
         self._note(self.root, "scan-limit", message)
         self.left_out.append(
-            LeftOut(self.root, "directories", self.max_directories, tuple(paths), unopened)
+            UnvisitedDirectories(
+                self.root, "directories", self.max_directories, tuple(paths), unopened
+            )
         )
 
     def _unreadable(self, path: str, error: OSError) -> None:

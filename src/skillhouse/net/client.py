@@ -87,7 +87,7 @@ async def fetch(
     )
 
     async def whole(head: ResponseHead, exchange: Exchange) -> bytes:
-        body = Body(head.get("content-encoding"), limits.body_bytes)
+        body = BoundedBody(head.get("content-encoding"), limits.body_bytes)
         async for chunk in exchange.chunks():
             body.add(chunk)
         return body.end()
@@ -258,7 +258,7 @@ ACCEPTED = "gzip, deflate"
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class Body:
+class BoundedBody:
     """A body that grows up to a bound, after decompression."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:

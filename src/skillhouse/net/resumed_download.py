@@ -12,7 +12,7 @@ import anyio
 
 from skillhouse.floor import digest as digest_of
 from skillhouse.net.client import (
-    Body,
+    BoundedBody,
     HttpResponse,
     Request,
     answered,
@@ -192,7 +192,7 @@ class _Download:
 
     async def _plain(self, encoding: str, exchange: Exchange) -> bytes:
         """Read an answer that cannot be continued."""
-        body = Body(encoding, self._policy.limits.body_bytes)
+        body = BoundedBody(encoding, self._policy.limits.body_bytes)
         async for chunk in _flowing(exchange):
             body.add(chunk)
         return body.end()

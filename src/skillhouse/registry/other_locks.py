@@ -60,7 +60,7 @@ class OtherLock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _LockEntry:
     """What of an entry is used; each installer has some of it."""
 
     source: str = ""
@@ -122,7 +122,7 @@ def decode_other_lock(data: bytes, directory: Path) -> OtherLock:
 
 def _entry(name: str, value: object, kind: LockKind, directory: Path) -> OtherEntry:
     try:
-        read = shaped(_without_null(value), _Entry)
+        read = shaped(_without_null(value), _LockEntry)
         return _clawhub(name, read) if kind == "clawhub" else _skills(name, read, kind, directory)
     except (DecodeError, SourceError) as error:
         return OtherEntry(name=name, fault=str(error))
@@ -134,7 +134,7 @@ def _without_null(value: object) -> object:
     return {key: one for key, one in value.items() if one is not None}
 
 
-def _clawhub(name: str, read: _Entry) -> OtherEntry:
+def _clawhub(name: str, read: _LockEntry) -> OtherEntry:
     namespace, skill = split_name(name)
     if read.version is not None and not is_version(read.version):
         raise DecodeError(f"no version: {read.version[:80]!r}")
@@ -149,7 +149,7 @@ def _clawhub(name: str, read: _Entry) -> OtherEntry:
     )
 
 
-def _skills(name: str, read: _Entry, kind: LockKind, directory: Path) -> OtherEntry:
+def _skills(name: str, read: _LockEntry, kind: LockKind, directory: Path) -> OtherEntry:
     source, note = _source(read, directory)
     # Refused here, before anything is fetched.
     parse_source(source, directory, home=directory)
@@ -169,7 +169,7 @@ def _skills(name: str, read: _Entry, kind: LockKind, directory: Path) -> OtherEn
     )
 
 
-def _source(read: _Entry, directory: Path) -> tuple[str, str]:
+def _source(read: _LockEntry, directory: Path) -> tuple[str, str]:
     """Return where `install` would get an entry from, and what was assumed."""
     at = f"@{read.ref}" if read.ref else ""
     match read.sourceType:
@@ -194,7 +194,7 @@ def _git_address(text: str) -> str:
     raise SourceError(f"the lock has no address of the Git server, only {text[:80]!r}")
 
 
-def _server(read: _Entry) -> tuple[str, str]:
+def _server(read: _LockEntry) -> tuple[str, str]:
     """Return the server whose `.well-known` had the skill."""
     where, mark, _ = read.sourceUrl.partition(_WELL_KNOWN)
     if mark:

@@ -129,7 +129,7 @@ def _words_of(text: str, answers: Mapping[str, list[frozenset[str]]]) -> tuple[s
     return tuple(word for word, texts in answers.items() if any(t and t <= own for t in texts))
 
 
-class Request(NamedTuple):
+class PreparedQuery(NamedTuple):
     """A query, ready to be ranked."""
 
     concepts: Sequence[Concept]
@@ -139,7 +139,7 @@ class Request(NamedTuple):
     """Misspelt words of the query, and the stems that were looked for instead."""
 
 
-def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
+def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> PreparedQuery:
     """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
     query = query[:QUERY_CHARS_MAX]
     idle = idle_words(query)
@@ -159,7 +159,7 @@ def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> Request:
         if term not in texts or is_pair(term)
         for concept in reading.written(term, is_beside=has_signs)
     ]
-    return Request(_heaviest([*concepts, *meant]), reading.found, reading.corrected)
+    return PreparedQuery(_heaviest([*concepts, *meant]), reading.found, reading.corrected)
 
 
 def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:

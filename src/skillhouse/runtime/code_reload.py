@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedCode:
     """What came of loading one skill's code."""
 
     skill: str
@@ -48,7 +48,7 @@ class Loaded:
 class Reloaded:
     """What came of a reload."""
 
-    loaded: tuple[Loaded, ...]
+    loaded: tuple[LoadedCode, ...]
     steps: tuple[tuple[Path, str], ...]
     """What was done with which directory, in its order (S002-52)."""
 
@@ -75,7 +75,7 @@ async def reload_code(
     house.refresh()
     await code.reload()
     tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
-    loaded: tuple[Loaded, ...] = ()
+    loaded: tuple[LoadedCode, ...] = ()
     with house.services.enforcement.tier_gate.running() as running:
         if not running.stopped():
             loaded = await load_code(house, tools, agent=agent, known=known, progress=progress)
@@ -99,7 +99,7 @@ async def load_code(
     agent: str,
     known: Callable[[Path], Lacking | None] = lambda _: None,
     progress: Progress | None = None,
-) -> tuple[Loaded, ...]:
+) -> tuple[LoadedCode, ...]:
     """Load each skill's code in a cell without host calls, several at once, in their order.
 
     Failures are in the results; `known` has earlier ones.
@@ -111,7 +111,7 @@ async def load_code(
     skills: dict[str, list[SkillCodeTool]] = {}
     for tool in tools:
         skills.setdefault(tool.skill.manifest.name, []).append(tool)
-    found: dict[str, Loaded] = {}
+    found: dict[str, LoadedCode] = {}
     failures: list[Exception] = []
     waiting = iter(skills.items())
 
@@ -149,7 +149,7 @@ async def _loaded(
     tools: Sequence[SkillCodeTool],
     agent: str,
     known: Callable[[Path], Lacking | None],
-) -> Loaded:
+) -> LoadedCode:
     code, skill = house.services.skill_code, tools[0].skill
     name, directory = skill.manifest.name, skill.directory
     declared = tuple(tool.full_name for tool in tools)
@@ -174,9 +174,9 @@ async def _loaded(
         raise
     except SandboxError as error:
         failed = failed_load(digest, error.code, str(error))
-        return Loaded(skill=name, directory=directory, error=str(error), lacking=failed)
+        return LoadedCode(skill=name, directory=directory, error=str(error), lacking=failed)
     except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
-        return Loaded(skill=name, directory=directory, error=str(as_error(error)))
+        return LoadedCode(skill=name, directory=directory, error=str(as_error(error)))
     full = {f"{name}:{tool}" for tool in exported}
     missing = tuple(tool.rpartition(":")[2] for tool in declared if tool not in full)
     # The cell imports the module and refuses one without `tools`.
@@ -207,10 +207,10 @@ def _found(
     *,
     untried: str = "",
     steps: tuple[str, ...] = (),
-) -> Loaded:
+) -> LoadedCode:
     gone = () if lacking is None else lacking.tools
     error = "" if lacking is None else lacking.error
-    return Loaded(
+    return LoadedCode(
         skill=skill.manifest.name,
         directory=skill.directory,
         tools=() if error else tuple(n for n in declared if n.rpartition(":")[2] not in gone),

@@ -72,7 +72,7 @@ _AFTER = ("update", "uninstall")
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _LastFound:
     """What was found when the files were last read."""
 
     key: str
@@ -129,7 +129,7 @@ class InstalledMarks:
             self._keep(kept, {str(mark.directory) for mark in found})
         return found
 
-    def _of(self, scope: str, around: str, kept: dict[str, _Known]) -> Iterator[InstalledMark]:
+    def _of(self, scope: str, around: str, kept: dict[str, _LastFound]) -> Iterator[InstalledMark]:
         base = Path(os.path.realpath(self._bases[scope]))
         for path, entry in sorted(self._entries(scope).items()):
             name = path.rpartition("/")[2]
@@ -151,7 +151,7 @@ class InstalledMarks:
                 state, reason = self._judged(real, entry)
                 kept.pop(str(real), None)
                 if newest < self._clock() - STEADY_NANOSECONDS:
-                    kept[str(real)] = _Known(key, state, reason)
+                    kept[str(real)] = _LastFound(key, state, reason)
             yield InstalledMark(scope=scope, name=name, directory=real, state=state, reason=reason)
 
     def _judged(self, real: Path, entry: LockEntry) -> tuple[MarkState, str]:
@@ -160,16 +160,16 @@ class InstalledMarks:
         # INVARIANT: what cannot be judged is refused.
         return "refused", str(failed[0])
 
-    def _known(self) -> dict[str, _Known]:
+    def _known(self) -> dict[str, _LastFound]:
         if self._file is None:
             return {}
         try:
             with open(self._file, "rb") as file:
-                return decode(file.read(MARKS_MAX), dict[str, _Known])
+                return decode(file.read(MARKS_MAX), dict[str, _LastFound])
         except (OSError, SkillhouseError):
             return {}
 
-    def _keep(self, kept: Mapping[str, _Known], seen: set[str]) -> None:
+    def _keep(self, kept: Mapping[str, _LastFound], seen: set[str]) -> None:
         if self._file is None:
             return
         # Of other projects those that are still there.

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class LearnedChoice:
     """A skill that an agent loaded after a search."""
 
     file: str
@@ -92,7 +92,7 @@ class LearnedChoices:
         except SkillhouseError:
             logger.debug("what was loaded after a search is not kept", exc_info=True)
 
-    def choices(self, user: str) -> tuple[Choice, ...]:
+    def choices(self, user: str) -> tuple[LearnedChoice, ...]:
         """Return the choices of a user, newest first. Raises StateError."""
         if not self._path.exists():
             return ()
@@ -100,7 +100,7 @@ class LearnedChoices:
         with pooled(self._path, STATE) as store:
             rows = store.rows(query, (user,))
         return tuple(
-            Choice(file=file, words=tuple(json.loads(words)), at_ms=at_ms)
+            LearnedChoice(file=file, words=tuple(json.loads(words)), at_ms=at_ms)
             for file, words, at_ms in rows
         )
 
@@ -144,7 +144,7 @@ def request_words(query: str) -> tuple[str, ...]:
 
 
 def shares(
-    choices: Sequence[Choice], words: Sequence[str], *, now_ms: float
+    choices: Sequence[LearnedChoice], words: Sequence[str], *, now_ms: float
 ) -> Mapping[str, float]:
     """Return how much of what was chosen for similar requests each skill is, by its file.
 

@@ -30,7 +30,7 @@ class Lacking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _SharedReloads:
     """The file that the processes share."""
 
     version: int = VERSION
@@ -86,7 +86,7 @@ class Reloads:
         with self._locked() as kept:
             is_whole = {place: not (one.tools or one.error) for place, one in kept.lacking.items()}
             whole = {place: one for place, one in kept.lacking.items() if is_whole[place]}
-            self._write(_Kept(count=kept.count + 1, lacking=whole))
+            self._write(_SharedReloads(count=kept.count + 1, lacking=whole))
 
     def note(self, lacking: Mapping[Path, Lacking]) -> None:
         """Add findings; signal each process to reload if they change anything."""
@@ -94,10 +94,10 @@ class Reloads:
             found = {place: one for place, one in kept.lacking.items() if os.path.isdir(place)}
             found.update({_key(place): one for place, one in lacking.items()})
             if found != kept.lacking:
-                self._write(_Kept(count=kept.count + 1, lacking=found))
+                self._write(_SharedReloads(count=kept.count + 1, lacking=found))
 
     @contextmanager
-    def _locked(self) -> Iterator[_Kept]:
+    def _locked(self) -> Iterator[_SharedReloads]:
         make_private(self._directory)
         handle = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -106,14 +106,14 @@ class Reloads:
         finally:
             os.close(handle)
 
-    def _read(self) -> _Kept:
+    def _read(self) -> _SharedReloads:
         try:
-            found = decode(self._path.read_bytes(), _Kept)
+            found = decode(self._path.read_bytes(), _SharedReloads)
         except (OSError, DecodeError):
-            return _Kept()
-        return found if found.version == VERSION else _Kept()
+            return _SharedReloads()
+        return found if found.version == VERSION else _SharedReloads()
 
-    def _write(self, kept: _Kept) -> None:
+    def _write(self, kept: _SharedReloads) -> None:
         # Replaced as a whole, so that a reader never meets half of it, and its inode is another.
         new = self._directory / f"{RELOADS_FILE}.{os.getpid()}"
         new.touch(0o600)

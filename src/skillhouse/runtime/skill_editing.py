@@ -43,7 +43,7 @@ def read_draft(text: str, *, directory: str) -> ParseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkillSource:
+class EditableSkill:
     """The SKILL.md of a skill, as it is written."""
 
     id: str
@@ -65,7 +65,7 @@ class SkillSource:
         return self.directory / SKILL_FILE
 
 
-def skill_source(house: Skillhouse, reference: str) -> SkillSource:
+def skill_source(house: Skillhouse, reference: str) -> EditableSkill:
     """Return the SKILL.md of a skill, also of a person's own that cannot be used as it is.
 
     Raises:
@@ -89,7 +89,7 @@ def skill_source(house: Skillhouse, reference: str) -> SkillSource:
         message = f"expected at most {SKILL_FILE_MAX} bytes"
         raise SkillError("too-large", directory / SKILL_FILE, message)
     text = data.decode(errors="replace")
-    return SkillSource(
+    return EditableSkill(
         id=f"{scope}:{directory.name}" if is_broken else skill.id,
         name=name,
         scope=scope,

@@ -316,7 +316,7 @@ class TrustStore:
         return found
 
 
-class EventLog(Protocol):
+class EventRecorder(Protocol):
     """Records events; `noted` does not fail when the audit log does."""
 
     def event(
@@ -336,7 +336,7 @@ class ProjectTrust:
         project: Path,
         skills: Callable[[], ProjectSkills],
         tools: Callable[[], Tools],
-        log: EventLog,
+        log: EventRecorder,
         refresh: Callable[[], bool],
         linked: LinkedSkills,
         changes: Callable[[], tuple[Skill, ...]],

@@ -103,8 +103,8 @@ if TYPE_CHECKING:
     from skillhouse.skill.skill_file import skill_text as skill_text
     from skillhouse.skill.skill_file import typed_fields as typed_fields
     from skillhouse.skill.skill_index import IndexContent as IndexContent
-    from skillhouse.skill.skill_index import LeftOut as LeftOut
     from skillhouse.skill.skill_index import SkillIndex as SkillIndex
+    from skillhouse.skill.skill_index import UnvisitedDirectories as UnvisitedDirectories
     from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding

@@ -13,7 +13,7 @@ from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError,
 from skillhouse.skill.model import Skill
 
 
-class LeftOut(NamedTuple):
+class UnvisitedDirectories(NamedTuple):
     """Directories of one root that a bound kept from being looked at."""
 
     root: str
@@ -36,7 +36,7 @@ class IndexContent:
     skills: tuple[Skill, ...] = ()
     shadowed: tuple[Skill, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnvisitedDirectories, ...] = ()
 
 
 class SkillIndex:
@@ -48,7 +48,7 @@ class SkillIndex:
         *,
         shadowed: Iterable[Skill] = (),
         diagnostics: Iterable[Diagnostic] = (),
-        left_out: Iterable[LeftOut] = (),
+        left_out: Iterable[UnvisitedDirectories] = (),
         source: Callable[[], IndexContent] | None = None,
         name_match: NameMatch = "casefold",
         cache: Path | None = None,
@@ -91,7 +91,7 @@ class SkillIndex:
         return self._content.diagnostics
 
     @property
-    def left_out(self) -> tuple[LeftOut, ...]:
+    def left_out(self) -> tuple[UnvisitedDirectories, ...]:
         """What a bound of a root kept from being looked at."""
         return self._content.left_out
 

@@ -13,9 +13,9 @@ import pytest
 from skillhouse.floor import ConfigError
 from skillhouse.registry import Revocation, next_list, pack, pem_of, revoked_certificate, sign_list
 from skillhouse.registry.hosting import (
-    Access,
     HostedRepository,
     HostingError,
+    TokenAccess,
     access_of,
     checked_address,
     checked_scope,
@@ -27,8 +27,8 @@ from tests.registry.pki import INTERMEDIATE, NOW, Party, forged, issued, make_ro
 from tests.registry.publisher_skill import REGISTRY
 from tests.registry.sources import make_skill
 
-ADMIN = Access("a", ("admin",))
-ANYONE = Access("b", ("publish:default/*",))
+ADMIN = TokenAccess("a", ("admin",))
+ANYONE = TokenAccess("b", ("publish:default/*",))
 
 
 class World:
@@ -42,7 +42,11 @@ class World:
         )
 
     def publish(
-        self, archive: bytes, name: str = "pdf", version: str = "1.2.0", access: Access = ANYONE
+        self,
+        archive: bytes,
+        name: str = "pdf",
+        version: str = "1.2.0",
+        access: TokenAccess = ANYONE,
     ) -> Release:
         upload = self.repository.blobs.new_upload()
         file = upload / "archive.part"
@@ -52,7 +56,9 @@ class World:
         finally:
             self.repository.blobs.end_upload(upload)
 
-    def publish_skill(self, name: str, version: str = "1.0", access: Access = ANYONE) -> Release:
+    def publish_skill(
+        self, name: str, version: str = "1.0", access: TokenAccess = ANYONE
+    ) -> Release:
         folder = name.rpartition("--")[2]
         made = pack(make_skill(self.place / "skills" / name / folder, version=version))
         return self.publish(made.archive, name, version, access)
@@ -185,7 +191,7 @@ def test_a_developer_who_was_revoked_publishes_nothing(world: World, tmp_path: P
 )
 def test_a_name_that_is_near_another_needs_the_whole_namespace(world: World, name: str, code: str):
     world.publish_skill("pdftools")
-    named = Access("c", ("publish:{}/{}".format(*split_name(name)),))
+    named = TokenAccess("c", ("publish:{}/{}".format(*split_name(name)),))
     if code:
         with pytest.raises(HostingError, match="could be taken for `pdftools`"):
             world.publish_skill(name, access=named)
@@ -235,7 +241,7 @@ def test_a_token_is_good_until_its_end(world: World):
     store, now = world.repository.store, datetime(2026, 11, 23, tzinfo=UTC)
     secret, token = new_token(store, ("publish:pdf",), now, days=2, note="ci")
     assert secret not in json.dumps([str(one) for one in store.tokens()])
-    assert access_of(store, secret, now) == Access(token.id, ("publish:default/pdf",))
+    assert access_of(store, secret, now) == TokenAccess(token.id, ("publish:default/pdf",))
     assert access_of(store, secret, now + timedelta(days=2)) is None
     for guess in ("", secret[:-1], secret + "A", secret.swapcase(), f"skr_{token.id}_{'A' * 43}"):
         assert access_of(store, guess, now) is None, guess

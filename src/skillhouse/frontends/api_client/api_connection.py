@@ -35,7 +35,7 @@ class ApiClientError(SkillhouseError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -81,7 +81,7 @@ class ApiConnection:
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return an answer; ApiClientError for a problem, or where none comes."""
         try:
             with anyio.fail_after(self._seconds):
@@ -95,7 +95,7 @@ class ApiConnection:
             place = f"{self._host}:{self._port}"
             message = f"no answer from {place}: {type(error).__name__}"
             raise ApiClientError(0, "no-answer", message, {}) from error
-        answer = Answer(status=head.status_code, headers=_headers(head), body=bytes(data))
+        answer = HttpAnswer(status=head.status_code, headers=_headers(head), body=bytes(data))
         if answer.status >= 400:
             raise _problem(answer)
         return answer
@@ -108,7 +108,7 @@ class ApiConnection:
                 if head.status_code != 200:
                     body = b"".join([part async for part in rest])
                     raise _problem(
-                        Answer(status=head.status_code, headers=_headers(head), body=body)
+                        HttpAnswer(status=head.status_code, headers=_headers(head), body=body)
                     )
                 async for event in _parsed(rest):
                     yield event
@@ -197,7 +197,7 @@ def _headers(head: h11.Response) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
 
 
-def _problem(answer: Answer) -> ApiClientError:
+def _problem(answer: HttpAnswer) -> ApiClientError:
     try:
         value = answer.json()
     except ValueError:

@@ -10,10 +10,10 @@ import anyio
 
 from skillhouse.frontends.api_client.api_connection import (
     ANSWER_SECONDS,
-    Answer,
     ApiClientError,
     ApiConnection,
     ApiEvent,
+    HttpAnswer,
 )
 from skillhouse.frontends.api_client.api_values import (
     AgreedJson,
@@ -54,7 +54,7 @@ class ApiClient:
 
     async def send(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return the answer of any route that changes something."""
         return await self.connection.request(method, API + path, body=body, headers=headers)
 

@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 T = TypeVar("T")
 
 
-class Opening(Generic[T]):
+class PendingBuild(Generic[T]):
     """What is being built, or has been, or why it cannot be."""
 
     def __init__(self, build: Callable[[], T]) -> None:

@@ -13,7 +13,7 @@ from anyio.from_thread import start_blocking_portal
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.chat.marks import is_cut, last_prompt, stored_prompts
-from skillhouse.frontends.chat.opening import Opening
+from skillhouse.frontends.chat.opening import PendingBuild
 from skillhouse.frontends.chat.screen import CHANNEL, Screen
 from skillhouse.frontends.chat.transcript import StoredTranscript
 from skillhouse.frontends.presentation.service_values import (
@@ -234,7 +234,7 @@ class TypedLines:
         self._kept.clear()
 
 
-def talk(loop: Loop, opening: Opening[Commands], screen: Screen, lines: TypedLines) -> None:
+def talk(loop: Loop, opening: PendingBuild[Commands], screen: Screen, lines: TypedLines) -> None:
     """Handle lines until `/quit`, Ctrl-D, or a second Ctrl-C; the first ends the current answer.
 
     Raises what went wrong in the opening, which interrupts the prompt.
@@ -288,7 +288,7 @@ def show(answered: Answered | None, screen: Screen) -> None:
         screen.note(f"waits for approval: skillhouse approvals approve {approval}")
 
 
-def line_reader(opening: Opening[Commands]) -> Callable[[str], str]:
+def line_reader(opening: PendingBuild[Commands]) -> Callable[[str], str]:
     """Return a function that reads a line, with history and completion if readline is there."""
     try:
         import readline  # noqa: PLC0415 - not on every platform

@@ -99,7 +99,7 @@ def _talk(
     prompt: Prompt | None,
     channel: TerminalChannel,
 ) -> int:
-    from skillhouse.frontends.chat.opening import Opening
+    from skillhouse.frontends.chat.opening import PendingBuild
     from skillhouse.frontends.chat.repl import Loop, TypedLines, line_reader, start_lines, talk
     from skillhouse.frontends.chat.screen import Screen, shown_logs
 
@@ -121,7 +121,7 @@ def _talk(
         screen.note(start_lines(begun.asked.where, begun.session_id, begun.agent, begun.before))
         loop = stack.enter_context(Loop())
         stack.callback(lambda: loop.run(house.services.release_loop))
-        opening = stack.enter_context(Opening(begun.commands))
+        opening = stack.enter_context(PendingBuild(begun.commands))
         lines = channel.host = TypedLines(screen, line_reader(opening))
         talk(loop, opening, screen, lines)
     return 0

@@ -18,7 +18,7 @@ from skillhouse.discovery import (
     skills_below,
 )
 from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_utf8, isolated
-from skillhouse.frontends.cli.fixing import Fix, fix
+from skillhouse.frontends.cli.fixing import FileFix, fix
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -112,7 +112,7 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _print_text(
-    fixed: Sequence[Fix],
+    fixed: Sequence[FileFix],
     findings: Sequence[Diagnostic],
     tools: Sequence[Mapping[str, Any]],
     terminal: Terminal,

@@ -16,7 +16,7 @@ from skillhouse.floor import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ValueSource:
     """Where values come from: fixed words, or a kind."""
 
     words: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Node:
     options: tuple[tuple[str, str], ...]
     valued: tuple[str, ...]
     """Options that take a value."""
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ValueSource]
     """By the option, or `@` and the number of the argument, `@+` for all others."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse import runtime
 from skillhouse.floor import dataclass
-from skillhouse.frontends.cli.completion_scripts import SCRIPTS, Node, Source
+from skillhouse.frontends.cli.completion_scripts import SCRIPTS, Node, ValueSource
 from skillhouse.frontends.cli.options import Verb, add_json
 from skillhouse.frontends.cli.verbs import VERBS as ALL_VERBS
 from skillhouse.frontends.cli.verbs import parser_of
@@ -77,7 +77,7 @@ _HELP = ("help", "explain a verb")
 def _below(place: _Place) -> Iterator[Node]:
     options: list[tuple[str, str]] = []
     valued: list[str] = []
-    sources: dict[str, Source] = {}
+    sources: dict[str, ValueSource] = {}
     verbs: list[tuple[str, str]] = []
     lower: list[_Place] = []
     index = 0
@@ -114,7 +114,7 @@ def _below(place: _Place) -> Iterator[Node]:
         yield from _below(one)
 
 
-def _source(place: _Place, action: argparse.Action) -> Source | None:
+def _source(place: _Place, action: argparse.Action) -> ValueSource | None:
     """Return where the values of an option or argument come from; None where nothing is known."""
     if action.choices is not None:
         return _fixed(str(choice) for choice in action.choices)
@@ -125,18 +125,18 @@ def _source(place: _Place, action: argparse.Action) -> Source | None:
         if option == "--problem":
             return _fixed(runtime.STATES)
         if option in _OPTIONS:
-            return Source(kind=_OPTIONS[option])
+            return ValueSource(kind=_OPTIONS[option])
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if action.option_strings:
-        return Source(kind=_METAVARS[metavar]) if metavar in _METAVARS else None
+        return ValueSource(kind=_METAVARS[metavar]) if metavar in _METAVARS else None
     if name == "action":
         return _fixed(ACTIONS)
     kind = _ARGUMENTS.get((place.words[0], name)) or _ARGUMENTS.get(name) or _METAVARS.get(metavar)
-    return Source(kind=kind) if kind else None
+    return ValueSource(kind=kind) if kind else None
 
 
-def _fixed(words: Iterable[str]) -> Source:
-    return Source(words=tuple(word for word in words if _WORD.fullmatch(word)))
+def _fixed(words: Iterable[str]) -> ValueSource:
+    return ValueSource(words=tuple(word for word in words if _WORD.fullmatch(word)))
 
 
 def _text(text: str | None) -> str:

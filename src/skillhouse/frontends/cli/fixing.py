@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
 
 
-class Fix(NamedTuple):
+class FileFix(NamedTuple):
     file: Path
     data: bytes
     """What it holds now; it is not written to if it holds something else by then."""
@@ -25,7 +25,7 @@ class Fix(NamedTuple):
     difference: str
 
 
-def fixes_of(places: Sequence[Path]) -> list[Fix]:
+def fixes_of(places: Sequence[Path]) -> list[FileFix]:
     """Return what would be written to the SKILL.md of each of these directories."""
     found = []
     for place in places:
@@ -38,11 +38,11 @@ def fixes_of(places: Sequence[Path]) -> list[Fix]:
         if made is not None:
             file = place / SKILL_FILE
             text = difference(made.before, made.after, str(file))
-            found.append(Fix(file, data, made.after, made.codes, text))
+            found.append(FileFix(file, data, made.after, made.codes, text))
     return found
 
 
-def fix(places: Sequence[Path], terminal: Terminal, *, yes: bool, quiet: bool) -> list[Fix]:
+def fix(places: Sequence[Path], terminal: Terminal, *, yes: bool, quiet: bool) -> list[FileFix]:
     """Show what would change, ask, and write it; return what was written.
 
     Raises:

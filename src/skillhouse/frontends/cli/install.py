@@ -18,7 +18,7 @@ from skillhouse.frontends.cli.install_from_lock import install_from_lock
 from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import need_terminal
-from skillhouse.frontends.cli.tick_list import Row
+from skillhouse.frontends.cli.tick_list import TickRow
 from skillhouse.frontends.cli.ticking import tick
 from skillhouse.frontends.presentation.install_report import (
     candidate_value,
@@ -202,7 +202,7 @@ def _chosen(
     names = ", ".join(one.label for one in every[:20])
     more = f" and {len(every) - 20} more" if len(every) > 20 else ""
     need_terminal(f"{len(every)} skills are there, name one with --skill: {names}{more}")
-    rows = [Row(label=one.label, fault=one.fault) for one in every]
+    rows = [TickRow(label=one.label, fault=one.fault) for one in every]
     return [every[place] for place in tick("Which ones?", rows, terminal)]
 
 

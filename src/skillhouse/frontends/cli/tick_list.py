@@ -15,7 +15,7 @@ KEYS = "space ticks, Enter goes on, letters filter, Ctrl-A ticks all, Esc ends"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TickRow:
     """One thing that can be chosen; its texts may be from anywhere."""
 
     label: str
@@ -30,7 +30,7 @@ Style = Callable[[str, str], str]
 class TickList:
     """The rows, those ticked, and those that the filter leaves."""
 
-    def __init__(self, question: str, rows: Sequence[Row]) -> None:
+    def __init__(self, question: str, rows: Sequence[TickRow]) -> None:
         self._question = question
         self._rows = rows
         self._folded = [shown(row.label).casefold() for row in rows]

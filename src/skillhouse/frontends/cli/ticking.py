@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import ask, need_terminal
-from skillhouse.frontends.cli.tick_list import FRAME, Row, TickList
+from skillhouse.frontends.cli.tick_list import FRAME, TickList, TickRow
 from skillhouse.frontends.presentation.text import shown, width_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _SEQUENCE_MAX = 16
 _UNFINISHED = re.compile(r"\x1b(?:[\[O][0-?]*)?$")
 
 
-def tick(question: str, rows: Sequence[Row], terminal: Terminal) -> list[int]:
+def tick(question: str, rows: Sequence[TickRow], terminal: Terminal) -> list[int]:
     """Return the places of the rows that the person chooses, in their order.
 
     Raises:
@@ -192,7 +192,7 @@ def _keys_one_by_one(handle: int) -> Iterator[None]:
         termios.tcsetattr(handle, termios.TCSADRAIN, before)
 
 
-def _by_numbers(question: str, rows: Sequence[Row], terminal: Terminal) -> list[int]:
+def _by_numbers(question: str, rows: Sequence[TickRow], terminal: Terminal) -> list[int]:
     for number, row in enumerate(rows, start=1):
         fault = f"  refused: {shown(row.fault)}" if row.fault else ""
         terminal.note(f"{number:4}  {shown(row.label)}{fault}")

@@ -36,7 +36,7 @@ REASON_MAX = 200
 SESSION, VERSION = b"mcp-session-id", b"mcp-protocol-version"
 
 
-class GoneError(Exception):
+class ClientLeftError(Exception):
     """The client left before its message was complete."""
 
 
@@ -53,7 +53,7 @@ class MessageFilter:
             return
         try:
             message, body = await _read(receive)
-        except GoneError:
+        except ClientLeftError:
             return
         if isinstance(message, RefusedMessage):
             await _refuse(message, send, is_long=len(body) > MESSAGE_MAX)
@@ -84,7 +84,7 @@ async def _read(receive: Receive) -> tuple[Mapping[str, Any] | RefusedMessage, b
     while True:
         part = await receive()
         if part["type"] != "http.request":
-            raise GoneError
+            raise ClientLeftError
         chunk: bytes = part.get("body", b"")
         size += len(chunk)
         if scan is not None:

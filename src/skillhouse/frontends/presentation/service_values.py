@@ -9,7 +9,7 @@ from skillhouse.floor import Diagnostic, Severity
 
 if TYPE_CHECKING:
     from skillhouse.runtime.access_tokens import Access
-    from skillhouse.runtime.code_reload import Loaded, Reloaded
+    from skillhouse.runtime.code_reload import LoadedCode, Reloaded
     from skillhouse.tiers import StopReport
 
 
@@ -39,7 +39,7 @@ def stop_value(report: StopReport) -> dict[str, Any]:
     }
 
 
-def failures(found: Iterable[Loaded], problems: Sequence[Diagnostic]) -> list[tuple[str, str]]:
+def failures(found: Iterable[LoadedCode], problems: Sequence[Diagnostic]) -> list[tuple[str, str]]:
     """Return what of skills' code cannot be used, with the reason."""
     loaded = tuple(found)
     whole = [(skill.skill, skill.error) for skill in loaded if skill.error]
@@ -57,12 +57,12 @@ def failures(found: Iterable[Loaded], problems: Sequence[Diagnostic]) -> list[tu
     return whole + single + errors
 
 
-def loaded_names(found: Iterable[Loaded]) -> list[str]:
+def loaded_names(found: Iterable[LoadedCode]) -> list[str]:
     """Return the tools whose code was loaded, or met by an earlier call."""
     return [name for skill in found if not skill.untried for name in skill.tools]
 
 
-def untried_names(found: Iterable[Loaded]) -> list[str]:
+def untried_names(found: Iterable[LoadedCode]) -> list[str]:
     """Return the tools that are offered, and whose code no one may run without a question."""
     return [name for skill in found if skill.untried for name in skill.tools]
 

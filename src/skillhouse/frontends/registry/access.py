@@ -12,7 +12,7 @@ from collections.abc import Callable
 from starlette.requests import Request
 
 from skillhouse.floor import dataclass
-from skillhouse.registry.hosting import Access, HostedRepository, HostingError, access_of
+from skillhouse.registry.hosting import HostedRepository, HostingError, TokenAccess, access_of
 
 BUCKETS_MAX = 20_000
 """Addresses and tokens whose rate is known; those that asked longest ago are forgotten."""
@@ -73,7 +73,7 @@ class Gatekeeper:
         self._policy = policy
         self._limits = limits
 
-    def reader(self, request: Request) -> Access:
+    def reader(self, request: Request) -> TokenAccess:
         """Return who reads; HostingError `unauthorized`, `forbidden` or `rate-limited`."""
         access = self._access(request)
         who = access.token_id or self._address(request)
@@ -84,7 +84,7 @@ class Gatekeeper:
             raise HostingError("forbidden", "the token has no scope `read`")
         return access
 
-    def writer(self, request: Request) -> Access:
+    def writer(self, request: Request) -> TokenAccess:
         """Return who writes, which needs a token."""
         access = self._access(request)
         if not access.token_id:
@@ -99,10 +99,10 @@ class Gatekeeper:
         left = self._limits.take(kind, who, per_minute)
         request.state.rate_limit = f'"{kind}";r={left};t=60'
 
-    def _access(self, request: Request) -> Access:
+    def _access(self, request: Request) -> TokenAccess:
         given = request.headers.getlist("authorization")
         if not given:
-            return Access()
+            return TokenAccess()
         scheme, _, secret = given[0].partition(" ")
         found = None
         if len(given) == 1 and scheme.lower() == "bearer":
@@ -130,7 +130,7 @@ class Gatekeeper:
         return str(address)
 
 
-def refuse_scope(access: Access, action: str, namespace: str, skill: str) -> None:
+def refuse_scope(access: TokenAccess, action: str, namespace: str, skill: str) -> None:
     """Refuse, with `forbidden`, what no scope of a token allows."""
     if not access.may(action, namespace, skill):
         message = f"the token does not allow `{action}:{namespace}/{skill}`"

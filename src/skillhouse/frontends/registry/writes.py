@@ -19,10 +19,10 @@ from skillhouse.floor.regex import regex
 from skillhouse.frontends.registry.access import Gatekeeper, refuse_scope
 from skillhouse.frontends.registry.replies import json_reply
 from skillhouse.registry.hosting import (
-    Access,
     Address,
     HostedRepository,
     HostingError,
+    TokenAccess,
     checked_address,
 )
 from skillhouse.registry.releases import Release, State
@@ -126,7 +126,7 @@ class WriteRoutes:
         await to_thread.run_sync(self._repository.put_revocations, data)
         return Response(status_code=204)
 
-    def _publisher(self, request: Request) -> tuple[Address, Access]:
+    def _publisher(self, request: Request) -> tuple[Address, TokenAccess]:
         access = self._gate.writer(request)
         address = _address(request)
         refuse_scope(access, "publish", address.namespace, address.skill)

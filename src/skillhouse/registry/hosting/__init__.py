@@ -6,7 +6,7 @@ Each name is loaded when it is first used.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.registry.hosting.access_tokens import Access as Access
+    from skillhouse.registry.hosting.access_tokens import TokenAccess as TokenAccess
     from skillhouse.registry.hosting.access_tokens import access_of as access_of
     from skillhouse.registry.hosting.access_tokens import checked_scope as checked_scope
     from skillhouse.registry.hosting.access_tokens import new_token as new_token

@@ -26,7 +26,7 @@ _NOBODY = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TokenAccess:
     """What the sender of a request may do."""
 
     token_id: str = ""
@@ -98,7 +98,7 @@ def new_token(
     return secret, token
 
 
-def access_of(store: ReleaseStore, secret: str, now: datetime) -> Access | None:
+def access_of(store: ReleaseStore, secret: str, now: datetime) -> TokenAccess | None:
     """Return what a token allows; None for one that is unknown, ended or revoked.
 
     A guess takes as long as a token that is known: the digest of what was sent is compared in
@@ -112,7 +112,7 @@ def access_of(store: ReleaseStore, secret: str, now: datetime) -> Access | None:
         return None
     if token.expires_at and token.expires_at <= utc_text(now):
         return None
-    return Access(token.id, token.scopes)
+    return TokenAccess(token.id, token.scopes)
 
 
 def _digest(secret: str) -> str:

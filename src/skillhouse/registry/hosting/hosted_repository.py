@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skillhouse.floor import ConfigError, DecodeError, dataclass, make_private, needs_extra
 from skillhouse.floor import digest as digest_of
-from skillhouse.registry.hosting.access_tokens import Access
+from skillhouse.registry.hosting.access_tokens import TokenAccess
 from skillhouse.registry.hosting.blobs import BlobDirectory
 from skillhouse.registry.hosting.near_names import near_keys
 from skillhouse.registry.hosting.publish_checks import (
@@ -119,7 +119,7 @@ class HostedRepository:
         address: Address,
         archive: Path,
         *,
-        access: Access,
+        access: TokenAccess,
         content_digest: str = "",
         dry_run: bool = False,
     ) -> Release:

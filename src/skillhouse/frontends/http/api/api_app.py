@@ -23,8 +23,8 @@ from skillhouse.frontends.http.api.route_table import (
     PROBLEM_JSON,
     ApiRequest,
     Endpoint,
-    Parameter,
-    Reply,
+    RouteParameter,
+    RouteResponse,
     RouteTable,
 )
 from skillhouse.frontends.http.guard import access_of
@@ -59,7 +59,7 @@ class ApiApp:
             if one.body is not None
         }
         self._short = CapacityLimiter(1)
-        self._kept: dict[tuple[str, bytes], Reply] = {}
+        self._kept: dict[tuple[str, bytes], RouteResponse] = {}
         self._kept_of: SkillScan | None = None
         self._values = {
             (one.name, each.name): Draft202012Validator(dict(each.schema))
@@ -68,7 +68,7 @@ class ApiApp:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reply: Reply
+        reply: RouteResponse
         endpoint: Endpoint | None = None
         try:
             endpoint, values = self._found(scope)
@@ -165,7 +165,7 @@ class ApiApp:
                 raise ApiProblem(400, "wrong-parameter", f"expected `{name}`")
         return {name: self._typed(endpoint, known[name], text) for name, text in given.items()}
 
-    def _typed(self, endpoint: Endpoint, one: Parameter, text: str) -> Any:
+    def _typed(self, endpoint: Endpoint, one: RouteParameter, text: str) -> Any:
         value: Any = text
         kind = one.schema.get("type")
         if kind == "integer" and text.isascii() and text.lstrip("-").isdigit() and len(text) < 16:
@@ -202,7 +202,9 @@ class ApiApp:
             raise ApiProblem(400, "wrong-body", text)
         return value
 
-    async def _answered(self, endpoint: Endpoint, request: ApiRequest, query: bytes) -> Reply:
+    async def _answered(
+        self, endpoint: Endpoint, request: ApiRequest, query: bytes
+    ) -> RouteResponse:
         if inspect.iscoroutinefunction(endpoint.run):
             return _reply(endpoint, await endpoint.run(self._services, request))
         work = partial(_run_whole, endpoint, self._services, request)
@@ -220,7 +222,7 @@ class ApiApp:
         # More threads would wait for the lock, and take the interpreter from one another.
         return self._short if endpoint.is_short else None
 
-    def _keep(self, key: tuple[str, bytes], reply: Reply) -> None:
+    def _keep(self, key: tuple[str, bytes], reply: RouteResponse) -> None:
         """Keep an answer until the next scan; it is of the scan of now or of the one before."""
         scan = self._services.reader.at_hand()
         if scan is not self._kept_of:
@@ -231,7 +233,7 @@ class ApiApp:
             self._kept[key] = reply
 
 
-def _run_whole(endpoint: Endpoint, services: ApiServices, request: ApiRequest) -> Reply:
+def _run_whole(endpoint: Endpoint, services: ApiServices, request: ApiRequest) -> RouteResponse:
     """Run a route on a thread, and make its bytes there too."""
     return _reply(endpoint, endpoint.run(services, request))
 
@@ -240,7 +242,7 @@ _REFUSED = frozenset({"manage", "approve"})
 """Scopes whose changes a read-only service refuses; a call goes through the gate anyway."""
 
 
-def _in_header(one: Parameter, headers: Mapping[str, str]) -> bool:
+def _in_header(one: RouteParameter, headers: Mapping[str, str]) -> bool:
     return one.place == "header" and one.name in headers
 
 
@@ -248,16 +250,16 @@ def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _reply(endpoint: Endpoint, found: Any) -> Reply:
+def _reply(endpoint: Endpoint, found: Any) -> RouteResponse:
     """Return the answer with its bytes; JSON is ASCII, so that nothing can hide in it."""
-    reply = found if isinstance(found, Reply) else Reply(value=found)
+    reply = found if isinstance(found, RouteResponse) else RouteResponse(value=found)
     content = reply.content
     if content is None:
         content = packed(reply.value)
     headers = dict(reply.headers)
     if endpoint.method == "GET":
         headers.setdefault("etag", etag_of(content))
-    return Reply(content=content, status=reply.status or endpoint.status, headers=headers)
+    return RouteResponse(content=content, status=reply.status or endpoint.status, headers=headers)
 
 
 def packed(value: Any) -> bytes:
@@ -273,12 +275,12 @@ def etag_of(content: bytes) -> str:
     return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
-def _problem_reply(problem: ApiProblem) -> Reply:
+def _problem_reply(problem: ApiProblem) -> RouteResponse:
     value = problem_value(problem.status, problem.code, str(problem), **problem.more)
-    return Reply(content=packed(value), status=problem.status, headers=problem.headers)
+    return RouteResponse(content=packed(value), status=problem.status, headers=problem.headers)
 
 
-async def _send(reply: Reply, media: str, scope: Scope, send: Send) -> None:
+async def _send(reply: RouteResponse, media: str, scope: Scope, send: Send) -> None:
     content, status = reply.content or b"", reply.status
     tag = reply.headers.get("etag")
     if status == 200 and tag is not None and _is_known(tag, scope):

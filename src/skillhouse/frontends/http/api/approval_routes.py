@@ -7,7 +7,7 @@ from typing import Any
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import TEXT, array, listing, record, ref
 from skillhouse.frontends.presentation.json_values import (
     approval_value,
@@ -118,7 +118,7 @@ ROUTES = (
         what="The open questions, oldest first, of every process that shares this state.",
         run=_list,
         query=(
-            Parameter(
+            RouteParameter(
                 name="all",
                 schema={"type": "boolean"},
                 what="Also the latest that are closed.",

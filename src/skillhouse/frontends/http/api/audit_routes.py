@@ -36,8 +36,8 @@ from skillhouse.frontends.http.api.route_table import (
     JSON,
     ApiRequest,
     Endpoint,
-    Parameter,
-    Reply,
+    RouteParameter,
+    RouteResponse,
 )
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
@@ -61,9 +61,9 @@ DEFAULT_SPAN = timedelta(days=1)
 _TIME = r"^\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?)?)?)?$"
 
 
-def _word(name: str, what: str, example: str, **schema: Any) -> Parameter:
+def _word(name: str, what: str, example: str, **schema: Any) -> RouteParameter:
     shape = {"type": "string", "minLength": 1, "maxLength": 200, **schema}
-    return Parameter(name=name, schema=shape, what=what, example=example)
+    return RouteParameter(name=name, schema=shape, what=what, example=example)
 
 
 _FILTERS = (
@@ -154,15 +154,15 @@ def _verify(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     return verification_value(api.house.audit_log.verify())
 
 
-def _json(api: ApiServices, request: ApiRequest) -> Reply:
+def _json(api: ApiServices, request: ApiRequest) -> RouteResponse:
     return _exported(json_lines(_some(_entries(api, request))))
 
 
-def _csv(api: ApiServices, request: ApiRequest) -> Reply:
+def _csv(api: ApiServices, request: ApiRequest) -> RouteResponse:
     return _exported(csv_lines(_some(_entries(api, request))))
 
 
-def _write_gate(api: ApiServices, request: ApiRequest) -> Reply:
+def _write_gate(api: ApiServices, request: ApiRequest) -> RouteResponse:
     return _exported(write_gate_lines(_some(_entries(api, request, judged=True))))
 
 
@@ -170,8 +170,8 @@ def _some(entries: Iterator[AuditEntry]) -> Iterator[AuditEntry]:
     return itertools.islice(entries, EXPORT_MAX)
 
 
-def _exported(lines: Iterator[str]) -> Reply:
-    return Reply(content="".join(lines).encode())
+def _exported(lines: Iterator[str]) -> RouteResponse:
+    return RouteResponse(content="".join(lines).encode())
 
 
 _EXAMPLE = {
@@ -255,7 +255,7 @@ ROUTES = (
         run=_series,
         query=(
             *_FILTERS,
-            Parameter(
+            RouteParameter(
                 name="buckets",
                 schema={"type": "integer", "minimum": 1, "maximum": BUCKETS_MAX},
                 what="Most spans of time; 60 if left out. Without `since` it is the last day.",

@@ -14,8 +14,8 @@ from skillhouse.frontends.http.api.route_table import (
     ApiRequest,
     Body,
     Endpoint,
-    Parameter,
-    Reply,
+    RouteParameter,
+    RouteResponse,
 )
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record, ref
 from skillhouse.frontends.presentation.operations import OPERATIONS, READS, answer, listed
@@ -28,7 +28,7 @@ from skillhouse.tools import Progress, ToolResult, UnknownToolError
 CHANNEL = "api"
 CALL_MAX = 2_097_152
 """Bytes of a call: a whole file for `write`, with the escapes of JSON."""
-KEY = Parameter(
+KEY = RouteParameter(
     name="idempotency-key",
     schema={"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
     what="The same key and call get the answer of the first; nothing is done again (24 hours).",
@@ -57,7 +57,7 @@ def caller_of(access: Access, asked: dict[str, Any], request_id: str) -> Caller:
     )
 
 
-async def _call(api: ApiServices, request: ApiRequest) -> Reply:
+async def _call(api: ApiServices, request: ApiRequest) -> RouteResponse:
     asked, access = request.body, request.access
     request_id = secrets.token_hex(8)
     caller = caller_of(access, asked, request_id)
@@ -70,7 +70,7 @@ async def _call(api: ApiServices, request: ApiRequest) -> Reply:
     content = digest(json.dumps([same, caller.agent], sort_keys=True).encode())
     known = await in_thread(lambda: keys.begin(owner, key, content))
     if known is not None:
-        return Reply(content=known.encode(), headers={REPLAYED: "true"})
+        return RouteResponse(content=known.encode(), headers={REPLAYED: "true"})
     try:
         result = await _made(api, caller, asked)
     except (UnknownToolError, ConfigError):
@@ -108,8 +108,8 @@ async def _made(api: ApiServices, caller: Caller, asked: dict[str, Any]) -> Tool
     )
 
 
-def _answered(result: ToolResult, request_id: str) -> Reply:
-    return Reply(value={**result_value(result), "request": request_id})
+def _answered(result: ToolResult, request_id: str) -> RouteResponse:
+    return RouteResponse(value={**result_value(result), "request": request_id})
 
 
 def _operations(_: ApiServices, __: ApiRequest) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from skillhouse.frontends.http.api.route_table import (
     ApiRequest,
     Body,
     Endpoint,
-    Parameter,
-    Reply,
+    RouteParameter,
+    RouteResponse,
 )
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DELETABLE = ("user", "project")
 TEXT_BODY_MAX = 2 * SKILL_FILE_MAX
 """Bytes of a request with a whole SKILL.md, with the escapes of JSON."""
-IF_MATCH = Parameter(
+IF_MATCH = RouteParameter(
     name="if-match",
     schema={"type": "string", "minLength": 1, "maxLength": 200},
     what="The `ETag` of what was read; another one is there now: 412.",
@@ -65,13 +65,13 @@ def _create(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return definition_value(made)
 
 
-def _source(api: ApiServices, request: ApiRequest) -> Reply:
+def _source(api: ApiServices, request: ApiRequest) -> RouteResponse:
     with api.fresh() as house:
         found = skill_source(house, request.path["skill"])
     if not found.is_text:
         raise SkillError("not-text", found.file, "expected UTF-8 text")
     value = {"text": found.text, "digest": found.digest}
-    return Reply(value=value, headers={"etag": f'"{found.digest}"'})
+    return RouteResponse(value=value, headers={"etag": f'"{found.digest}"'})
 
 
 def _update(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

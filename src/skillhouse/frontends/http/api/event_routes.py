@@ -11,7 +11,7 @@ from skillhouse.frontends.http.api.route_table import (
     EVENT_STREAM,
     ApiRequest,
     Endpoint,
-    Parameter,
+    RouteParameter,
 )
 
 
@@ -37,7 +37,7 @@ ROUTES = (
         what="Events as they come; after `reset` everything is to be read again.",
         run=_events,
         query=(
-            Parameter(
+            RouteParameter(
                 name="last-event-id",
                 schema={"type": "string", "maxLength": 64},
                 what="The id of the last event that was read; what came since is sent first.",

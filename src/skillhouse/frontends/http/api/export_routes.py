@@ -10,7 +10,7 @@ from skillhouse.clients import Exporter, ExportRequest, Form
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.package_schemas import SHORT
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Reply
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
 from skillhouse.frontends.http.forms import attachment
 from skillhouse.frontends.presentation.export_values import (
@@ -71,12 +71,14 @@ def export_request(asked: dict[str, Any]) -> ExportRequest:
     )
 
 
-def _archive(api: ApiServices, request: ApiRequest) -> Reply:
+def _archive(api: ApiServices, request: ApiRequest) -> RouteResponse:
     with api.fresh() as house:
         skill = house.load(request.path["skill"]).skill
     package = registry.pack(skill.directory)
     headers = {"content-disposition": attachment(package.file_name)}
-    return Reply(content=package.archive, headers={**headers, "etag": f'"{package.digest}"'})
+    return RouteResponse(
+        content=package.archive, headers={**headers, "etag": f'"{package.digest}"'}
+    )
 
 
 _MANAGE = AccessScope.MANAGE

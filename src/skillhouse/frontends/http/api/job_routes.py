@@ -9,15 +9,17 @@ from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.approval_routes import is_visible
 from skillhouse.frontends.http.api.jobs import Job
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import API_PATH, ApiRequest, Endpoint, Reply
+from skillhouse.frontends.http.api.route_table import API_PATH, ApiRequest, Endpoint, RouteResponse
 from skillhouse.frontends.http.api.schemas import listing, ref
 from skillhouse.runtime.access_tokens import AccessScope
 
 
-def started(api: ApiServices, request: ApiRequest, kind: str, work: Callable[[Job], Any]) -> Reply:
+def started(
+    api: ApiServices, request: ApiRequest, kind: str, work: Callable[[Job], Any]
+) -> RouteResponse:
     """Begin a job of the user who asks, and return it as the answer of a route (202)."""
     job = api.jobs.start(kind, request.access.user, work)
-    return Reply(value=job.value(), headers={"location": f"{API_PATH}/jobs/{job.id}"})
+    return RouteResponse(value=job.value(), headers={"location": f"{API_PATH}/jobs/{job.id}"})
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from skillhouse.frontends.http.api.api_services import ApiServices, paged
 from skillhouse.frontends.http.api.place_routes import check_client
-from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter
+from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, maybe, page, record
 from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS
 from skillhouse.frontends.presentation.library import (
@@ -86,13 +86,13 @@ ROUTES = (
         query=(
             WORDS,
             SCOPE,
-            Parameter(
+            RouteParameter(
                 name="client",
                 schema={"type": "string", "minLength": 1, "maxLength": 100},
                 what="Only skills in folders that this client reads.",
                 example="codex",
             ),
-            Parameter(
+            RouteParameter(
                 name="state",
                 schema={"enum": ["in-use", PROBLEM, *STATES]},
                 what="Only skills of this state; `problem` are all that something is wrong with.",

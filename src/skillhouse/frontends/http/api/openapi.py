@@ -14,7 +14,7 @@ from skillhouse.frontends.http.api.route_table import (
     JSON,
     PROBLEM_JSON,
     Endpoint,
-    Parameter,
+    RouteParameter,
 )
 from skillhouse.frontends.http.api.schemas import COMPONENTS, ref
 
@@ -106,11 +106,11 @@ def _scope_text(one: Endpoint) -> str:
     return "Needs no key." if one.scope is None else f"Needs the scope `{one.scope}`."
 
 
-def _path_parameters(one: Endpoint) -> Iterable[Parameter]:
+def _path_parameters(one: Endpoint) -> Iterable[RouteParameter]:
     for name in one.names:
         what, example = _PATH_WORDS.get(name, ("", "x"))
         schema = {"type": "string", "minLength": 1}
-        yield Parameter(
+        yield RouteParameter(
             name=name, schema=schema, what=what, example=example, place="path", required=True
         )
 
@@ -134,7 +134,7 @@ _PATH_WORDS = {
 }
 
 
-def _parameter(one: Parameter) -> dict[str, Any]:
+def _parameter(one: RouteParameter) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": one.name,
         "in": one.place,

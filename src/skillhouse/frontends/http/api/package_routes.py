@@ -18,7 +18,13 @@ from skillhouse.frontends.http.api.package_schemas import (
     SHORT,
 )
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter, Reply
+from skillhouse.frontends.http.api.route_table import (
+    ApiRequest,
+    Body,
+    Endpoint,
+    RouteParameter,
+    RouteResponse,
+)
 from skillhouse.frontends.http.api.schemas import (
     FLAG,
     TEXT,
@@ -87,12 +93,12 @@ def _request_of(body: dict[str, Any]) -> ChangeRequest:
     )
 
 
-def _plan(api: ApiServices, request: ApiRequest) -> Reply:
+def _plan(api: ApiServices, request: ApiRequest) -> RouteResponse:
     wanted = _request_of(request.body)
     return started(api, request, "plan", lambda job: _change(api, job, wanted, planned_values))
 
 
-def _apply(api: ApiServices, request: ApiRequest) -> Reply:
+def _apply(api: ApiServices, request: ApiRequest) -> RouteResponse:
     wanted = _request_of(request.body)
     agreed = {
         name: Agreement(digest=one["plan_digest"], answers=tuple(one.get("answers", ())))
@@ -131,7 +137,7 @@ def _change(
     return {**value, "candidates": candidates, "problems": list(found.problems)}
 
 
-def _outdated(api: ApiServices, request: ApiRequest) -> Reply:
+def _outdated(api: ApiServices, request: ApiRequest) -> RouteResponse:
     def work(job: Job) -> dict[str, Any]:
         with installing(api, job) as installer:
             entries = list(installer.installed.entries())
@@ -144,7 +150,7 @@ def _outdated(api: ApiServices, request: ApiRequest) -> Reply:
     return started(api, request, "outdated", work)
 
 
-def _verify(api: ApiServices, request: ApiRequest) -> Reply:
+def _verify(api: ApiServices, request: ApiRequest) -> RouteResponse:
     wanted, offline = request.body.get("skills", []), request.body.get("offline", False)
 
     def work(job: Job) -> dict[str, Any]:
@@ -284,7 +290,7 @@ ROUTES = (
         run=_uninstall,
         scope=_MANAGE,
         query=(
-            Parameter(
+            RouteParameter(
                 name="force",
                 schema={"type": "boolean"},
                 what="Also when its files were edited, which are kept.",

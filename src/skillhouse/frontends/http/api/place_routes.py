@@ -12,7 +12,7 @@ from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
     FLAG,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from skillhouse.clients import Lens
 
 RESUME_WORD = "resume"
-CLIENT = Parameter(
+CLIENT = RouteParameter(
     name="client",
     schema={"type": "string", "minLength": 1, "maxLength": 500},
     what="Names with commas between them, or `all`; those installed if left out.",

@@ -10,7 +10,7 @@ from skillhouse.frontends.http.api.api_app import etag_of, packed
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.change_routes import IF_MATCH
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
     EFFECT,
@@ -54,7 +54,7 @@ _ADDED_RULE = record(
     },
     closed=True,
 )
-PREVIEW = Parameter(
+PREVIEW = RouteParameter(
     name="preview",
     schema={"type": "boolean"},
     what="Only show the file as it would be.",

@@ -15,7 +15,7 @@ from skillhouse.frontends.http.api.package_schemas import (
     REPOSITORY,
     SHORT,
 )
-from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter
+from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
 from skillhouse.frontends.presentation.install_report import offered_value, release_value
 from skillhouse.frontends.presentation.publisher_values import trusted_value
@@ -148,19 +148,19 @@ ROUTES = (
         what="What the repositories list, each in turn; all of it is their word.",
         run=_packages,
         query=(
-            Parameter(
+            RouteParameter(
                 name="q",
                 schema={"type": "string", "maxLength": 200},
                 what="Only skills that fit these words.",
                 example="pdf",
             ),
-            Parameter(
+            RouteParameter(
                 name="repository",
                 schema=SHORT,
                 what="Only of this one.",
                 example="official",
             ),
-            Parameter(
+            RouteParameter(
                 name="limit",
                 schema={"type": "integer", "minimum": 1, "maximum": BROWSED_MAX},
                 what="Most skills of each repository; 200 if left out.",

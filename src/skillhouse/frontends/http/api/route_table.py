@@ -27,7 +27,7 @@ Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class RouteParameter:
     """One value of the query, or a header that the route reads."""
 
     name: str
@@ -60,7 +60,7 @@ class ApiRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class RouteResponse:
     """An answer that is more than a JSON value with the status of its route."""
 
     value: Any = None
@@ -71,7 +71,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Run = Callable[["ApiServices", ApiRequest], "Reply | Any | Awaitable[Reply | Any]"]
+Run = Callable[["ApiServices", ApiRequest], "RouteResponse | Any | Awaitable[RouteResponse | Any]"]
 """Does the work: on a thread, or on the event loop if it is a coroutine function."""
 
 
@@ -92,7 +92,7 @@ class Endpoint:
     answer: Schema = field(default_factory=lambda: {"type": "object"})
     example: Any = None
     """Of the answer."""
-    query: tuple[Parameter, ...] = ()
+    query: tuple[RouteParameter, ...] = ()
     body: Body | None = None
     status: int = 200
     media: str = JSON

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.http.api.api_services import PAGE_MAX, ApiServices, paged
-from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, Parameter
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
     FLAG,
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
     from skillhouse.skill import Skill
 
 QUERY_TEXT_MAX = 2_000
-LIMIT = Parameter(
+LIMIT = RouteParameter(
     name="limit",
     schema={"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
     what="Items of a page; 50 if left out.",
     example=50,
 )
-CURSOR = Parameter(
+CURSOR = RouteParameter(
     name="cursor",
     schema={"type": "string", "minLength": 1, "maxLength": 2_000},
     what="The `next` of the page before.",
 )
-WORDS = Parameter(
+WORDS = RouteParameter(
     name="q",
     schema={"type": "string", "maxLength": QUERY_TEXT_MAX},
     what="Only skills with these words in name, description or path.",
     example="weather",
 )
-SCOPE = Parameter(
+SCOPE = RouteParameter(
     name="scope",
     schema={"type": "string", "minLength": 1, "maxLength": 40},
     what="Only skills of this scope.",
     example="builtin",
 )
-AGENT = Parameter(
+AGENT = RouteParameter(
     name="agent",
     schema={"type": "string", "minLength": 1, "maxLength": 100},
     what="As this agent sees it; that of the token if left out.",
@@ -287,14 +287,14 @@ ROUTES = (
         run=_search,
         is_short=True,
         query=(
-            Parameter(
+            RouteParameter(
                 name="q",
                 schema=_QUERY,
                 what="What the skill should be good for.",
                 example="rain",
                 required=True,
             ),
-            Parameter(
+            RouteParameter(
                 name="limit",
                 schema={"type": "integer", "minimum": 1, "maximum": 50},
                 what="Most hits; 5 if left out.",
@@ -319,7 +319,7 @@ ROUTES = (
         run=_catalog,
         query=(
             AGENT,
-            Parameter(
+            RouteParameter(
                 name="request",
                 schema=_QUERY,
                 what="The skills that fit it come first.",

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.frontends.http.api.api_services import ApiServices
-from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Parameter, Reply
+from skillhouse.frontends.http.api.route_table import (
+    ApiRequest,
+    Endpoint,
+    RouteParameter,
+    RouteResponse,
+)
 from skillhouse.frontends.http.api.schemas import COUNT, FLAG, TEXT, array, record
 from skillhouse.frontends.http.status import status_value
 
@@ -22,7 +27,7 @@ def _status(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     return status_value(api.reader.status())
 
 
-def _metrics(api: ApiServices, _: ApiRequest) -> Reply:
+def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
     """Return counts in the text format of Prometheus (0.0.4); no name of a skill is among them."""
     scan = api.scan()
     enforcement = api.house.services.enforcement
@@ -43,7 +48,7 @@ def _metrics(api: ApiServices, _: ApiRequest) -> Reply:
             for status, count in sorted(api.answered.items())
         ),
     ]
-    return Reply(content=("\n".join(lines) + "\n").encode())
+    return RouteResponse(content=("\n".join(lines) + "\n").encode())
 
 
 def _proof(api: ApiServices, request: ApiRequest) -> dict[str, str]:
@@ -59,14 +64,14 @@ ROUTES = (
         what="What a page sends as `Skillhouse-Proof` with one change, besides the cookie.",
         run=_proof,
         query=(
-            Parameter(
+            RouteParameter(
                 name="method",
                 schema={"enum": ["POST", "PUT", "DELETE"]},
                 what="The method of the change.",
                 example="PUT",
                 required=True,
             ),
-            Parameter(
+            RouteParameter(
                 name="path",
                 schema={"type": "string", "minLength": 1, "maxLength": 2_000},
                 what="Its path, as it will be sent.",

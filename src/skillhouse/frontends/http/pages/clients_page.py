@@ -39,7 +39,7 @@ ROWS_MAX = 300
 FIXES_MAX = 50
 
 
-class Cell(NamedTuple):
+class ClientCell(NamedTuple):
     """What one client makes of one skill."""
 
     letter: str
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     skill: LensSkill
     place: str
     """Its short path."""
-    cells: tuple[Cell, ...]
+    cells: tuple[ClientCell, ...]
 
     @property
     def folder(self) -> str:
@@ -159,7 +159,8 @@ def rows_of(lens: Lens) -> list[Row]:
             skill=skill,
             place=lens.short(skill.directory),
             cells=tuple(
-                Cell(letter(verdict), verdict.reason or verdict.code) for verdict in skill.verdicts
+                ClientCell(letter(verdict), verdict.reason or verdict.code)
+                for verdict in skill.verdicts
             ),
         )
         for skill in lens.skills

@@ -34,7 +34,7 @@ class WantedPermission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
+class ConfirmationPhrase:
     """What a person types to approve what signs."""
 
     kind: str
@@ -66,7 +66,7 @@ class QuestionView:
     content: str
     """The whole call as JSON."""
     is_transaction: bool
-    typed: Typed | None
+    typed: ConfirmationPhrase | None
     """None where pressing the button is enough."""
     is_intact: bool
     """Whether the content is the one of the digest to which an approval is bound."""
@@ -132,7 +132,7 @@ def _is_difference(label: str, value: str) -> bool:
     return label == DIFFERENCE and value.startswith("--- ")
 
 
-def typed_of(facts: Sequence[tuple[str, str]], request: ApprovalRequest) -> Typed:
+def typed_of(facts: Sequence[tuple[str, str]], request: ApprovalRequest) -> ConfirmationPhrase:
     """Return what a person types before something is signed.
 
     One amount to one recipient is typed as both, so that they are read; all else has a code.
@@ -141,8 +141,8 @@ def typed_of(facts: Sequence[tuple[str, str]], request: ApprovalRequest) -> Type
     recipients = [value for label, value in facts if label == "to" and value.startswith("0x")]
     if len(amounts) == len(recipients) == 1:
         end = recipients[0][-RECIPIENT_CHARACTERS:]
-        return Typed(kind="amount", text=f"{amounts[0].partition(' ')[0]} {end}")
-    return Typed(kind="code", text=request.content_digest[-CODE_CHARACTERS:])
+        return ConfirmationPhrase(kind="amount", text=f"{amounts[0].partition(' ')[0]} {end}")
+    return ConfirmationPhrase(kind="code", text=request.content_digest[-CODE_CHARACTERS:])
 
 
 def _difference_now(request: ApprovalRequest, content: Mapping[str, Any]) -> str:

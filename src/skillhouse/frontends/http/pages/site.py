@@ -29,7 +29,7 @@ from skillhouse.frontends.http.pages.page_version import VERSION, PageVersion
 from skillhouse.frontends.http.pages.rendering import Renderer
 
 
-class Place(NamedTuple):
+class NavigationEntry(NamedTuple):
     """One entry of the navigation."""
 
     path: str
@@ -37,14 +37,14 @@ class Place(NamedTuple):
 
 
 PLACES = (
-    Place("/", "Skills"),
-    Place("/packages", "Packages"),
-    Place("/clients", "Clients"),
-    Place("/rehearse", "Rehearse"),
-    Place("/approvals", "Approvals"),
-    Place("/audit", "Audit"),
-    Place("/policy", "Policy"),
-    Place("/system", "System"),
+    NavigationEntry("/", "Skills"),
+    NavigationEntry("/packages", "Packages"),
+    NavigationEntry("/clients", "Clients"),
+    NavigationEntry("/rehearse", "Rehearse"),
+    NavigationEntry("/approvals", "Approvals"),
+    NavigationEntry("/audit", "Audit"),
+    NavigationEntry("/policy", "Policy"),
+    NavigationEntry("/system", "System"),
 )
 """The names are texts of the interface, translated where they are shown."""
 
