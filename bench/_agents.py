@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.frontends.adapters.loopback import Call, Loopback, listening
 
-from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.house import Locations, Skillhouse, configured
 
 CALLS = 100
 LAST = "Done."

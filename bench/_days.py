@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse import Answer, ApprovalRequest, Locations, Skillhouse
-from skillhouse.runtime import configured, policy_text
+from skillhouse.house import configured, policy_text
 from skillhouse.tools import ToolResult
 
 DAYS = Path(__file__).parent / "data/days"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from discovery import WORDS, make_tree
 from skillhouse.discovery import catalog_under, render_catalog
-from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule
 
 BAR_MS = 5.0

@@ -30,7 +30,7 @@ from _measure import markdown_table
 from _relevance import groups, parsed, rows
 from skillhouse.discovery import Catalog
 from skillhouse.discovery.names_first import BY_NAME
-from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.skill import Skill, tokens_of
 
 SIZES = (43, 1_294)

@@ -19,7 +19,7 @@ from pathlib import Path
 import anyio
 
 from _measure import Case, in_turns
-from skillhouse.runtime import Conversation, Locations, MemorySettings, Skillhouse, configured
+from skillhouse.house import Conversation, Locations, MemorySettings, Skillhouse, configured
 from skillhouse.tools import Attachment
 
 SKILLS = 5

@@ -31,6 +31,7 @@ from pathlib import Path
 from _days import Day, Outcome, days, lived
 from _measure import ROOT, markdown_table
 from policy import hostile_cases, measured
+from skillhouse.house import POLICY_NAMES, starting_rules
 from skillhouse.permission import (
     CommandRules,
     CommandVerdict,
@@ -41,7 +42,6 @@ from skillhouse.permission import (
     Rule,
     judge_line,
 )
-from skillhouse.runtime import POLICY_NAMES, starting_rules
 
 SAMPLE = ROOT.parent / "shared/data/skill-files/sample.jsonl.gz"
 PROGRAMS = tuple(

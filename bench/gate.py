@@ -22,8 +22,8 @@ import anyio
 from _measure import Case, in_turns
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.sandbox import Launcher, SandboxLevel, SandboxProfile, launcher_for
 from skillhouse.tools.command_inputs import sign_workspace
 

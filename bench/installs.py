@@ -24,8 +24,9 @@ from pathlib import Path
 from statistics import median
 
 from _measure import ROOT, markdown_table
+from skillhouse.house import Locations, Skillhouse, load_config
+from skillhouse.install import Installer
 from skillhouse.registry import pack
-from skillhouse.runtime import Installer, Locations, Skillhouse, load_config
 
 # The Git server and the other installer are those of the tests.
 sys.path.insert(0, str(ROOT))

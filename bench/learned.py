@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from _measure import markdown_table
 from _relevance import Query, judge, load, parsed
+from skillhouse.house.learned_choices import LearnedChoice, lifted, request_words, shares
 from skillhouse.retrieval import Hit, SearchIndex, query_terms
-from skillhouse.runtime.learned_choices import LearnedChoice, lifted, request_words, shares
 
 FIRST, DEPTH = 5, 20
 SPLITS = 4

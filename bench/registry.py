@@ -30,6 +30,9 @@ import installs
 from _measure import ROOT, markdown_table
 from _registry_server import server_rows
 from skillhouse.floor import read_tree
+from skillhouse.house import InstalledCheck, Locations, Skillhouse, load_config
+from skillhouse.house.installed_check import install_locks
+from skillhouse.install import Installer
 from skillhouse.registry import (
     AnchorStore,
     PublisherCheck,
@@ -46,14 +49,6 @@ from skillhouse.registry import (
     write_bundle,
 )
 from skillhouse.registry.trust import TRUSTED_DIRECTORY
-from skillhouse.runtime import (
-    InstalledCheck,
-    Installer,
-    Locations,
-    Skillhouse,
-    load_config,
-)
-from skillhouse.runtime.installed_check import install_locks
 
 REGISTRY = "skills.example.com"
 

@@ -23,9 +23,9 @@ from statistics import median
 import anyio
 
 from _measure import markdown_table
-from skillhouse.runtime import Locations, SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.code_reload import at_once, reload_code
-from skillhouse.runtime.reloads import RELOADS_FILE
+from skillhouse.house import Locations, SkillCodeSettings, Skillhouse, configured
+from skillhouse.house.reloads import RELOADS_FILE
+from skillhouse.manage.code_reload import at_once, reload_code
 from skillhouse.sandbox import SandboxStatus, detect
 
 TARGET_SECONDS = 1.0

@@ -23,8 +23,8 @@ import anyio
 
 from _measure import markdown_table
 from gate import ALLOW, exec_cases, house_in
+from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.permission import Layer
-from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.sandbox import (
     Launcher,
     SandboxLevel,

@@ -20,8 +20,8 @@ from pathlib import Path
 import anyio
 
 from _measure import interleaved, markdown_table
+from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.permission import Decision, Effect, Permission
-from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.tools import (
     CallTelemetry,
     Output,

@@ -47,7 +47,7 @@ PROPERTY = "req"
 ENTRY = "entry"
 PROFILE = "profile"
 DESIGNS = ("owliabot", "opencode", "owliabot-js", "openseed", "claude-desktop")
-FACES = ("skillhouse", "skillhouse.runtime")
+FACES = ("skillhouse", "skillhouse.house", "skillhouse.install", "skillhouse.manage")
 FRONTENDS = {
     "command line": ("skillhouse.frontends.cli", "main"),
     "MCP": ("skillhouse.frontends.mcp.server", "SkillhouseServer.__init__"),

@@ -25,7 +25,7 @@ def own_profile(request: pytest.FixtureRequest) -> Iterator[None]:
     if mark is None:
         yield
         return
-    from tests.runtime.places import under  # noqa: PLC0415 - most tests name none.
+    from tests.house.places import under  # noqa: PLC0415 - most tests name none.
 
     with under(*mark.args):
         yield
@@ -72,7 +72,7 @@ def node(need: Callable[[object, str], None]) -> None:
 @pytest.fixture(scope="session")
 def status(need: Callable[[object, str], None]) -> SandboxStatus:
     """What runs code here; the self-test takes seconds, and its result is the same for all."""
-    from tests.runtime.coded import best_sandbox  # noqa: PLC0415 - most tests run no code.
+    from tests.house.coded import best_sandbox  # noqa: PLC0415 - most tests run no code.
 
     return best_sandbox(need)
 

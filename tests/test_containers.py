@@ -16,8 +16,8 @@ import pytest
 from skillhouse.cells import RpcClient
 from skillhouse.sandbox.status import LANDLOCK_ABI, landlock_abi
 from tests.containers import TOKEN, Composition
+from tests.house.coded import ROOTS, tool, write_code
 from tests.loopback_http import QuietHandler
-from tests.runtime.coded import ROOTS, tool, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 CALL = ("call", "crypto-price:get_price", "--args", '{"coin": "bitcoin"}', "--json")

@@ -20,7 +20,7 @@ from tests.cells.packages import wheel
 from tests.cells.test_environments import uv_skill
 from tests.containers import ROOT
 from tests.engine import Composed, Engine, composers, engine
-from tests.runtime.coded import tool, write_code
+from tests.house.coded import tool, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 SECONDS = 1_800

@@ -240,7 +240,7 @@ def test_a_call_loads_its_own_tool_only(tmp_path, monkeypatch):
     others = "command skills web memory sign asset_tools remote_skills skill_code".split()
     assert not read & {f"skillhouse.tools.{name}" for name in others}
     machinery = (
-        "cells. runtime.code_service signer.keystore net. retrieval.index permission.judge"
+        "cells. house.code_service signer.keystore net. retrieval.index permission.judge"
     ).split()
     assert not [n for n in read if n.startswith(tuple(f"skillhouse.{m}" for m in machinery))]
     listed = fresh_modules(call_statement("list", {}))

@@ -21,6 +21,9 @@ from skillhouse.clients.client_table import ClientConfig, server_configs
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.documents import json_value, toml_table
+from skillhouse.house import load_config
+from skillhouse.house.config.repositories import published_repositories
+from skillhouse.house.conversation import agent_skills
 from skillhouse.registry import pack, read_lock
 from skillhouse.registry.facts import read_facts
 from skillhouse.registry.other_locks import decode_other_lock
@@ -29,9 +32,6 @@ from skillhouse.registry.revocations import LIST_TYPE, list_number
 from skillhouse.registry.signature_bundle import read_bundle
 from skillhouse.registry.signed_statement import read_statement
 from skillhouse.remote.source import RemoteSource, read_listing
-from skillhouse.runtime import load_config
-from skillhouse.runtime.config.repositories import published_repositories
-from skillhouse.runtime.conversation import agent_skills
 from skillhouse.skill import read_archive, read_manifest, validate
 from skillhouse.skill.profile_file import read_profile
 from skillhouse.tiers.tier_file import read_tier_policy
@@ -43,8 +43,8 @@ from tests.frontends.mutated_documents import (
     POLICY,
     SETTINGS,
 )
+from tests.house.places import make_places
 from tests.mutations import Mutations
-from tests.runtime.places import make_places
 from tests.seed_skills import BODY, FRONTMATTERS, PACKAGE, PYPROJECT, SIGNATURE
 
 SEED = int(os.environ.get("MUTATION_SEED", "20261126"))

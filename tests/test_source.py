@@ -57,7 +57,7 @@ def test_no_code_names_a_products_directory() -> None:
 
 def test_no_text_of_the_parts_that_answer_a_model_holds_a_command_that_answers() -> None:
     packages = "approval audit cells net permission remote retrieval sandbox signer tiers tools"
-    folders = [*packages.split(), "frontends/mcp", "frontends/adapters", "runtime/code"]
+    folders = [*packages.split(), "frontends/mcp", "frontends/adapters"]
     files = [file for folder in folders for file in (PACKAGE / folder).rglob("*.py")]
     assert {file.relative_to(PACKAGE).parts[0] for file in files} >= set(packages.split())
     found = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ran
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 GUIDE = Path(__file__).parents[1] / "docs/guides/telemetry.md"
 

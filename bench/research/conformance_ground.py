@@ -10,8 +10,8 @@ from skillhouse import Skillhouse, discover
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.clients import Lens, LensState, compare
 from skillhouse.discovery import default_roots
+from skillhouse.house import Locations, configured
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime import Locations, configured
 from skillhouse.skill import Profile, SkillIndex
 
 

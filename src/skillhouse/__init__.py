@@ -41,6 +41,25 @@ if TYPE_CHECKING:
     from skillhouse.floor import open_beneath as open_beneath
     from skillhouse.floor import tree_digest as tree_digest
     from skillhouse.floor import wire_name as wire_name
+    from skillhouse.house import Caller as Caller
+    from skillhouse.house import CallerFields as CallerFields
+    from skillhouse.house import Config as Config
+    from skillhouse.house import ConfigFields as ConfigFields
+    from skillhouse.house import Conversation as Conversation
+    from skillhouse.house import Difference as Difference
+    from skillhouse.house import ExtensionSettings as ExtensionSettings
+    from skillhouse.house import Invocable as Invocable
+    from skillhouse.house import McpServerSettings as McpServerSettings
+    from skillhouse.house import MemorySettings as MemorySettings
+    from skillhouse.house import ModelTools as ModelTools
+    from skillhouse.house import NetSettings as NetSettings
+    from skillhouse.house import ProtectionSettings as ProtectionSettings
+    from skillhouse.house import SandboxSettings as SandboxSettings
+    from skillhouse.house import SearchSettings as SearchSettings
+    from skillhouse.house import SecretSettings as SecretSettings
+    from skillhouse.house import SignerSettings as SignerSettings
+    from skillhouse.house import SkillCodeSettings as SkillCodeSettings
+    from skillhouse.house import Skillhouse as Skillhouse
     from skillhouse.permission import CommandPlan as CommandPlan
     from skillhouse.permission import CommandVerdict as CommandVerdict
     from skillhouse.permission import Decision as Decision
@@ -56,25 +75,6 @@ if TYPE_CHECKING:
     from skillhouse.retrieval import Hit as Hit
     from skillhouse.retrieval import SearchIndex as SearchIndex
     from skillhouse.retrieval import search as search
-    from skillhouse.runtime import Caller as Caller
-    from skillhouse.runtime import CallerFields as CallerFields
-    from skillhouse.runtime import Config as Config
-    from skillhouse.runtime import ConfigFields as ConfigFields
-    from skillhouse.runtime import Conversation as Conversation
-    from skillhouse.runtime import Difference as Difference
-    from skillhouse.runtime import ExtensionSettings as ExtensionSettings
-    from skillhouse.runtime import Invocable as Invocable
-    from skillhouse.runtime import McpServerSettings as McpServerSettings
-    from skillhouse.runtime import MemorySettings as MemorySettings
-    from skillhouse.runtime import ModelTools as ModelTools
-    from skillhouse.runtime import NetSettings as NetSettings
-    from skillhouse.runtime import ProtectionSettings as ProtectionSettings
-    from skillhouse.runtime import SandboxSettings as SandboxSettings
-    from skillhouse.runtime import SearchSettings as SearchSettings
-    from skillhouse.runtime import SecretSettings as SecretSettings
-    from skillhouse.runtime import SignerSettings as SignerSettings
-    from skillhouse.runtime import SkillCodeSettings as SkillCodeSettings
-    from skillhouse.runtime import Skillhouse as Skillhouse
     from skillhouse.sandbox import Limits as Limits
     from skillhouse.sandbox import SandboxProfile as SandboxProfile
     from skillhouse.sandbox import SandboxUnavailableError as SandboxUnavailableError

@@ -14,9 +14,9 @@ import pytest
 
 from skillhouse.approval import ApprovalState
 from skillhouse.audit import read_records, verify_log
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.approval.questions import said
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ WRITE = ("write", {"path": "a.txt", "content": "text"})
 HOUSE = """
 import sys, anyio
 from pathlib import Path
-from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.house import Locations, Skillhouse, configured
 
 class Silent:
     async def ask(self, request):

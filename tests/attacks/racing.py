@@ -14,10 +14,10 @@ import anyio
 import anyio.to_thread
 
 from skillhouse.approval import Answer, ApprovalSettings
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
-from tests.runtime.coded import coded_house, tool, write_code
+from tests.house.coded import coded_house, tool, write_code
 
 RUN = ("exec", {"command": "sh run.sh"})
 MOMENTS = 10

@@ -23,12 +23,12 @@ from skillhouse.approval import (
 from skillhouse.approval.devices import REFUSED_SECONDS, TOKEN_SECONDS, TOKEN_TRIES
 from skillhouse.approval.webhook import secret_bytes
 from skillhouse.audit import read_records
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from tests.answers import ANSWERING
 from tests.approval.questions import Clock, begun, broker_at, question, said
 from tests.frontends.mcp_peer import Peer
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 from skillhouse.approval import Answer
 from skillhouse.frontends.http.api.api_services import Proofs
 from skillhouse.frontends.http.api.events import EventLog
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.access_tokens import AccessError, AccessScope
+from skillhouse.house import Skillhouse
+from skillhouse.house.access_tokens import AccessError, AccessScope
 from tests.frontends.http_api.place import (
     API,
     BASE,

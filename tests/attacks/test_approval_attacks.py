@@ -28,11 +28,11 @@ from skillhouse.approval import (
 )
 from skillhouse.approval.webhook import WINDOW_SECONDS, secret_bytes
 from skillhouse.frontends.cli.person import show_request
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools.command_inputs import NAMED_FILE_MAX, NAMED_FILES_MAX
 from tests.approval.questions import Clock, broker_at, question, said
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow

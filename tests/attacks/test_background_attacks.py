@@ -15,8 +15,8 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 from skillhouse.tools.background_runs import BACKGROUND_MAX
 from tests.attacks.test_stop_attacks import RULES, STUBBORN, stop, survivors

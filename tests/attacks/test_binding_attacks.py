@@ -14,10 +14,10 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 pytestmark = pytest.mark.slow
 

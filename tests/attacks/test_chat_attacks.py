@@ -35,11 +35,11 @@ from skillhouse.frontends.chat.model_choice import Wanted
 from skillhouse.frontends.chat.models import UsableModel, model_of
 from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen, shown_logs
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.chat.providers import Request, provider
 from tests.frontends.chat.test_conversation import WRITE, Script, parts_of, run, talk
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

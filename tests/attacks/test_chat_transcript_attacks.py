@@ -34,8 +34,8 @@ from skillhouse.frontends.chat.models import UsableModel, model_of
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.stored_messages import restored
 from skillhouse.frontends.chat.transcript import FILE_MAX, Transcript, Transcripts
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.chat.test_conversation import LOAD, Script, run
 from tests.frontends.conftest import Run, place

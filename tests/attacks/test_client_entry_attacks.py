@@ -18,11 +18,11 @@ from skillhouse.audit import AuditLog
 from skillhouse.clients import ClientConfigs, Standing, fault_of
 from skillhouse.clients.client_table import server_configs
 from skillhouse.floor import ConfigError
-from skillhouse.runtime import Locations
-from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.house import Locations
+from skillhouse.house.config.config_files import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
 from tests.harness import ran
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 MODULES = (
     *"msgspec anyio yaml h11 mcp mcp_types httpx2 json typing argparse".split(),

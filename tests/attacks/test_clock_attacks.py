@@ -18,11 +18,11 @@ from skillhouse.approval import (
     Tokens,
 )
 from skillhouse.floor import SteadyClock
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.policy import Policy
 from skillhouse.permission import Effect, Permission
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.policy import Policy
 from tests.approval.questions import question
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0

@@ -10,7 +10,7 @@ import pytest
 from skillhouse.frontends.cli.candidates import safe
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.shells import REAL, SHELLS, put_program, started
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

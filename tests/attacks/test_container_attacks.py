@@ -20,7 +20,7 @@ import pytest
 
 from tests.containers import TOKEN, Composition, Service
 from tests.harness import ran
-from tests.runtime.coded import tool, write_code
+from tests.house.coded import tool, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

@@ -17,14 +17,14 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.floor import DecodeError
+from skillhouse.house import ExtensionSettings, Skillhouse
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime import ExtensionSettings, Skillhouse
 from skillhouse.tools import Activations, Attachment
 from skillhouse.tools.activation import ACTIVATIONS_MAX
 from skillhouse.tools.tool import SESSIONS_MAX
+from tests.house.places import write_skill
 from tests.profiles.houses import house_under, rule
 from tests.remote.mcp_liar import Liar
-from tests.runtime.places import write_skill
 from tests.tools.houses import Person
 from tests.tools.test_remote_skills import FILES, house_with
 

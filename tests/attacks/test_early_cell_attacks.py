@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.sandbox import SandboxLevel
 from skillhouse.tools import ToolResult
 from tests.harness import Need
-from tests.runtime.coded import best_sandbox, coded_house, played, recorded, tool, write_code
+from tests.house.coded import best_sandbox, coded_house, played, recorded, tool, write_code
 
 pytestmark = pytest.mark.slow
 

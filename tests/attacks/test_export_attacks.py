@@ -32,9 +32,9 @@ from skillhouse.clients.folders import FolderHandle, resolved
 from skillhouse.clients.trees import copy_tree
 from skillhouse.floor import make_private
 from skillhouse.floor.trees import TREE_MAX_FILES
-from skillhouse.runtime import Skillhouse, configured, export_source
+from skillhouse.house import Skillhouse, configured, export_source
 from skillhouse.skill import load_profile
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

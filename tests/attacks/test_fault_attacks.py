@@ -28,15 +28,15 @@ from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.house import McpServerSettings, Skillhouse, configured
+from skillhouse.house.remotes import McpServers
 from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
-from skillhouse.runtime import McpServerSettings, Skillhouse, configured
-from skillhouse.runtime.remotes import McpServers
 from tests.harness import Need, ran
+from tests.house.places import make_places, write_skill
 from tests.machines import OWN_MOUNTS
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
-from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
 BAD = RemoteSource(url=f"{BASE}/bad", kind="opencode")
@@ -258,10 +258,10 @@ def test_a_full_disk_leaves_what_was_there_and_costs_no_other_server(
 READ_ONLY = """
 import sys
 from pathlib import Path
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime import export_source
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house import export_source
 from skillhouse.clients import ExportRequest, export
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 with Skillhouse(configured(make_places(Path(sys.argv[1]).parents[1]))) as house:
     request = ExportRequest(references=("notes",), clients=("claude-code", "codex"))

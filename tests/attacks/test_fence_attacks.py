@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, Toolset
 from skillhouse.tools import ToolResult
 from skillhouse.tools.denied_programs import DeniedPrograms
 from tests.harness import Need
+from tests.house.coded import best_sandbox
+from tests.house.places import make_places
 from tests.permission.test_fence import WAYS
-from tests.runtime.coded import best_sandbox
-from tests.runtime.places import make_places
 
 pytestmark = pytest.mark.slow
 

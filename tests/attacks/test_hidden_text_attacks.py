@@ -16,15 +16,16 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
 from skillhouse.approval import Answer
-from skillhouse.runtime import Skillhouse, SkillsManager, rehearse
+from skillhouse.house import Skillhouse, rehearse
+from skillhouse.manage import SkillsManager
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools import OUTPUT_MAX, ToolResult
 from tests.frontends.mcp_inside import Inside
+from tests.house.places import write_skill
+from tests.house.test_conversation import preload
+from tests.house.test_menu import ON, invoke
 from tests.profiles.houses import house_under, rule
 from tests.remote.mcp_liar import Liar, skill_file
-from tests.runtime.places import write_skill
-from tests.runtime.test_conversation import preload
-from tests.runtime.test_menu import ON, invoke
 from tests.tools.houses import Person
 from tests.tools.test_remote_skills import house_with
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.house import Config, Skillhouse, load_config
+from skillhouse.install import Installer
 from skillhouse.registry import directory_members, read_lock
-from skillhouse.runtime import Config, Installer, Skillhouse, load_config
+from tests.house.places import make_places
 from tests.registry.sources import commit, make_repository, make_skill
-from tests.runtime.places import make_places
 
 KILLS = 200
 AGREED = ("--yes", "--allow-unsigned")

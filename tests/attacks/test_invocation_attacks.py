@@ -11,15 +11,15 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.house import ExtensionSettings, Skillhouse, configured
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import ExtensionSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
 from skillhouse.skill import Extensions, find_commands, substitute
 from skillhouse.tools import ToolResult
 from tests.harness import ran
+from tests.house.places import make_places
+from tests.house.test_menu import ON, house_in, invoke, write
 from tests.profiles.houses import house_under, rule
-from tests.runtime.places import make_places
-from tests.runtime.test_menu import ON, house_in, invoke, write
 from tests.tools.houses import Person
 from tests.tools.test_gate_approvals import answer
 

@@ -18,11 +18,11 @@ import pytest
 
 from skillhouse.approval import Unattended
 from skillhouse.audit import read_records, verify_log
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import Launcher
 from tests.harness import until
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.sandbox.places import launcher, own, run, running, sh, still_running, workspace
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.house import Skillhouse
+from skillhouse.house.access_tokens import AccessScope
 from tests.attacks.test_api_attacks import refused
 from tests.frontends.http_api.place import API, BASE, BEARER, TOKEN, client_of, make_house, token_of
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

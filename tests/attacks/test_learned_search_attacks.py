@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.house import SearchSettings, Skillhouse, configured
+from skillhouse.house.learned_choices import CHOICES_A_DAY, LearnedChoices
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import SearchSettings, Skillhouse, configured
-from skillhouse.runtime.learned_choices import CHOICES_A_DAY, LearnedChoices
 from skillhouse.tools.tool import CHOSEN_MAX
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,11 @@ import pytest
 
 from skillhouse.discovery import LinkPlaces, Root, discover
 from skillhouse.floor import SkillError
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.linked_skills import LinkedSkills
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.linked_skills import LinkedSkills
 from skillhouse.skill import SkillIndex, linked_files, load
 from tests.discovery.trees import write_skill
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nverysecret\n"
 

@@ -31,11 +31,11 @@ from skillhouse.frontends.mcp.elicitation import ElicitationClient as Asked
 from skillhouse.frontends.mcp.elicitation import elicitation_for
 from skillhouse.frontends.mcp.server import NOTIFY_SECONDS, SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import CHECK_SECONDS
-from skillhouse.runtime import ExtensionSettings
+from skillhouse.house import ExtensionSettings
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, retried
 from tests.frontends.mcp_peer import text_of
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

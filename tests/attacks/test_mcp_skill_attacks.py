@@ -20,12 +20,12 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, digest
+from skillhouse.house import Skillhouse, configured
 from skillhouse.remote import McpHost, RemoteError, VerificationError
 from skillhouse.remote.mcp_entry import read_entry
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SKILL_FILE, Skill, parse
+from tests.house.places import make_places, write_skill
 from tests.remote.mcp_liar import Liar, entry_of, host_of, listed, serving, skill_file
-from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.house import load_config
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import load_config
 from skillhouse.tools.memory import (
     MEMORY_BYTES_MAX,
     MEMORY_FILE_MAX,
     MEMORY_FILES_MAX,
     memory_files,
 )
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person
 from tests.tools.test_memory import ALLOW, house_in, note, places, search, write
 

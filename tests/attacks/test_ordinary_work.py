@@ -14,7 +14,7 @@ from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import ToolResult
 from tests.harness import Need, ran
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow

@@ -19,10 +19,10 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.floor import ConfigError, SkillhouseError, StateError
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import ToolResult
 from tests.harness import Need, ran
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person
 
 # Left out of the fast part: it starts processes.

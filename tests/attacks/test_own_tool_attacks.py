@@ -11,12 +11,12 @@ import pytest
 from skillhouse import Answer, Effect, Layer, Rule, Skillhouse, Tool, UnknownToolError, tool
 from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
-from skillhouse.runtime import configured
-from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
+from skillhouse.house import configured
+from skillhouse.house.config.config_values import NetSettings, SecretSettings
 from skillhouse.tools import Plan, Session
-from tests.runtime.coded import called, coded_house, write_code
-from tests.runtime.coded import tool as coded
-from tests.runtime.places import make_places
+from tests.house.coded import called, coded_house, write_code
+from tests.house.coded import tool as coded
+from tests.house.places import make_places
 from tests.tools.houses import Person
 
 SECRET = "s3cr3t-value-of-the-operator-0123456789"

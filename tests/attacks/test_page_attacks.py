@@ -11,12 +11,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from skillhouse.skill import content
 from tests.frontends import test_http_browser
 from tests.frontends.test_http_serve import started
 from tests.hostile_skills import FOREIGN, MANY_FILES, MARK, MARKUP, write_hostile
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 pytestmark = pytest.mark.slow
 

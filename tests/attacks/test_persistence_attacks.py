@@ -15,11 +15,11 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.floor import PATH_GROUPS, PathClass
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult
 from tests.harness import copy, ran
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow

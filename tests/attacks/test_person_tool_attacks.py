@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import SandboxError, SandboxProfile, ToolFinder, Toolset, ToolSettings
 from skillhouse.sandbox.run_checks import check_argv
 from skillhouse.tools import ToolResult
 from tests.harness import Need
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person
 
 PLANTED = "#!/bin/sh\necho planted\n"

@@ -12,7 +12,7 @@ import pytest
 from skillhouse.sandbox import SandboxStatus
 from tests.attacks.racing import WAYS, Race, other_process
 from tests.harness import Need
-from tests.runtime.coded import letting_go
+from tests.house.coded import letting_go
 
 pytestmark = pytest.mark.slow
 

@@ -13,15 +13,15 @@ import anyio
 import pytest
 
 from skillhouse.floor import ConfigError, read_regular
+from skillhouse.house import Skillhouse, configured, load_config
+from skillhouse.house.conversation import agent_skills
 from skillhouse.permission import Effect, Permission
 from skillhouse.remote import McpCache, McpHost, RemoteError, RemoteSource, mcp_source
 from skillhouse.remote.mcp_entry import read_entry
 from skillhouse.remote.source import read_listing
-from skillhouse.runtime import Skillhouse, configured, load_config
-from skillhouse.runtime.conversation import agent_skills
 from skillhouse.skill import SKILL_FILE, load_profile
+from tests.house.places import make_places
 from tests.remote.mcp_liar import Liar, entry_of, serving, skill_file
-from tests.runtime.places import make_places
 
 NAMES = [
     ".git/config",

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from skillhouse.house import load_config
 from skillhouse.registry import pack
 from skillhouse.registry.releases import blob_path, index_path
-from skillhouse.runtime import load_config
 from tests.attacks.test_install_kills import check
+from tests.house.places import make_places
 from tests.registry.hosting.servers import Server, serving
 from tests.registry.sources import make_skill
-from tests.runtime.places import make_places
 
 KILLS = 50
 """In each of the four runs: together they are the 200 of issue 19."""

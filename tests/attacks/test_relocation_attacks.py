@@ -8,9 +8,9 @@ import pytest
 
 from skillhouse.clients import Fix, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
-from skillhouse.runtime.trash import Trash
+from skillhouse.house.trash import Trash
 from skillhouse.skill import load_profile
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 
 @pytest.fixture

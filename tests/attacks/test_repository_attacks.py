@@ -390,7 +390,7 @@ def test_a_stream_that_is_cut(run: Run, place: Path, official, where):
 
 @pytest.mark.parametrize("where", ["index", "blobs"])
 def test_a_stream_that_does_not_end(run: Run, place: Path, official, where, monkeypatch):
-    monkeypatch.setattr("skillhouse.runtime.network.SYNC_SECONDS", 0.5)
+    monkeypatch.setattr("skillhouse.house.network.SYNC_SECONDS", 0.5)
 
     def stop(handler: QuietHandler) -> bool:
         if where not in handler.path:

@@ -12,15 +12,15 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.house import SandboxSettings, Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import SandboxSettings, Skillhouse, configured
 from skillhouse.tools import OUTPUT_MAX, RESULT_MAX, ResultFiles, ToolResult
 from skillhouse.tools.call import Excerpt
 from skillhouse.tools.delivery import CONCEALED_FACTOR, Delivery
 from skillhouse.tools.result_files import SESSION_FILES, TOTAL_FILES
-from tests.runtime.places import make_places
-from tests.runtime.test_network import SECRET as NET_SECRET
-from tests.runtime.test_network import house_with, table
+from tests.house.places import make_places
+from tests.house.test_network import SECRET as NET_SECRET
+from tests.house.test_network import house_with, table
 from tests.tools.houses import Person, house_at
 from tests.tools.test_result_files import kept_path, paths, session
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import anyio
 import pytest
 
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.tools import ToolResult
+from tests.house.test_network import SECRET, house_with, table
 from tests.net.servers import ok, redirect, serving
-from tests.runtime.test_network import SECRET, house_with, table
 
 VALUE = 's3cr3t/T0KEN+"value"'
 TYPES = {"json": "application/json", "bytes": "application/octet-stream"}

@@ -14,12 +14,12 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.floor import ConfigError
+from skillhouse.house import Skillhouse, load_config
+from skillhouse.house.config import PROJECT_FILE
 from skillhouse.permission import Effect, Permission, Rule, decide
-from skillhouse.runtime import Skillhouse, load_config
-from skillhouse.runtime.config import PROJECT_FILE
 from skillhouse.tools import ToolResult
 from tests.harness import Need
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import ConfigError
+from skillhouse.house.config.secret_places import read_secret
 from skillhouse.registry.hosting import open_repository
 from skillhouse.registry.publisher_keys import PublisherKeys
 from skillhouse.registry.trust import PublisherError
-from skillhouse.runtime.config.secret_places import read_secret
 from skillhouse.signer import read_vault
 from skillhouse.signer.signer_errors import SignerError
 from tests.harness import Need

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 from tests.harness import Need, ran
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow

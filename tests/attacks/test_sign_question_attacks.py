@@ -11,12 +11,12 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalState
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.config import SignerSettings
+from skillhouse.house import Skillhouse
+from skillhouse.house.config import SignerSettings
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
 from tests.cells.lab import until
-from tests.runtime.coded import best_sandbox, coded_house, played, recorded, tool, write_code
+from tests.house.coded import best_sandbox, coded_house, played, recorded, tool, write_code
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_approvals import answer
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys

@@ -10,11 +10,11 @@ import pytest
 from skillhouse import floor
 from skillhouse.approval import Answer
 from skillhouse.discovery import discover
-from skillhouse.runtime import SkillsManager
+from skillhouse.manage import SkillsManager
 from skillhouse.skill import Skill, load_profile
 from skillhouse.tools import AssetError, read_asset
+from tests.house.places import write_skill
 from tests.profiles.houses import rule
-from tests.runtime.places import write_skill
 from tests.tools.houses import Person, house_at
 
 SECRET = "THE BODY OF THE DENIED SKILL"

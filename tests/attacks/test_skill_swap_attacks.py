@@ -15,11 +15,11 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalSettings
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
 from tests.harness import Need
-from tests.runtime.coded import coded_house, letting_go, tool, write_code
+from tests.house.coded import coded_house, letting_go, tool, write_code
 
 pytestmark = pytest.mark.slow
 

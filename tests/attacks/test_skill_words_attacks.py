@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import SandboxStatus
-from tests.runtime.coded import best_sandbox, called, coded_house, recorded, tool, write_code
+from tests.house.coded import best_sandbox, called, coded_house, recorded, tool, write_code
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Answer, ApprovedScript
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 from tests.tools.houses import Person, house_at
 

@@ -20,16 +20,16 @@ from anyio.abc import SocketStream
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.audit import read_records, verify_log
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from skillhouse.tiers.emergency_stop import lines
 from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up
 from tests.frontends.test_mcp_elsewhere import Elsewhere, text_of
 from tests.harness import ran
+from tests.house.coded import ROOTS, best_sandbox, tool, write_code
 from tests.machines import OWN_MOUNTS
 from tests.net.servers import Server, ok, serving
-from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
 from tests.tools.houses import Person
 
 pytestmark = pytest.mark.slow

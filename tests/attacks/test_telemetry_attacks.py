@@ -22,11 +22,11 @@ from opentelemetry.sdk.trace import (
 
 from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.service_log import service_logging
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from tests.harness import Screen
+from tests.house.places import make_places, write_skill
 from tests.listening import Listener
-from tests.runtime.places import make_places, write_skill
 
 SECRET = "correct-horse-battery-staple"
 CLEAR_SCREEN = "\x1b[2J\x1b[H"

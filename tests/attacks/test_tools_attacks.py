@@ -16,10 +16,10 @@ import anyio
 import pytest
 
 from skillhouse.audit import verify_log
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import RefusedError, Session, ToolResult
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import SkillError
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.trash import Trash
-from tests.runtime.places import make_places, write_skill
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.trash import Trash
+from tests.house.places import make_places, write_skill
 
 
 def test_a_project_whose_folder_of_skills_is_a_link_cannot_have_others_skills_deleted(

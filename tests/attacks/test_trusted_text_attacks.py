@@ -20,16 +20,11 @@ from pydantic import TypeAdapter
 from skillhouse.frontends.cli.candidates import KINDS, complete
 from skillhouse.frontends.presentation.json_values import rehearsal_value
 from skillhouse.frontends.presentation.skill_lists import search_answer
-from skillhouse.runtime import (
-    ExtensionSettings,
-    SkillCodeSettings,
-    Skillhouse,
-    SkillsManager,
-    rehearse,
-)
+from skillhouse.house import ExtensionSettings, SkillCodeSettings, Skillhouse, rehearse
+from skillhouse.manage import SkillsManager
 from tests.frontends.mcp_inside import Inside
-from tests.runtime.coded import tool, write_code
-from tests.runtime.places import write_skill
+from tests.house.coded import tool, write_code
+from tests.house.places import write_skill
 
 MARK = "zzinjected"
 """In every text that came after the trust, and nowhere else."""

@@ -17,10 +17,10 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, Unattended
 from skillhouse.floor import is_secret
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule, judge_command
-from skillhouse.runtime import Skillhouse, configured
 from tests.harness import Need, copy
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person
 
 pytestmark = pytest.mark.slow

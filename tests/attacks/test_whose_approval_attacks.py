@@ -22,8 +22,8 @@ from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingClient
 from skillhouse.frontends.mcp.elicitation import elicitation_for
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.services import CallerFields
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.services import CallerFields
 from skillhouse.tools import ToolResult
 from tests.answers import approve
 from tests.frontends.mcp_inside import Person, asked, retried

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.runtime.worktrees import same_repository
+from skillhouse.house.worktrees import same_repository
 from tests.harness import Need
-from tests.runtime.places import write_skill
-from tests.runtime.worktrees import (
+from tests.house.places import write_skill
+from tests.house.worktrees import (
     SKILLS,
     git,
     house_in,

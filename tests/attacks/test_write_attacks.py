@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, Unattended
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tools import WriteGate
 from tests.harness import ran
+from tests.house.places import make_places, write_skill
 from tests.machines import OWN_MOUNTS
-from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
 pytestmark = pytest.mark.slow

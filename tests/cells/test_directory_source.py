@@ -12,7 +12,7 @@ import pytest
 
 from skillhouse.cells import CellResult, CellSpec, DirectorySource, RpcError, executor_methods
 from skillhouse.floor import tree_digest
-from tests.runtime.coded import ROOTS, tool, write_code
+from tests.house.coded import ROOTS, tool, write_code
 
 KEY = "0" * 64
 

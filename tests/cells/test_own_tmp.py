@@ -10,7 +10,7 @@ import pytest
 
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.status import LANDLOCK_ABI, landlock_abi
-from tests.runtime.coded import coded_house, played, tool, write_code
+from tests.house.coded import coded_house, played, tool, write_code
 
 pytestmark = pytest.mark.slow
 NAMES = ("works", "again", "elsewhere")

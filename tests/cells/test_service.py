@@ -225,7 +225,7 @@ def test_the_executor_has_nothing_of_the_core() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = set(done.stdout.split())
-    core = {*"signer approval audit permission tiers tools runtime net store".split()}
+    core = {*"signer approval audit permission tiers tools house net store".split()}
     assert (loaded >= {"cells", "sandbox", "floor"}, loaded & core) == (True, set())
 
 

@@ -22,9 +22,9 @@ from skillhouse.clients import (
 )
 from skillhouse.discovery import default_roots
 from skillhouse.floor import ConfigError
-from skillhouse.runtime import Locations
+from skillhouse.house import Locations
 from skillhouse.skill import Profile, profile_names
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 VERCEL = "vercel-labs/skills"
 

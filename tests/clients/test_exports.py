@@ -27,8 +27,8 @@ from skillhouse.clients import LensState as Seen
 from skillhouse.clients.export_state import Record, Records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
-from skillhouse.runtime import Locations, Skillhouse, configured, export_source
-from tests.runtime.places import make_places, write_skill
+from skillhouse.house import Locations, Skillhouse, configured, export_source
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from skillhouse.clients import Fix, Lens, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
 from skillhouse.skill import load_profile, mended
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 CLIENTS = ("claude-code", "codex", "gemini-cli", "opencode-cli")
 

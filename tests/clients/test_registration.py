@@ -23,8 +23,8 @@ from skillhouse.clients import (
 from skillhouse.clients.client_table import ClientConfig, server_configs
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.floor import ConfigError
-from skillhouse.runtime import Locations
-from tests.runtime.places import make_places
+from skillhouse.house import Locations
+from tests.house.places import make_places
 
 ENTRY = {"command": "skillhouse", "args": ["mcp"]}
 

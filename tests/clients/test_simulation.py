@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from skillhouse.clients import Cut, Lens, LensProblem, LensState, compare, problems
 from skillhouse.clients.client_view import UnboundedEntry, fit
 from skillhouse.skill import CatalogRule, Profile, load_profile
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 FOUR = ("claude-code", "codex", "gemini-cli", "opencode-cli")
 

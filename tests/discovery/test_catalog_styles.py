@@ -15,7 +15,7 @@ from skillhouse.discovery.catalog_styles import CLUSTER_MAX, STYLES, shortened
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule, Skill, SkillIndex
 from tests.discovery.test_catalog import INJECTIONS, skill
 from tests.golden.places import golden, in_place, two_skills
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 
 @pytest.mark.req("S000-36", "S004-33", "S004-34", "S004-35", "S004-37", "S004-39", "S001-40")

@@ -17,7 +17,7 @@ from typing import Any
 from skillhouse import discovery
 from skillhouse.discovery import Root
 from skillhouse.skill import SkillIndex
-from tests.runtime.places import profile_under
+from tests.house.places import profile_under
 
 PROBE = Path(__file__).with_name("probe.py")
 

@@ -17,8 +17,8 @@ import pytest
 from skillhouse.floor import make_private
 from skillhouse.frontends.cli import main
 from skillhouse.frontends.cli.person import CODING_AGENTS
+from tests.house.places import environment_under, make_places
 from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY, make_skill
-from tests.runtime.places import environment_under, make_places
 
 if TYPE_CHECKING:
     from tests.frontends.mcp_peer import Peer

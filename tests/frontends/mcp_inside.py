@@ -24,9 +24,9 @@ from skillhouse.approval import Answer, Approval
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, DENY
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 ERAS = [LEGACY, "auto"]
 """Until 2025-11-25 a server asks during the call; since 2026-07-28 the client repeats it."""

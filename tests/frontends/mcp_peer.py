@@ -20,10 +20,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 from skillhouse.cells import self_test
-from skillhouse.runtime import Locations
+from skillhouse.house import Locations
 from skillhouse.sandbox import SandboxLevel
 from tests.harness import ran
-from tests.runtime.places import environment_under, make_places
+from tests.house.places import environment_under, make_places
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 NO_AUTH = (

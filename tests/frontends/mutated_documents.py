@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.house.places import write_skill
 from tests.mutations import Mutations
 from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY
-from tests.runtime.places import write_skill
 from tests.seed_skills import PYPROJECT, SKILLS, write_seed
 
 CONFIG = """\

@@ -38,7 +38,7 @@ from skillhouse.frontends.http.api.routes import ENDPOINTS
 from skillhouse.frontends.http.app import make_app
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY
 
 HANG_SECONDS = 20

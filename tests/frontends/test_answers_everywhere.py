@@ -15,11 +15,11 @@ from skillhouse.approval import Answer, ApprovalBroker
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.tools import ToolResult
 from tests.answers import approve
 from tests.frontends.mcp_peer import LEGACY, Peer, http_client, text_of, up
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 Write = Callable[[str], Awaitable[bool]]
 """Writes to a path, and whether that ran; else it waits for an answer."""

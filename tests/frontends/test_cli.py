@@ -16,7 +16,7 @@ import pytest
 from skillhouse.frontends.cli.verbs import ALIASES, SHOWN, VERBS
 from tests.frontends.conftest import Run
 from tests.harness import ran
-from tests.runtime.places import readers_of, write_skill
+from tests.house.places import readers_of, write_skill
 
 
 def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, Confirmation
 from tests.audit.logs import START, intent, log_at, outcome, refusal
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 FORMULA = '=HYPERLINK("http://evil.test","x")'
 

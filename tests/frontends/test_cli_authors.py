@@ -11,7 +11,7 @@ import pytest
 
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_code import enabled as enabled  # noqa: PLC0414 - a fixture.
-from tests.runtime.coded import best_sandbox, tool, write_code
+from tests.house.coded import best_sandbox, tool, write_code
 
 FAILS = """
 def inner(value):

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from skillhouse.frontends.http.status import StatusReader, status_value
-from skillhouse.runtime import Skillhouse, SkillsManager, configured
+from skillhouse.house import Skillhouse, configured
+from skillhouse.manage import SkillsManager
 from tests.frontends.conftest import Run
+from tests.house.places import make_places
 from tests.registry.sources import make_skill
-from tests.runtime.places import make_places
 
 AGREED = ("--yes", "--allow-unsigned")
 

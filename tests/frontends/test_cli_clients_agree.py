@@ -10,8 +10,8 @@ import pytest
 
 from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
+from tests.house.places import write_skill
 from tests.profiles.probes import START, build
-from tests.runtime.places import write_skill
 
 CLIENTS = [name for name in profile_names() if load_profile(name).client]
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import environment_of
-from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
+from tests.house.coded import ROOTS, best_sandbox, tool, write_code
 
 GIVES = "tools = {'tool': lambda params, context: 1}\n"
 

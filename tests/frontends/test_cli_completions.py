@@ -14,7 +14,7 @@ from skillhouse.frontends.cli.completions import nodes
 from skillhouse.frontends.cli.verbs import VERBS
 from tests.frontends.conftest import Run
 from tests.frontends.shells import REAL, SHELLS, Shell, put_program, started
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from skillhouse.frontends.presentation.client_report import BRIEF_LINES
 from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 Typing = Run
 

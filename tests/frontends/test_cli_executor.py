@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.frontends.mcp_peer import environment_of
-from tests.runtime.coded import tool, write_code
+from tests.house.coded import tool, write_code
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from skillhouse.clients import known_clients
 from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 Typing = Run
 

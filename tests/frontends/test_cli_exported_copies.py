@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 
 @pytest.fixture

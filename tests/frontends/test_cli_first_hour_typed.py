@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.shells import typed
-from tests.runtime.places import make_places, readers_of, write_skill
+from tests.house.places import make_places, readers_of, write_skill
 
 pytestmark = pytest.mark.slow
 

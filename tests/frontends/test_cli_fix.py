@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 Typing = Run
 FAULTY = "---\nname: one\ndescription: Use when: asked\n---\nBody.\n"

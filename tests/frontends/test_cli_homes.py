@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.conftest import Run
 from tests.frontends.http_api.place import API, COOKIE, client_of
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ import pytest
 
 from skillhouse.registry import pack
 from tests.frontends.conftest import Run
+from tests.house.coded import best_sandbox
 from tests.loopback_http import served
 from tests.registry.sources import commit, git, make_repository, make_skill, pages
 from tests.remote.servers import SCHEMA, digest_of
-from tests.runtime.coded import best_sandbox
 
 AGREED = ("--yes", "--allow-unsigned")
 CODE_RUNS = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
+from tests.house.places import write_skill
 from tests.registry.sources import commit, git, make_repository, make_skill, skill_text
-from tests.runtime.places import write_skill
 
 AGREED = ("--yes", "--allow-unsigned")
 POINTER = (

@@ -12,9 +12,9 @@ import pytest
 import skillhouse.skill as skill_package
 from skillhouse import registry
 from skillhouse.discovery import default_roots
+from skillhouse.house.installed_check import InstalledCheck
+from skillhouse.install import install_report
 from skillhouse.registry import Repository
-from skillhouse.runtime import install_report
-from skillhouse.runtime.installed_check import InstalledCheck
 from skillhouse.skill import load, validate
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import configure

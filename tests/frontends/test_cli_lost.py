@@ -10,10 +10,10 @@ import pytest
 from skillhouse.clients import known_clients, user_folders, variable_folders
 from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.presentation.operations import answer
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
-from tests.runtime.places import make_places, readers_of, write_skill
+from tests.house.places import make_places, readers_of, write_skill
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.runtime.places import readers_of, write_skill
+from tests.house.places import readers_of, write_skill
 
 
 def test_new_makes_a_skill_that_is_listed_and_valid(run: Run, place: Path) -> None:

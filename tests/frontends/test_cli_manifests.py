@@ -10,8 +10,8 @@ import pytest
 
 from tests.frontends.conftest import Run
 from tests.harness import Need
-from tests.runtime.coded import ROOTS, best_sandbox
-from tests.runtime.places import write_skill
+from tests.house.coded import ROOTS, best_sandbox
+from tests.house.places import write_skill
 from tests.skill.test_manifest import PUBLISHED, TOOL, package, skill_at
 
 

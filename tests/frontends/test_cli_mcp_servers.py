@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from skillhouse.audit import read_records
+from skillhouse.house import Skillhouse
 from skillhouse.remote import McpServer
-from skillhouse.runtime import Skillhouse
 from skillhouse.skill import SKILL_FILE
 from tests.frontends.conftest import Run
 from tests.remote.mcp_liar import Liar, entry_of, serving, skill_file

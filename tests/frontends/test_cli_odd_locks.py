@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 NO_TEXT = "a\udcff"
 """What Python makes of an argument with the byte FF."""

@@ -13,7 +13,7 @@ from skillhouse.frontends.cli import EXTRAS
 from skillhouse.frontends.cli.verbs import VERBS as ALL_VERBS
 from tests.frontends.conftest import Run
 from tests.harness import ran
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 NEW = ("new", "three", "--description", "Does things. Use it.")
 VERBS = ("list", "doctor", "trust --show", "trust --yes", "audit", "sandbox", "search weather")

@@ -11,13 +11,13 @@ import pytest
 
 from skillhouse.approval import Issuer
 from skillhouse.frontends.cli.person import CODING_AGENTS, coding_agent
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.answers import ANSWERING
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import environment_of
 from tests.harness import ran
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 Typing = Run
 

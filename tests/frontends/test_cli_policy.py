@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.runtime import policy_text, starting_rules
+from skillhouse.house import policy_text, starting_rules
 from tests.frontends.conftest import Run
 
 RULES = """

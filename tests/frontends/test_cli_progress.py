@@ -11,7 +11,7 @@ from skillhouse.frontends.cli.progress import ReadingProgress
 from skillhouse.frontends.cli.terminal import Terminal
 from tests.frontends.conftest import Run
 from tests.harness import Screen
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 TEXT = "reading skills for the search index"
 

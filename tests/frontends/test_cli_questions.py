@@ -22,9 +22,9 @@ from skillhouse.frontends.cli.verbs import VERBS
 from tests.frontends import test_cli_outdated, test_cli_publish
 from tests.frontends.conftest import Run
 from tests.frontends.shells import typed
+from tests.house.places import write_skill
 from tests.registry import sources
 from tests.registry.publisher_skill import make_skill
-from tests.runtime.places import write_skill
 
 server = test_cli_publish.server
 CLI = Path(question.__file__).parent

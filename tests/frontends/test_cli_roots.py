@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from skillhouse import SkillContent, discover, load
-from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.house import Locations, Skillhouse, configured
 from tests.frontends.conftest import Run
 from tests.harness import Need, ran
-from tests.runtime.places import make_places, write_skill
-from tests.runtime.worktrees import repository_at, worktree_of
+from tests.house.places import make_places, write_skill
+from tests.house.worktrees import repository_at, worktree_of
 
 PLUGINS = ".claude/plugins/cache/claude-plugins-official"
 

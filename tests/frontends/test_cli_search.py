@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.retrieval import QUERY_TERMS_MAX
 from tests.frontends.conftest import Run
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 SKILLS = {
     "pdf-merge": "Joins documents into one.",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.conftest import Run
+from tests.house.places import write_skill
 from tests.registry.sources import make_skill
-from tests.runtime.places import write_skill
 
 
 def files(home: Path) -> list[str]:

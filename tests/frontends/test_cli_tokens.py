@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from skillhouse.frontends.http.app import make_app
 from skillhouse.frontends.http.guard import AccessKeys
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.access_tokens import BROWSERS_MAX
+from skillhouse.house import Skillhouse
+from skillhouse.house.access_tokens import BROWSERS_MAX
 from tests.frontends.conftest import Run
 from tests.frontends.http_api.place import API, BASE, PORT, TOKEN, make_house
 

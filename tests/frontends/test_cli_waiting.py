@@ -23,7 +23,7 @@ from tests.approval.questions import Clock, broker_at, question
 from tests.cells.lab import until
 from tests.frontends.conftest import Run
 from tests.harness import Screen
-from tests.runtime.coded import best_sandbox, tool, write_code
+from tests.house.coded import best_sandbox, tool, write_code
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys
 

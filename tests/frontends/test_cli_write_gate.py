@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Issuer
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.conftest import Run
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 LISTED = '[write_gate]\nenabled = true\nallow_users = ["local"]\n'
 WAITS = '[approvals]\nunattended = "deny"\nwait_seconds = 0.05\n'

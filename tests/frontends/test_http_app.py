@@ -14,10 +14,10 @@ from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.guard import HEADERS
 from skillhouse.frontends.http.pages.skill_pages import PAGE_ROWS
 from skillhouse.frontends.http.status import StatusReader
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SkillIndex
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

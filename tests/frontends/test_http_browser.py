@@ -14,7 +14,7 @@ import pytest
 
 from tests.frontends.test_http_serve import started
 from tests.harness import Need
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

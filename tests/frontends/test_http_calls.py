@@ -8,7 +8,7 @@ import pytest
 
 from tests.frontends.test_http_app import BEARER, Page, client_of
 from tests.harness import Need
-from tests.runtime.coded import best_sandbox, called, coded_house, tool, write_code
+from tests.house.coded import best_sandbox, called, coded_house, tool, write_code
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.test_http_app import (
     BEARER,
     COOKIE,
@@ -20,7 +20,7 @@ from tests.frontends.test_http_app import (
     client_of,
     headers_missing,
 )
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from starlette.testclient import TestClient
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.http.app import make_app
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.test_http_app import BEARER, COOKIE, PORT, SESSION, TOKEN
-from tests.runtime.desktop import make_desktop
-from tests.runtime.places import make_places, write_skill
+from tests.house.desktop import make_desktop
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

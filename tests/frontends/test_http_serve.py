@@ -25,9 +25,9 @@ import uvicorn
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli import main
 from skillhouse.frontends.http import http_app, serve, tcp_server
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.harness import ran
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

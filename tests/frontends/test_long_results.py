@@ -22,7 +22,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from skillhouse import Effect, Layer, Rule, Skillhouse, tool
 from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
 from skillhouse.frontends.chat.models import UsableModel
-from skillhouse.runtime import configured
+from skillhouse.house import configured
 from skillhouse.tools import RESULT_MAX
 from tests.frontends.adapters.test_openai_agents import Script
 from tests.frontends.chat.test_conversation import run, talk
@@ -38,7 +38,7 @@ from tests.frontends.mcp_peer import (
     place_of,
     text_of,
 )
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 # It starts processes.
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.agent_view import LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.agent_view import LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
 from tests.frontends.conftest import Run
 from tests.frontends.http_api.place import API, COOKIE, client_of
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 COUNT = 600
 LAST = f"kite-number-{COUNT - 1:04}"

@@ -25,7 +25,7 @@ from skillhouse.frontends.mcp.messages import MESSAGE_MAX, RefusedMessage
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.tried_clients import Places
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import (
     LEGACY,
@@ -39,7 +39,7 @@ from tests.frontends.mcp_peer import (
     text_of,
 )
 from tests.harness import Need
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 from tests.sandbox.places import own
 
 pytestmark = pytest.mark.slow

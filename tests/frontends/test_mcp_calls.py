@@ -24,7 +24,7 @@ from tests.frontends.mcp_peer import (
     text_of,
 )
 from tests.harness import Need
-from tests.runtime.coded import best_sandbox, tool, write_code
+from tests.house.coded import best_sandbox, tool, write_code
 from tests.sandbox.places import own
 
 # It starts processes.

@@ -18,10 +18,10 @@ from skillhouse.frontends.mcp.handshake import FastHandshake
 from skillhouse.frontends.mcp.skill_resources import SkillResources
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.tried_clients import TRIED_CLIENTS, Places, client_lists
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.model_tools import description_of
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.model_tools import description_of
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

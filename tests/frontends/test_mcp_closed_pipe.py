@@ -15,7 +15,7 @@ import pytest
 from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
 from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, Pipe, has_sandbox, running
 from tests.harness import Need
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 from tests.sandbox.places import own
 
 pytestmark = pytest.mark.slow

@@ -37,7 +37,7 @@ from tests.frontends.mcp_inside import (
     retried,
 )
 from tests.frontends.mcp_peer import LEGACY, text_of
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ import pytest
 from mcp_types import CallToolResult, TextContent
 
 from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, environment_of, has_sandbox
+from tests.house.coded import ROOTS, tool, write_code
 from tests.net.servers import ok, serving
-from tests.runtime.coded import ROOTS, tool, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

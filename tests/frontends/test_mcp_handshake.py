@@ -13,7 +13,7 @@ from skillhouse.frontends.mcp.handshake import MODERN_VERSIONS, FastHandshake
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.tried_clients import Places
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import Peer, Pipe
 

@@ -24,8 +24,8 @@ from tests.frontends.mcp_peer import (
     text_of,
 )
 from tests.harness import Need, ran
+from tests.house.coded import best_sandbox, tool, write_code
 from tests.registry.sources import make_skill
-from tests.runtime.coded import best_sandbox, tool, write_code
 
 # It starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

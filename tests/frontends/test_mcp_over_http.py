@@ -22,7 +22,7 @@ from tests.frontends.mcp_peer import (
     text_of,
     up,
 )
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 # It starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

@@ -16,12 +16,12 @@ from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.skill_resources import PAGE_MAX
 from skillhouse.frontends.mcp.skills import NOT_APPROVED
 from skillhouse.frontends.mcp.tool_list import CHECK_SECONDS, ToolListing
+from skillhouse.house import ExtensionSettings
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import ExtensionSettings
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import ERAS, Inside
 from tests.frontends.mcp_peer import LEGACY
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 EXTENDED = ExtensionSettings(invocation=True, substitution=True, commands=True)
 FIX = """---

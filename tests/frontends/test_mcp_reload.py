@@ -137,7 +137,7 @@ def test_the_page_and_the_log_of_up_say_what_became_of_a_change(peer: Peer) -> N
 
 def logged(errors: str) -> list[dict[str, str]]:
     lines = [json.loads(line) for line in errors.splitlines()]
-    return [line for line in lines if line["logger"] == "skillhouse.runtime.config_reload"]
+    return [line for line in lines if line["logger"] == "skillhouse.house.config_reload"]
 
 
 def test_nothing_is_printed_where_nothing_changes(peer: Peer) -> None:

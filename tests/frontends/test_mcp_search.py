@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.frontends.mcp_peer import Peer, Pipe
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

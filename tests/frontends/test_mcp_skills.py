@@ -32,9 +32,9 @@ from skillhouse.frontends.mcp.skill_resources import (
 )
 from skillhouse.frontends.mcp.skills import EXTENSION, NOT_APPROVED
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from skillhouse.skill import SKILL_FILE, Skill, parse
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 DENY_OURS = "".join(
     f'[[rules]]\neffect = "deny"\naction = "skill"\npattern = "{name}"\n'

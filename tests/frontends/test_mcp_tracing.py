@@ -13,9 +13,9 @@ from opentelemetry import trace
 from skillhouse.frontends.mcp.approval_bridge import trace_of
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
+from tests.house.places import make_places, write_skill
 from tests.listening import Listener
-from tests.runtime.places import make_places, write_skill
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER = f"00-{'a' * 32}-{'b' * 16}-00"

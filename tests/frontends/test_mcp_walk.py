@@ -18,8 +18,8 @@ from skillhouse.audit import AuditEntry, read_records, verify_log
 from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
 from tests.harness import Need
+from tests.house.places import write_skill
 from tests.loopback_http import QuietHandler
-from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.presentation.operations import OPERATIONS, answer
-from skillhouse.runtime import Management, Skillhouse, configured
-from tests.runtime.desktop import make_desktop
-from tests.runtime.places import make_places, write_skill
+from skillhouse.house import Management, Skillhouse, configured
+from tests.house.desktop import make_desktop
+from tests.house.places import make_places, write_skill
 
 
 @pytest.fixture

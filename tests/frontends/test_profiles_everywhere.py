@@ -23,11 +23,11 @@ from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from tests.frontends.http_api.place import API, client_of
 from tests.frontends.mcp_peer import LEGACY, text_of
+from tests.house.places import write_skill
 from tests.profiles.houses import house_under, rule
-from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
 

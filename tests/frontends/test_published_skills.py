@@ -18,13 +18,13 @@ from mcp_types import TextContent
 
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.cells.lab import status_of
 from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import Peer, has_sandbox
+from tests.house.coded import ROOTS, tool, write_code
 from tests.net.servers import Server, ok, serving
-from tests.runtime.coded import ROOTS, tool, write_code
 from tests.sandbox.places import ALL_LEVELS
 
 pytestmark = pytest.mark.slow

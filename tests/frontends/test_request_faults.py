@@ -13,12 +13,12 @@ from skillhouse.floor import InternalFaultError
 from skillhouse.frontends.http.api import skill_routes
 from skillhouse.frontends.http.pages import package_pages
 from skillhouse.frontends.mcp import skill_resources, tool_list
-from skillhouse.runtime import install_report
+from skillhouse.install import install_report
 from tests.frontends.http_api.place import API, client_of, make_house
 from tests.frontends.http_api.test_packages import ended
 from tests.frontends.mcp_inside import Inside, sdk_answers
+from tests.house.places import write_skill
 from tests.registry.sources import make_repository, make_skill
-from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.conftest import Run
 from tests.frontends.test_http_app import BEARER, PORT, SESSION, TOKEN, Page
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

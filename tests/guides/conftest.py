@@ -10,7 +10,7 @@ import pytest
 from scripts.terminal import Terminal, build, install, short_home
 
 from tests.guides.pages import Installed
-from tests.runtime.coded import best_sandbox
+from tests.house.coded import best_sandbox
 
 FOR_ALL = (Path("/etc/codex/skills"), Path("/etc/claude-code"), Path("/etc/skillhouse"))
 

@@ -22,9 +22,9 @@ from tests.frontends.test_cli_unwritable_homes import MOUNTS, READ_ONLY
 from tests.guides.pages import COMMANDS, ROOT, blocks, commands_of, steps
 from tests.guides.test_guides import SIGNS_A_MINUTE, WORDS_A_MINUTE
 from tests.harness import Need
+from tests.house.places import write_skill
 from tests.machines import check_machine
 from tests.registry.sources import make_repository
-from tests.runtime.places import write_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

@@ -15,8 +15,8 @@ import uvicorn
 
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Config, Skillhouse, configured
-from tests.runtime.places import make_places
+from skillhouse.house import Config, Skillhouse, configured
+from tests.house.places import make_places
 
 PDF = """\
 ---

@@ -21,6 +21,7 @@ from skillhouse.sandbox.status import surroundings
 from tests.frontends.mcp_peer import Peer, Pipe
 from tests.frontends.test_published_skills import CONFIGURATION
 from tests.harness import Need, ran
+from tests.house.coded import ROOTS, write_code
 from tests.loopback_http import QuietHandler, served
 from tests.machines import (
     PACKAGES,
@@ -30,7 +31,6 @@ from tests.machines import (
     python_of,
     without_bubblewrap,
 )
-from tests.runtime.coded import ROOTS, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

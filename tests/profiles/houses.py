@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.approval import Unattended
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import Profile
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.houses import Person
 
 

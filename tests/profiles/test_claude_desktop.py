@@ -10,7 +10,7 @@ import pytest
 
 from skillhouse.discovery import default_roots
 from skillhouse.floor import AmbiguousSkillError
-from skillhouse.runtime import Locations
+from skillhouse.house import Locations
 from skillhouse.skill import RootRule, ScopeRule, SkillContent, load
 from tests.discovery.trees import names, write_skill
 from tests.profiles.places import Place, codes, descriptions, place, write

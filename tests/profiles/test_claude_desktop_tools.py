@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Layer
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile
 from tests.golden.places import golden, in_place, two_skills
+from tests.house.places import make_places, write_skill
 from tests.profiles.houses import house_under, rule
-from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 from tests.tools.test_skills import tool
 

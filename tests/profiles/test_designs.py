@@ -9,13 +9,13 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Permission, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import Skill
 from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate
 from tests.harness import Need
-from tests.runtime.coded import best_sandbox, coded_house, letting_go, tool, write_code
-from tests.runtime.places import make_places, write_skill
+from tests.house.coded import best_sandbox, coded_house, letting_go, tool, write_code
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -9,8 +9,8 @@ import pytest
 
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
+from tests.house.places import write_skill
 from tests.profiles.houses import house_under
-from tests.runtime.places import write_skill
 
 PROFILES = (*profile_names(), "default")
 

@@ -8,8 +8,8 @@ import pytest
 
 from skillhouse.approval import Answer
 from tests.golden.places import golden, in_place, two_skills
+from tests.house.places import write_skill
 from tests.profiles.houses import house_under, opened_files, rule
-from tests.runtime.places import write_skill
 from tests.tools.houses import Person
 from tests.tools.test_skills import tool
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from skillhouse.house import Skillhouse, configured
+from skillhouse.manage import SkillsManager, register_tools
 from skillhouse.permission import Layer
-from skillhouse.runtime import Skillhouse, SkillsManager, configured, register_tools
 from skillhouse.skill import load_profile
 from tests.harness import Need
+from tests.house.places import make_places, write_skill
 from tests.profiles.houses import house_under, rule
-from tests.runtime.places import make_places, write_skill
 from tests.tools.test_skills import tool
 
 PROCESS_IO = Path("/proc/self/io")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.discovery import Root, discover, render_catalog
-from skillhouse.runtime import Locations, Skillhouse, load_config
+from skillhouse.house import Locations, Skillhouse, load_config
 from skillhouse.skill import load, parse
 from tests.discovery.trees import names, write_skill
 from tests.profiles.places import Place, codes, descriptions, place, write

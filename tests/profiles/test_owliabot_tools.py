@@ -11,8 +11,8 @@ import pytest
 
 from skillhouse.skill import load_profile
 from tests.golden.places import golden, in_place, two_skills
+from tests.house.places import write_skill
 from tests.profiles.houses import house_under, rule
-from tests.runtime.places import write_skill
 
 OWLIABOT = load_profile("owliabot")
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import ConfigError
+from skillhouse.house import load_config
+from skillhouse.house.network import Network
+from skillhouse.install import repository_at
 from skillhouse.net import NetError
 from skillhouse.registry import Repository, RepositoryAnswer, RepositoryError
 from skillhouse.registry.repository_access import check_answer
-from skillhouse.runtime import load_config, repository_at
-from skillhouse.runtime.network import Network
 from skillhouse.skill import ArchiveError
+from tests.house.places import make_places
 from tests.loopback_http import QuietHandler, served
 from tests.registry.repositories import StaticRepository, published_routes, static_server
-from tests.runtime.places import make_places
 
 TOKEN = "0123456789abcdef"
 

@@ -162,7 +162,7 @@ def test_what_a_server_no_longer_has_leaves_the_disk(tmp_path: Path) -> None:
 async def test_the_real_server_of_a_house_can_be_read(tmp_path: Path) -> None:
     """Our host, our server, and a process between them."""
     from tests.frontends.mcp_peer import Peer  # noqa: PLC0415 - only this test starts one.
-    from tests.runtime.places import write_skill  # noqa: PLC0415
+    from tests.house.places import write_skill  # noqa: PLC0415
 
     peer = Peer(tmp_path)
     write_skill(peer.home / ".agents/skills/notes", "Takes notes.", body="# Notes\n")

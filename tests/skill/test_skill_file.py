@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from skillhouse.floor import Diagnostic, Severity
 from skillhouse.skill import ParsePolicy, ParseResult, parse
-from tests.runtime.places import profile_under
+from tests.house.places import profile_under
 
 GOOD = "---\nname: x\ndescription: Does.\n---\nBody.\n"
 

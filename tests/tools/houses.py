@@ -9,10 +9,10 @@ from typing import Any, Literal
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Unattended
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import BackgroundRuns
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 
 class Person:

@@ -19,7 +19,7 @@ from skillhouse.tools import (
     read_asset,
     script_path,
 )
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 OPENSEED = load_profile("openseed")
 ONLY = "Invalid path: only references/, assets/, scripts/ under skill are allowed."

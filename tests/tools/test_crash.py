@@ -18,7 +18,7 @@ import pytest
 
 from skillhouse.audit import read_records, verify_log
 from skillhouse.sandbox import SandboxLevel, detect
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 
@@ -165,7 +165,7 @@ def test_a_second_ctrl_c_leaves_no_process_either(place: Place) -> None:
 TEN_CALLS = """
 import sys
 import anyio
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 async def main(house, name):
     async def call(tool, arguments):

@@ -10,10 +10,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.tools import Progress, RefusedError
 from skillhouse.tools.delivery import relayed
-from tests.runtime.coded import best_sandbox, coded_house, played, write_code
+from tests.house.coded import best_sandbox, coded_house, played, write_code
 
 
 def progress(fraction: float, message: str) -> Progress:

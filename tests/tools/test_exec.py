@@ -16,11 +16,11 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
+from skillhouse.house import SandboxSettings, Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import SandboxSettings, Skillhouse, configured
 from skillhouse.sandbox import Limits, SandboxLevel, SandboxStatus, detect
 from skillhouse.tools import Progress
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.sandbox.places import launcher_at
 from tests.tools.houses import Person, house_at
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
 from tests import repositories
 from tests.repositories import git

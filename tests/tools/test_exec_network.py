@@ -15,13 +15,13 @@ import pytest
 
 from skillhouse.approval import Answer, Channel, Unattended
 from skillhouse.audit import read_records, verify_log
+from skillhouse.house import NetSettings, Network, SecretSettings, Skillhouse, configured
 from skillhouse.net import Route
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import NetSettings, Network, SecretSettings, Skillhouse, configured
 from skillhouse.sandbox import SandboxLevel, detect
 from tests.frontends.mcp_peer import has_sandbox
+from tests.house.places import make_places
 from tests.loopback_http import QuietHandler
-from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from skillhouse.sandbox import Launcher, Opened, SandboxProfile
 from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.harness import Need
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.sandbox.places import launcher
 from tests.tools.houses import Person, house_at
 

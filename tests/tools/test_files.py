@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 from tests.tools.houses import house_at
 
 ALLOW = Rule(effect=Effect.ALLOW, action="write", pattern="*")

@@ -27,9 +27,9 @@ from skillhouse import (
 )
 from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
+from skillhouse.house import configured
 from skillhouse.permission import Layer
-from skillhouse.runtime import configured
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.houses import Person
 
 

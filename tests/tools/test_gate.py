@@ -14,7 +14,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import UnknownToolError
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 from tests.tools.houses import Person, house_at
 
 ALLOW_WRITE = Rule(effect=Effect.ALLOW, action="write", pattern="*")

@@ -21,8 +21,8 @@ from skillhouse.approval import (
     content_digest,
 )
 from skillhouse.audit import read_records
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import (
     Gate,
     Output,
@@ -35,7 +35,7 @@ from skillhouse.tools import (
 )
 from skillhouse.tools.call import object_schema
 from skillhouse.tools.command_inputs import CommandInputs
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
 WRITE = ("write", {"path": "notes/a.txt", "content": "x"})

@@ -18,12 +18,12 @@ from skillhouse.audit import AuditEntry, read_records, verify_log
 from skillhouse.audit.exports import write_gate_lines
 from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import make_private
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import WriteGate
 from tests.harness import Need, ran
+from tests.house.places import make_places
 from tests.machines import OWN_MOUNTS
-from tests.runtime.places import make_places
 from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_approvals import unattended
 from tests.tools.test_gate_tiers import policy
@@ -259,8 +259,8 @@ import json
 from pathlib import Path
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
-from tests.runtime.places import make_places
+from skillhouse.house import Skillhouse, configured
+from tests.house.places import make_places
 base, state = Path(sys.argv[1]), Path(sys.argv[2])
 rules = (Rule(effect=Effect.ALLOW, action="write", pattern="*"),)
 places = make_places(base)

@@ -19,10 +19,10 @@ import skillhouse
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http.pages.skill_rows import skill_rows
 from skillhouse.frontends.http.status import StatusReader
+from skillhouse.house import Skillhouse, configured, explain_loading, rehearse
 from skillhouse.permission import Effect, Layer, Permission, Rule
-from skillhouse.runtime import Skillhouse, configured, explain_loading, rehearse
 from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 HIDDEN = "# Notes\n\nHello\U000e0041\U000e0042.\n"
 

@@ -13,11 +13,11 @@ from eth_account import Account
 from skillhouse.approval import Answer, ApprovalError, ApprovalSettings
 from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError, make_private
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.config import SignerSettings
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.config import SignerSettings
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, KeyKind, terms_from
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.signer.places import ALICE, PASSWORD, payment, process
 from tests.tools.test_gate_approvals import answer
 from tests.tools.test_gate_tiers import policy

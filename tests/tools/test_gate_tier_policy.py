@@ -10,10 +10,10 @@ import pytest
 from skillhouse import ApprovalSettings, Skillhouse, Tool, tool
 from skillhouse.approval import Answer, ApprovalError
 from skillhouse.audit import read_records
+from skillhouse.house import configured
+from skillhouse.house.config import SignerSettings
 from skillhouse.permission import Layer
-from skillhouse.runtime import configured
-from skillhouse.runtime.config import SignerSettings
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.test_gate_approvals import answer
 from tests.tools.test_gate_signing import ALLOW, VARIABLE, house_with_keys, message
 

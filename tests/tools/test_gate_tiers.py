@@ -1,4 +1,4 @@
-"""Tests of the tier policy at the door: tools/tier_gate.py and runtime/enforcement.py."""
+"""Tests of the tier policy at the door: tools/tier_gate.py and house/enforcement.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from skillhouse.approval import Answer, Approval, ApprovalRequest, ApprovalSettings
 from skillhouse.audit import AuditRecord, read_records
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_approvals import answer, unattended
 

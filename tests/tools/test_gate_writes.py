@@ -11,10 +11,10 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Unattended
 from skillhouse.audit import read_records, write_gate_lines
+from skillhouse.house import Skillhouse, configured, load_config
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
-from skillhouse.runtime import Skillhouse, configured, load_config
 from skillhouse.tools import EvaluatedPermission, PermissionRequest, WriteGate
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.houses import Person
 
 pytestmark = [pytest.mark.slow, pytest.mark.under("owliabot")]

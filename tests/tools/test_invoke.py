@@ -10,12 +10,12 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.floor import tree_digest
+from skillhouse.house import ExtensionSettings, Skillhouse, configured
 from skillhouse.permission import Effect, Permission, Rule, decide
-from skillhouse.runtime import ExtensionSettings, Skillhouse, configured
 from skillhouse.skill import DEFAULT_PROFILE
+from tests.house.places import make_places
+from tests.house.test_menu import ON, house_in, invoke, write
 from tests.profiles.houses import house_under
-from tests.runtime.places import make_places
-from tests.runtime.test_menu import ON, house_in, invoke, write
 from tests.tools.test_gate_approvals import answer
 
 DENY_EXEC = Rule(effect=Effect.DENY, action="exec", pattern="*")

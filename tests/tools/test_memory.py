@@ -10,8 +10,8 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.house import MemorySettings, Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import MemorySettings, Skillhouse
 from skillhouse.tools import ToolResult, WriteGate
 from skillhouse.tools.memory import PASSAGE_CHARS, Passage, passages
 from tests.profiles.houses import house_under

@@ -8,7 +8,7 @@ import pytest
 
 from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Rule
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 from tests.tools.houses import Person, house_at
 
 MISSING = [

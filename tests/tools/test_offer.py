@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import ConfigError
+from skillhouse.house import Settings, Skillhouse, configured, load_config
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Settings, Skillhouse, configured, load_config
 from skillhouse.skill import load_profile
 from skillhouse.tools import BUILTIN_TOOLS, ToolNotOfferedError, UnknownToolError
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 ABOUT_SKILLS = ["skill", "search_skills"]
 EXEC = ["exec", "exec_output", "exec_stop"]

@@ -14,7 +14,7 @@ from skillhouse.sandbox import SandboxLevel, detect
 from skillhouse.skill import Skill
 from skillhouse.tools import PermissionRequest, Session, Workspace
 from skillhouse.tools.path_rules import PathRules
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 from tests.tools.houses import house_at
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillhouse.runtime import McpServerSettings, Skillhouse, configured, rehearse
+from skillhouse.house import McpServerSettings, Skillhouse, configured, rehearse
 from skillhouse.skill import SKILL_FILE
+from tests.house.places import make_places, write_skill
 from tests.remote.mcp_liar import Liar, serving, skill_file
-from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import RESULT_MAX, RefusedError, ResultFiles, Session, ToolResult
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 from tests.tools.houses import house_at
 
 RUN = Rule(effect=Effect.ALLOW, action="exec", pattern="*")

@@ -13,14 +13,13 @@ import pytest
 from skillhouse.approval import Answer, ApprovalError
 from skillhouse.cells.language_cells import CPU_SLACK_SECONDS
 from skillhouse.floor import tree_digest
-from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.config import SignerSettings
+from skillhouse.house import SkillCodeSettings, Skillhouse, configured
+from skillhouse.house.config import SignerSettings
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.status import CELL_STARTS, ProbeResult
 from skillhouse.tools import Progress, SkillCodeTool
 from tests.cells.lab import until
-from tests.net.servers import ok, serving
-from tests.runtime.coded import (
+from tests.house.coded import (
     called,
     coded_house,
     letting_go,
@@ -29,7 +28,8 @@ from tests.runtime.coded import (
     tool,
     write_code,
 )
-from tests.runtime.places import make_places
+from tests.house.places import make_places
+from tests.net.servers import ok, serving
 from tests.sandbox.places import own, running
 from tests.signer.places import PASSWORD
 from tests.tools.houses import Person

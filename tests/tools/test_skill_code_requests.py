@@ -13,8 +13,8 @@ from anyio.abc import SocketStream
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.sandbox import SandboxStatus
+from tests.house.coded import coded_house, letting_go, recorded, write_code
 from tests.net.servers import ok, serving
-from tests.runtime.coded import coded_house, letting_go, recorded, write_code
 
 pytestmark = pytest.mark.slow
 

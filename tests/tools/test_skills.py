@@ -13,8 +13,8 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.skill import DEFAULT_PROFILE, ToolRule
 from skillhouse.tools import OUTPUT_MAX, Tool
+from tests.house.places import write_skill
 from tests.profiles.houses import house_under, opened_files, rule
-from tests.runtime.places import write_skill
 from tests.tools.houses import Person, house_at
 
 

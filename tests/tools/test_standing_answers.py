@@ -17,10 +17,10 @@ from skillhouse.approval import (
     allowed_answers,
 )
 from skillhouse.audit import AuditError, read_records
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.tools.houses import Person, house_at
 
 pytestmark = pytest.mark.slow

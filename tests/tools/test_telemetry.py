@@ -16,10 +16,10 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.cells import CellResult
 from skillhouse.floor import tracing as words
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.config import NetSettings
+from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.config import NetSettings
-from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.sandbox import (
     Completed,
     OutputListener,
@@ -31,11 +31,11 @@ from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside
 from tests.golden.places import golden
 from tests.harness import Need
+from tests.house.coded import best_sandbox, coded_house, write_code
+from tests.house.places import make_places, write_skill
 from tests.listening import Listener
 from tests.net.servers import ok, serving
 from tests.remote.mcp_liar import Liar, skill_file
-from tests.runtime.coded import best_sandbox, coded_house, write_code
-from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 from tests.tools.test_remote_skills import house_with
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Permission
-from skillhouse.runtime import Skillhouse
 from skillhouse.skill import Skill, SkillIndex
 from skillhouse.tools import (
     Gate,

@@ -115,7 +115,7 @@ def fault_finding(error: SkillhouseError, path: Path | None) -> Diagnostic:
 
 
 def fault_place(traceback: TracebackType | None) -> str:
-    """Return the innermost line of this package that a traceback has, as `runtime/house.py:12`."""
+    """Return the innermost line of this package that a traceback has, as `house/house.py:12`."""
     place = ""
     for frame, line in walk_tb(traceback):
         name = package_path(frame.f_code.co_filename)

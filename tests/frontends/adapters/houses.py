@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 from skillhouse.approval import Channel
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 
 FALCONS = "Finds nests of falcons."
 

@@ -22,7 +22,7 @@ from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.adapters.loopback import Call, Json, Loopback, listening
 
 from skillhouse.approval import Answer, ApprovalRequest, Channel
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 Reaction = Literal["yes", "no", "left"]
 """What becomes of the question; `left` is a user who says something else."""

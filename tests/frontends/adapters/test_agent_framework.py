@@ -37,8 +37,8 @@ from tests.frontends.adapters.parallel import (
 )
 
 from skillhouse.frontends.adapters.agent_framework import skillhouse_provider
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,7 @@ from skillhouse.frontends.adapters.anthropic import (
     skillhouse_outputs_async,
     skillhouse_tools,
 )
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
 

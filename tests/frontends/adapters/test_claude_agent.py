@@ -41,8 +41,8 @@ from tests.frontends.adapters.parallel import (
 
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.adapters.claude_agent import skillhouse_options
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from skillhouse.runtime import Skillhouse
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from tests.frontends.adapters.test_pydantic_ai import Script
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.adapters.langchain import skillhouse_middleware
 from skillhouse.frontends.adapters.pydantic_ai import skillhouse_context, skillhouse_toolset
-from skillhouse.runtime import Conversation, Skillhouse
+from skillhouse.house import Conversation, Skillhouse
 
 pytestmark = pytest.mark.usefixtures("loop")
 

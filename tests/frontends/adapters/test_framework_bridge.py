@@ -16,8 +16,8 @@ from tests.frontends.adapters.houses import FALCONS, answers, open_house, writte
 
 from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, KeptResult
+from skillhouse.house import Skillhouse
 from skillhouse.permission import Decision, Effect, Permission, Rule
-from skillhouse.runtime import Skillhouse
 from skillhouse.tools import (
     Gate,
     Output,

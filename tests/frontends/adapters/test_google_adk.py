@@ -40,7 +40,7 @@ from tests.frontends.adapters.parallel import (
 )
 
 from skillhouse.frontends.adapters.google_adk import skillhouse_toolset
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ from tests.frontends.adapters.parallel import (
 )
 
 from skillhouse.frontends.adapters.langchain import skillhouse_middleware, skillhouse_tools
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
 

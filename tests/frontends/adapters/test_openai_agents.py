@@ -44,7 +44,7 @@ from tests.frontends.adapters.parallel import (
 
 from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 pytestmark = [
     pytest.mark.slow,

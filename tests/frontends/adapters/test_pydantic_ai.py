@@ -43,7 +43,7 @@ from tests.frontends.adapters.parallel import (
 )
 
 from skillhouse.frontends.adapters.pydantic_ai import skillhouse_toolset
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("loop")]
 

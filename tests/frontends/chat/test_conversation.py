@@ -21,8 +21,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from tests.frontends.adapters.houses import open_house, written
-from tests.runtime.coded import coded_house, played, tool, write_code
-from tests.runtime.places import write_skill
+from tests.house.coded import coded_house, played, tool, write_code
+from tests.house.places import write_skill
 
 from skillhouse.audit import KnownSecrets, read_records
 from skillhouse.frontends.chat.compaction import texts
@@ -32,8 +32,8 @@ from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.agent_view import LISTED, OVER_MCP, SEARCH_ONLY
+from skillhouse.house import Skillhouse
+from skillhouse.house.agent_view import LISTED, OVER_MCP, SEARCH_ONLY
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tiers.emergency_stop import OwnLine
 

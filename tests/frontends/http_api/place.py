@@ -8,9 +8,9 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http.app import make_app
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.access_tokens import AccessScope
-from tests.runtime.places import make_places, write_skill
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.access_tokens import AccessScope
+from tests.house.places import make_places, write_skill
 
 PORT = 8600
 TOKEN = "token-of-this-start"

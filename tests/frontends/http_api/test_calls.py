@@ -10,12 +10,12 @@ from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.house import Skillhouse
+from skillhouse.house.call_keys import CallKeyError, CallKeys
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.call_keys import CallKeyError, CallKeys
 from skillhouse.sandbox import SandboxStatus
 from tests.frontends.http_api.place import API, COOKIE, client_of, make_house, token_of
-from tests.runtime.coded import tool, write_code
+from tests.house.coded import tool, write_code
 
 pytestmark = pytest.mark.slow
 

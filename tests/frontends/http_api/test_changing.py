@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.presentation.operations import OPERATIONS
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from tests.frontends.http_api.place import API, client_of, make_house, token_of
 
 pytestmark = pytest.mark.slow

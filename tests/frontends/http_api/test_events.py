@@ -20,7 +20,7 @@ from skillhouse.frontends.http.api.event_watch import EventWatch
 from skillhouse.frontends.http.api.events import RING, EventLog
 from skillhouse.frontends.http.status import StatusReader
 from tests.frontends.http_api.place import make_house
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http.api.api_services import Proofs
+from skillhouse.house import Skillhouse, configured
 from skillhouse.registry import pack
-from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.http_api.place import API, COOKIE, client_of, token_of
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientErro
 from skillhouse.frontends.http.api.events import EventLog
 from skillhouse.frontends.http.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from tests.frontends.http_api.place import API, client_of, make_house, token_of
 from tests.frontends.http_api.test_events import started
 from tests.frontends.test_cli_from_lock import entry_of, written

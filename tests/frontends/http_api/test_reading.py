@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from tests.frontends.http_api.place import API, COOKIE, client_of, token_of
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.frontends.http_api.test_events import started
 from tests.harness import ran
+from tests.house.places import write_skill
 from tests.own_environments import own_python
-from tests.runtime.places import write_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

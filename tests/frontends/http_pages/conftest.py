@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.runtime import Skillhouse, configured
-from tests.runtime.places import make_places
+from skillhouse.house import Skillhouse, configured
+from tests.house.places import make_places
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from skillhouse.approval import Answer, ApprovalState, Pattern, signed_headers
 from skillhouse.approval.webhook import secret_bytes
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.app import make_app
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from tests.approval.questions import begun, question
 from tests.frontends.http_pages.served import COOKIE, OURS, PORT, client_of
 

@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 
 from skillhouse.audit import Query, read_records
 from skillhouse.frontends.http.pages.audit_page import PAGE_ENTRIES
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_app import Page, client_of
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

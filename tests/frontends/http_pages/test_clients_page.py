@@ -12,11 +12,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http.pages.clients_page import ROWS_MAX
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.http_pages.served import OURS
 from tests.frontends.http_pages.test_system_page import client_of
 from tests.frontends.test_http_app import Page
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,7 @@ from tests.frontends import test_http_browser
 from tests.frontends.http_pages.test_question_pages import rewritten
 from tests.frontends.mcp_peer import MODERN, Peer, text_of
 from tests.frontends.test_http_serve import started
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 from tests.signer.places import BOB, ETH, GWEI, PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys
 

@@ -16,7 +16,7 @@ from scripts.page_pictures import CONFIG, PDF
 from skillhouse.floor import Locations
 from tests.frontends import test_http_browser
 from tests.frontends.test_http_serve import started
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

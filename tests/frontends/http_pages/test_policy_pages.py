@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.http_api.place import client_of
 from tests.frontends.http_pages.served import COOKIE, OURS
-from tests.runtime.places import make_places
+from tests.house.places import make_places
 
 pytestmark = pytest.mark.slow
 

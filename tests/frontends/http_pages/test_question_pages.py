@@ -21,7 +21,7 @@ from skillhouse.approval import (
     content_digest,
 )
 from skillhouse.frontends.http import http_app
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.store import STATE_FILE
 from tests.approval.questions import begun, question, said
 from tests.frontends.http_pages.served import COOKIE, OURS, PORT, client_of

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_app import Page, client_of
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from tests.frontends import test_http_browser
 from tests.frontends.test_cli_repositories import configure
 from tests.frontends.test_http_serve import started
 from tests.harness import ran
+from tests.house.places import make_places, write_skill
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import commit, make_repository, make_skill
-from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

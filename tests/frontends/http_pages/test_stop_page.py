@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from skillhouse.approval import ApprovalState
 from skillhouse.frontends.http.app import make_app
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from tests.frontends.http_pages.served import OURS, PORT, client_of
 
 STOP = "/approvals/stop"

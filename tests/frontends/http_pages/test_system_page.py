@@ -14,11 +14,11 @@ from starlette.testclient import TestClient
 from skillhouse.frontends.http.app import make_app
 from skillhouse.frontends.http.pages.languages import finding_texts
 from skillhouse.frontends.presentation.sandbox_levels import LEVELS
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.access_tokens import AccessScope
 from tests.frontends.http_pages.served import OURS, PORT
 from tests.frontends.test_http_app import Page
-from tests.runtime.places import make_places, write_skill
+from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ import pytest
 from skillhouse.discovery import discover
 from skillhouse.retrieval import PostgresIndex, SearchDatabaseError, SearchIndex
 from skillhouse.skill import Skill, SkillIndex, load_body
-from tests.runtime.places import write_skill
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from skillhouse.discovery import discover
 from skillhouse.retrieval import PostgresIndex, SearchDatabaseError, SearchIndex
 from skillhouse.retrieval.postgres.vectors import PostgresVectors
 from skillhouse.skill import SkillIndex
+from tests.house.places import write_skill
 from tests.own_environments import own_python
 from tests.postgres import cluster
 from tests.retrieval.semantic.small_encoder import Floats, SmallEncoder, encoders
-from tests.runtime.places import write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from skillhouse.frontends.adapters.framework_bridge import (
     FrameworkBridge,
     KeptResult,
 )
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.model_tools import OPENAI_CHARS
+from skillhouse.house import Skillhouse
+from skillhouse.house.model_tools import OPENAI_CHARS
 
 try:
     from agent_framework import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.tools import ToolResult
 
 __all__ = ["skillhouse_outputs", "skillhouse_outputs_async", "skillhouse_tools"]

@@ -14,9 +14,9 @@ from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.floor import InternalFaultError, SkillhouseError, dataclass
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.threads import in_thread
+from skillhouse.house import Caller, Conversation, Skillhouse
+from skillhouse.house.model_tools import OPENAI_CHARS, OfferedTools
 from skillhouse.permission import Effect
-from skillhouse.runtime import Caller, Conversation, Skillhouse
-from skillhouse.runtime.model_tools import OPENAI_CHARS, OfferedTools
 from skillhouse.tools import ProgressHandler, ToolResult
 
 V = TypeVar("V")

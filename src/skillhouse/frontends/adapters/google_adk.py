@@ -6,8 +6,8 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.model_tools import OfferedTools
+from skillhouse.house import Skillhouse
+from skillhouse.house.model_tools import OfferedTools
 
 try:
     from google.adk.agents.readonly_context import ReadonlyContext

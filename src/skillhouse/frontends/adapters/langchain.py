@@ -7,8 +7,8 @@ from typing import Any
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.adapters.langchain_retention import RetentionMiddleware
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.model_tools import OPENAI_CHARS
+from skillhouse.house import Skillhouse
+from skillhouse.house.model_tools import OPENAI_CHARS
 from skillhouse.tools import ToolResult
 
 try:

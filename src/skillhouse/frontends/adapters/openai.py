@@ -11,7 +11,7 @@ from skillhouse.frontends.adapters.framework_bridge import (
     FrameworkBridge,
     json_arguments,
 )
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 __all__ = ["skillhouse_outputs", "skillhouse_outputs_async", "skillhouse_tools"]
 

@@ -10,8 +10,8 @@ from skillhouse.frontends.adapters.framework_bridge import (
     KeptResult,
     json_arguments,
 )
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.model_tools import OPENAI_CHARS
+from skillhouse.house import Skillhouse
+from skillhouse.house.model_tools import OPENAI_CHARS
 from skillhouse.tools import ToolResult
 
 try:

@@ -12,7 +12,7 @@ from skillhouse.frontends.adapters.framework_bridge import (
     framework_call,
 )
 from skillhouse.frontends.adapters.pydantic_ai_retention import RetentionCapability
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.tools import ToolResult
 
 try:

@@ -27,7 +27,7 @@ from pydantic_ai.models import Model
 from skillhouse.floor import dataclass
 from skillhouse.frontends.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
 from skillhouse.frontends.presentation.text import counted
-from skillhouse.runtime.model_tools import OfferedTools
+from skillhouse.house.model_tools import OfferedTools
 from skillhouse.tools import Activation, tokens_of
 
 

@@ -59,7 +59,7 @@ from skillhouse.frontends.chat.stored_messages import (
 )
 from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript
 from skillhouse.frontends.presentation.text import counted, cut, one_line
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.tools import (
     ATTACHED_SKILL_TOKENS,
     ATTACHED_TOKENS,

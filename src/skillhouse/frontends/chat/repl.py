@@ -23,7 +23,7 @@ from skillhouse.frontends.presentation.service_values import (
 )
 from skillhouse.frontends.presentation.skill_lists import unlisted
 from skillhouse.frontends.presentation.text import counted, cut, one_line
-from skillhouse.runtime.code_reload import reload_code
+from skillhouse.manage.code_reload import reload_code
 from skillhouse.tiers import is_stop_command
 
 if TYPE_CHECKING:

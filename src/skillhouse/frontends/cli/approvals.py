@@ -24,7 +24,7 @@ from skillhouse.frontends.presentation.text import counted, one_line, question_t
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, ApprovedScript, Device, Grant
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 _EXAMPLES = """examples:
   skillhouse approvals list

@@ -40,7 +40,7 @@ from skillhouse.retrieval import Fit
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 TYPED_MIN = 3
 """Letters of a word that may be a misspelt name."""

@@ -40,7 +40,7 @@ from skillhouse.frontends.presentation.tool_values import result_value, tool_val
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
     from skillhouse.tools import Progress, SkillCodeTool, ToolResult
 
 QUIET_SECONDS = 1.0

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 # Packages and not their names, each of which is loaded when it is first used.
-from skillhouse import floor, runtime
+import skillhouse.house
+from skillhouse import floor
 from skillhouse import skill as skill_package
 from skillhouse.clients import known_clients
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 CANDIDATES_MAX = 1_000
 """A list that is longer helps no person; the next letters make it shorter."""
@@ -57,8 +58,8 @@ class Typed:
         places = self.places
         roots = tuple(str(Path(places.start, root)) for root in self.values("--root"))
         profile = (*self.values("--profile"), None)[0]
-        settings = runtime.Settings(profile=profile, roots=roots or None)
-        return runtime.Skillhouse(runtime.configured(places, settings))
+        settings = skillhouse.house.Settings(profile=profile, roots=roots or None)
+        return skillhouse.house.Skillhouse(skillhouse.house.configured(places, settings))
 
 
 def complete(arguments: Sequence[str]) -> int:

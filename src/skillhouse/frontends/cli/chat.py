@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from skillhouse.frontends.chat.screen import Screen
     from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript, Transcripts
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 STDIN_MAX = 1_048_576
 NOT_WHOLE = "[this answer is not whole]"

@@ -37,8 +37,8 @@ from skillhouse.frontends.presentation.json_values import (
 )
 from skillhouse.frontends.presentation.skill_lists import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.house import rehearse
 from skillhouse.retrieval import fit_of
-from skillhouse.runtime import rehearse
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     JAVASCRIPT_FILE,
@@ -53,7 +53,7 @@ from skillhouse.skill import (
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Rehearsal
+    from skillhouse.house import Rehearsal
     from skillhouse.skill import ManifestResult, SkillIndex
 
 _VALIDATE_EXAMPLES = """examples:

@@ -23,12 +23,12 @@ from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.export_values import difference_lines, item_value
 from skillhouse.frontends.presentation.short_paths import some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import export_source
+from skillhouse.house import export_source
 
 if TYPE_CHECKING:
     from skillhouse.clients import Item
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 _EXAMPLES = """examples:
   skillhouse export pdf --to claude-code,codex,cursor

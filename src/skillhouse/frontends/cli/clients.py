@@ -32,10 +32,7 @@ from skillhouse.frontends.presentation.doctor_values import (
 )
 from skillhouse.frontends.presentation.fix_values import discarding
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
-from skillhouse.runtime import (
-    Locations,
-    usable_config,
-)
+from skillhouse.house import Locations, usable_config
 from skillhouse.skill import DEFAULT_PROFILE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from skillhouse import runtime
+from skillhouse import manage
 from skillhouse.floor import dataclass
 from skillhouse.frontends.cli.completion_scripts import SCRIPTS, Node, ValueSource
 from skillhouse.frontends.cli.options import Verb, add_json
@@ -123,7 +123,7 @@ def _source(place: _Place, action: argparse.Action) -> ValueSource | None:
         if option == "--scope":
             return _fixed(scope.name for scope in DEFAULT_PROFILE.scopes)
         if option == "--problem":
-            return _fixed(runtime.STATES)
+            return _fixed(manage.STATES)
         if option in _OPTIONS:
             return ValueSource(kind=_OPTIONS[option])
     metavar = action.metavar if isinstance(action.metavar, str) else ""

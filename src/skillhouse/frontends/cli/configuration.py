@@ -14,6 +14,8 @@ from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.policy_values import finding_value
 from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.house import Skillhouse, configured, project_of, usable_config
+from skillhouse.manage import checked_addition, rule_text, rule_value, write_user_text
 from skillhouse.permission import (
     ACTIONS,
     UNKNOWN_ACTION,
@@ -23,16 +25,6 @@ from skillhouse.permission import (
     lint_rules,
     matches,
 )
-from skillhouse.runtime import (
-    Skillhouse,
-    checked_addition,
-    configured,
-    project_of,
-    rule_text,
-    rule_value,
-    usable_config,
-    write_user_text,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +32,7 @@ if TYPE_CHECKING:
 
     from skillhouse.floor import Locations
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime.config import RepositorySettings
+    from skillhouse.house.config import RepositorySettings
 
 OWN_VARIABLES = {
     "PATH": "commands have a PATH of their own, to which `path` of `[sandbox]` adds directories",

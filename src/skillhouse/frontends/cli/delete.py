@@ -25,7 +25,7 @@ from skillhouse.skill import list_resources
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Management, Skillhouse
+    from skillhouse.house import Management, Skillhouse
     from skillhouse.skill import Skill
 
 _EXAMPLES = """examples:

@@ -7,7 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import runtime
+import skillhouse.house
+from skillhouse import manage
 from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
@@ -25,7 +26,8 @@ from skillhouse.skill import SKILL_FILE, SkillContent, list_resources, validate
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import AbsentSkill, CodeFacts, Explanation, Skillhouse
+    from skillhouse.house import AbsentSkill, Explanation, Skillhouse
+    from skillhouse.manage import CodeFacts
     from skillhouse.skill import Skill
 
 SHADOWS_SHOWN = 5
@@ -62,9 +64,9 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
     if not isinstance(found, SkillContent):
         return _show_code(found, terminal)
     skill = found.skill
-    state = runtime.state_of(house, skill)
-    explained = runtime.explain_loading(house, skill, content=found)
-    code = runtime.facts_at(house, skill.directory, skill.scope)
+    state = manage.state_of(house, skill)
+    explained = skillhouse.house.explain_loading(house, skill, content=found)
+    code = manage.facts_at(house, skill.directory, skill.scope)
     terminal.heading(shown(skill.name))
     terminal.line()
     rows = _facts(skill, found, explained, _state_text(house, state))
@@ -81,7 +83,7 @@ def _state_text(house: Skillhouse, state: AbsentSkill) -> str:
     if state.state == "in-use":
         others = [one.id for one in house.index.shadowed if one.name == state.name]
         return f"used; it shadows {', '.join(others[:SHADOWS_SHOWN])}" if others else ""
-    return f"{runtime.STATES[state.state]}: {state.text}"
+    return f"{manage.STATES[state.state]}: {state.text}"
 
 
 def _show_unusable(
@@ -101,7 +103,7 @@ def _show_unusable(
     terminal.heading(shown(error.reference))
     terminal.line()
     place = f"{error.path}:{error.line}" if error.line else str(error.path)
-    title = runtime.STATES.get(error.state, "not found")
+    title = manage.STATES.get(error.state, "not found")
     rows = [("state", f"{title}: {one_line(error.reason)}"), ("location", shown(place))]
     if error.mend:
         rows.append(("what to do", one_line(error.mend)))

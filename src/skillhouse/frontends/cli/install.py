@@ -27,17 +27,17 @@ from skillhouse.frontends.presentation.install_report import (
 )
 from skillhouse.frontends.presentation.skill_lists import FIT_TEXTS, why
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.install import Installer, UnsignedError, UntrustedError
+from skillhouse.install.change_plan import chosen_candidates
+from skillhouse.install.repository_search import judged_listing
 from skillhouse.registry import SourceError
 from skillhouse.registry.repository import LISTED_MAX
 from skillhouse.retrieval import Fit
-from skillhouse.runtime import Installer, UnsignedError, UntrustedError
-from skillhouse.runtime.change_plan import chosen_candidates
-from skillhouse.runtime.repository_search import judged_listing
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.install import OpenSource
     from skillhouse.registry import Candidate, InstallPlace, LockEntry
-    from skillhouse.runtime import OpenSource
 
 _INSTALL_EXAMPLES = """examples:
   skillhouse install pdf                               from the configured repositories

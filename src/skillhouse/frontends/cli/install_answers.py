@@ -17,12 +17,13 @@ from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.cli.reload import reload_house
 from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
-from skillhouse.runtime import Installer, Skillhouse, export_source
-from skillhouse.runtime.change_plan import OBEYED, UNSIGNED, UNTRUSTED, agreements, is_in_force
+from skillhouse.house import Skillhouse, export_source
+from skillhouse.install import Installer
+from skillhouse.install.change_plan import OBEYED, UNSIGNED, UNTRUSTED, agreements, is_in_force
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import StagedSkill
+    from skillhouse.install import StagedSkill
 
 T = TypeVar("T")
 

@@ -11,19 +11,13 @@ from skillhouse import registry
 from skillhouse.frontends.cli.install_answers import InstallAnswers
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import (
-    ChangedSourceError,
-    Installer,
-    Skillhouse,
-    is_users_lock,
-    named_entries,
-    restored,
-)
+from skillhouse.house import Skillhouse
+from skillhouse.install import ChangedSourceError, Installer, is_users_lock, named_entries, restored
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.install import RestoredSkill
     from skillhouse.registry import InstallPlace, OtherEntry
-    from skillhouse.runtime import RestoredSkill
 
 _SAID = {
     "same": "its files are those that the lock has the hash of",

@@ -11,7 +11,7 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import InstallReport, RepositoryOffer
+    from skillhouse.install import InstallReport, RepositoryOffer
 
 LABEL = 13
 FILES_SHOWN = 30

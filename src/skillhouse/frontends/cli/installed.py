@@ -16,15 +16,16 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.skill_signatures import verify_directory
 from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.install.change_plan import asked_state, restorable, split_id
 from skillhouse.registry import pack
-from skillhouse.runtime.change_plan import asked_state, restorable, split_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.house import InstalledState
+    from skillhouse.install import Installer
     from skillhouse.registry import InstallPlace, LockEntry
-    from skillhouse.runtime import InstalledState, Installer
 
 _UNINSTALL_EXAMPLES = """examples:
   skillhouse uninstall pdf

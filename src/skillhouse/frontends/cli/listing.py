@@ -9,7 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import discovery, remote, runtime
+import skillhouse.house
+from skillhouse import discovery, manage, remote
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
@@ -35,7 +36,7 @@ from skillhouse.frontends.presentation.text import counted, fitted, moment, one_
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import AbsentSkill, Skillhouse
+    from skillhouse.house import AbsentSkill, Skillhouse
     from skillhouse.skill import Skill
 
 _EXAMPLES = """examples:
@@ -76,7 +77,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=ANY,
         metavar="KIND",
-        help="only what is not used: " + ", ".join(runtime.STATES) + ", or a finding's code",
+        help="only what is not used: " + ", ".join(manage.STATES) + ", or a finding's code",
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="most skills to list (all)")
     parser.add_argument("--page", type=positive, default=1, metavar="N", help="which N of them (1)")
@@ -136,7 +137,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     skills = _sorted(choice.skills(house.view().visible.skills), options.sort)
     page, pages = _page(skills, options)
     code = _code(house)
-    absent = choice.absent(runtime.absent_skills(house))
+    absent = choice.absent(manage.absent_skills(house))
     if options.json:
         value = _value(house, page, absent, code, options=options)
         terminal.json_list("skills", value.pop("skills"), value, total=len(skills))
@@ -165,10 +166,10 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _code(house: Skillhouse) -> tuple[runtime.CodeFacts, ...]:
+def _code(house: Skillhouse) -> tuple[manage.CodeFacts, ...]:
     """Return the skills with code; what knows them is loaded only where there may be some."""
-    is_here = house.services.runs_code or runtime.may_hold_code(house)
-    return runtime.listed_code(house) if is_here else ()
+    is_here = house.services.runs_code or manage.may_hold_code(house)
+    return manage.listed_code(house) if is_here else ()
 
 
 def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill], int]:
@@ -267,7 +268,7 @@ def _print_rows(
 
 def _print_absent(house: Skillhouse, absent: Sequence[AbsentSkill], terminal: Terminal) -> None:
     """Print what is not used below the skills that are, by state; of many the first ones."""
-    for state, title in runtime.STATES.items():
+    for state, title in manage.STATES.items():
         found = [one for one in absent if one.state == state]
         if not found or state == "untrusted":
             continue
@@ -301,11 +302,11 @@ def _print_problems(
 ) -> int:
     """Print what is not used, or the findings of one code; 1 when there is something."""
     kind = options.problem
-    if kind == ANY or kind in runtime.STATES:
+    if kind == ANY or kind in manage.STATES:
         # Nothing is wrong with an exported copy, or with a skill that its author meant for people.
         wrong = [one for one in absent if one.state not in _MEANT or kind == one.state]
         chosen = [one for one in wrong if kind in (ANY, one.state)]
-        for state, title in runtime.STATES.items():
+        for state, title in manage.STATES.items():
             found = [one for one in chosen if one.state == state]
             if found:
                 terminal.heading(f"{title}: {len(found)}")
@@ -354,7 +355,7 @@ def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str
     disabled = len(index.skills) - len(view.visible) - len(view.hidden) - len(view.for_people)
     if disabled:
         parts.append(f"{disabled} disabled")
-    exported = sum(found.code == runtime.EXPORTED_COPY for found in index.diagnostics)
+    exported = sum(found.code == skillhouse.house.EXPORTED_COPY for found in index.diagnostics)
     if len(index.shadowed) > exported:
         parts.append(f"{len(index.shadowed) - exported} shadowed")
     if exported:
@@ -381,7 +382,7 @@ def _unread(house: Skillhouse) -> str:
     return f"{', '.join(named)} {verb} not read here: `skillhouse doctor`"
 
 
-def _print_notes(house: Skillhouse, code: Sequence[runtime.CodeFacts], terminal: Terminal) -> None:
+def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: Terminal) -> None:
     codes = ("project-untrusted", "link-untrusted", "linked-changed")
     untrusted = [found for found in house.index.diagnostics if found.code in codes]
     for found in untrusted:
@@ -400,7 +401,7 @@ def _value(
     house: Skillhouse,
     page: Sequence[Skill],
     absent: Sequence[AbsentSkill],
-    code: Sequence[runtime.CodeFacts],
+    code: Sequence[manage.CodeFacts],
     *,
     options: argparse.Namespace,
 ) -> dict[str, Any]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.install import Installer
     from skillhouse.registry import InstallPlace, LockMerge
-    from skillhouse.runtime import Installer
 
 _EXAMPLES = """examples:
   skillhouse lock                    where the locks are, and whether they can be used

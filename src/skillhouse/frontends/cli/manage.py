@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse import runtime
+import skillhouse.house
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.floor.regex import regex
@@ -32,7 +32,7 @@ from skillhouse.skill import validate_name
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import EnforcementServices
+    from skillhouse.house import EnforcementServices
     from skillhouse.tiers import StopReport
 
 _NEW_EXAMPLES = """examples:
@@ -250,13 +250,13 @@ def _safeguards_anyhow(
         return stack.enter_context(house_of(options)).services.enforcement
     except (ConfigError, StateError, OSError) as error:
         # Wherever we are: without a directory the stop counts as well.
-        places = runtime.Locations.here(Path("/"))
+        places = skillhouse.house.Locations.here(Path("/"))
         state = places.state()
         terminal.error(f"{error}; stopping what uses the usual state directory, `{state}`")
-        config = runtime.Config(
+        config = skillhouse.house.Config(
             places=places, state_directory=state, remote_directory=places.cache()
         )
-        safeguards = runtime.EnforcementServices(config)
+        safeguards = skillhouse.house.EnforcementServices(config)
         stack.callback(safeguards.close)
         return safeguards
 

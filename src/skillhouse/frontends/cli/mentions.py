@@ -9,7 +9,7 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import MentionVerdict
+    from skillhouse.house import MentionVerdict
     from skillhouse.skill import UnjudgedBlock
 
 EFFECT_WIDTH = 6

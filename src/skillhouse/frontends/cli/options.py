@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from skillhouse.floor import UnknownSkillError, dataclass, nearest
-from skillhouse.runtime import Locations, Settings, Skillhouse, configured
+from skillhouse.house import Locations, Settings, Skillhouse, configured
 
 if TYPE_CHECKING:
     from skillhouse.approval import Channel

@@ -30,9 +30,7 @@ from skillhouse.frontends.presentation.policy_values import (
 )
 from skillhouse.frontends.presentation.rule_findings import finding_lines, rule_scopes, scope_values
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lint_rules
-from skillhouse.permission.grammar import grammar_of
-from skillhouse.runtime import (
+from skillhouse.house import (
     POLICY_NAMES,
     POLICY_SUMMARIES,
     Skillhouse,
@@ -42,14 +40,15 @@ from skillhouse.runtime import (
     policy_text,
     starting_rules,
     usable_config,
-    write_user_text,
 )
-from skillhouse.runtime.rule_editor import user_text, with_policy, without_copies
+from skillhouse.manage import write_user_text
+from skillhouse.manage.rule_editor import user_text, with_policy, without_copies
+from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lint_rules
+from skillhouse.permission.grammar import grammar_of
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.permission import CommandReading, MatchedRule
-    from skillhouse.runtime import (
+    from skillhouse.house import (
         Config,
         Explanation,
         JudgedLine,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         ReadCommand,
         UsableConfig,
     )
+    from skillhouse.permission import CommandReading, MatchedRule
 
 _POLICY_EXAMPLES = """examples:
   skillhouse policy init developer            says what it allows, asks, and sets it

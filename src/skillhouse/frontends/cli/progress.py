@@ -10,8 +10,8 @@ from skillhouse.frontends.presentation.text import cut
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.house import Skillhouse
     from skillhouse.retrieval import MeaningState
-    from skillhouse.runtime import Skillhouse
 
 BEGIN_SECONDS = 1.0
 """What is done sooner needs no word."""

@@ -19,7 +19,7 @@ from skillhouse.frontends.presentation.trust_view import trust_view
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.frontends.presentation.trust_view import TrustView
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 _TRUST_EXAMPLES = """examples:
   skillhouse trust --show        what would be trusted, and what changed since

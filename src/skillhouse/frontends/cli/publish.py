@@ -11,11 +11,11 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import typed
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import PreparedPackage, Publishing
+from skillhouse.install import PreparedPackage, Publishing
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime.config import RepositorySettings
+    from skillhouse.house.config import RepositorySettings
 
 _EXAMPLES = """examples:
   skillhouse publish ./pdf --dry-run                   would the repository take it?

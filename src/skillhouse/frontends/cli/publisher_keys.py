@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 ROLES = {"skills": "developer", "root": "root", "intermediate": "intermediate"}
 """What `keys new --for` makes, and the kind of its certificate."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 LOCAL = "local"
 """The registry of a root that is made without naming one, for use on machines of one's own."""

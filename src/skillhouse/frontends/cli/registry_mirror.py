@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from skillhouse import registry
 from skillhouse.frontends.cli.options import add_common, house_of, positive
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.runtime import Repositories, Skillhouse, read_token, repository_at
+from skillhouse.house import Skillhouse
+from skillhouse.install import Repositories, read_token, repository_at
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -21,8 +21,8 @@ from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
-    from skillhouse.runtime.code_reload import Reloaded
+    from skillhouse.house import Skillhouse
+    from skillhouse.manage.code_reload import Reloaded
 
 _RELOAD_EXAMPLES = """examples:
   skillhouse reload
@@ -83,7 +83,7 @@ def reload_house(house: Skillhouse, terminal: Terminal) -> bool:
 async def _reloaded(
     house: Skillhouse, agent: str, progress: Callable[[int, int], None]
 ) -> Reloaded:
-    from skillhouse.runtime.code_reload import reload_code
+    from skillhouse.manage.code_reload import reload_code
 
     try:
         return await reload_code(house, agent=agent, progress=progress)

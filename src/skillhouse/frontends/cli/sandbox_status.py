@@ -21,7 +21,7 @@ from skillhouse.frontends.presentation.sandbox_levels import (
     tested_levels,
 )
 from skillhouse.frontends.presentation.text import shown
-from skillhouse.runtime import usable_config
+from skillhouse.house import usable_config
 from skillhouse.sandbox import (
     LACKING,
     PythonPlaces,

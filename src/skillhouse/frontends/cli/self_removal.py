@@ -16,14 +16,15 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import answered, need_terminal
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.runtime import export_source
+from skillhouse.house import export_source
 from skillhouse.skill import SKILL_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Installer, Skillhouse
+    from skillhouse.house import Skillhouse
+    from skillhouse.install import Installer
 
 _EXAMPLES = """examples:
   skillhouse self remove --dry-run   what is in clients, in their folders and in folders of ours

@@ -22,7 +22,7 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_place, add_to
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import ConfigNews
+    from skillhouse.house import ConfigNews
 
 _UP_EXAMPLES = """examples:
   skillhouse up
@@ -321,7 +321,7 @@ def _worker(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C or SIGTERM; 3 when no code can be run here."""
     from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
     from skillhouse.frontends.executor import ExecutorSettings, at_port, line_of
-    from skillhouse.runtime.container import token_at
+    from skillhouse.house.container import token_at
 
     by_name = options.token_env is not None
     place = f"env:{options.token_env}" if by_name else f"file:{options.token_file}"

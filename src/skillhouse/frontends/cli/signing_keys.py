@@ -41,7 +41,7 @@ from skillhouse.signer import (
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
     from skillhouse.signer import KeyInfo, Terms
 
 _EXAMPLES = """examples:

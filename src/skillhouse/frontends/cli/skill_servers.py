@@ -12,12 +12,12 @@ import anyio
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
-from skillhouse.runtime.remotes import McpServers
+from skillhouse.house.remotes import McpServers
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import RemoteState, Skillhouse, Synced
-    from skillhouse.runtime.remotes import McpAsked, McpServerState
+    from skillhouse.house import RemoteState, Skillhouse, Synced
+    from skillhouse.house.remotes import McpAsked, McpServerState
 
 _REMOTE_EXAMPLES = """examples:
   skillhouse remote list

@@ -22,7 +22,7 @@ from skillhouse.signer import PasswordSource
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 _SIGN_EXAMPLES = """examples:
   skillhouse sign ./pdf --key acme

@@ -10,7 +10,7 @@ from skillhouse.frontends.cli.options import Verb, add_common, house_of, natural
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.service_values import access_value
 from skillhouse.frontends.presentation.text import one_line
-from skillhouse.runtime.access_tokens import TOKEN_DAYS, Access, AccessScope
+from skillhouse.house.access_tokens import TOKEN_DAYS, Access, AccessScope
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -17,8 +17,8 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed
 from skillhouse.frontends.presentation.install_report import absence, newest_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import Installer
-from skillhouse.runtime.change_plan import PinnedError, split_id, updatable
+from skillhouse.install import Installer
+from skillhouse.install.change_plan import PinnedError, split_id, updatable
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

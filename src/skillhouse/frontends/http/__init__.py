@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import needs_extra
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

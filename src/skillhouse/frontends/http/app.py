@@ -67,9 +67,9 @@ from skillhouse.frontends.http.pages.trust_page import TrustPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.frontends.http.status import StatusReader, error_value
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.access_tokens import AccessScope
-from skillhouse.runtime.skill_editing import OwnRoots
+from skillhouse.house import Skillhouse
+from skillhouse.house.access_tokens import AccessScope
+from skillhouse.manage.skill_editing import OwnRoots
 
 SECRET_BYTES = 32
 """Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""

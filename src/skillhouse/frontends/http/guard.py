@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from skillhouse.floor import StateError, dataclass
-from skillhouse.runtime.access_tokens import (
+from skillhouse.house.access_tokens import (
     BROWSER_DAYS,
     NO_ACCESS,
     Access,

@@ -19,7 +19,7 @@ from skillhouse.skill import SKILL_FILE_MAX
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 OPERATIONS_PATH = "/api/operations"
 OPERATIONS_METHODS = ("GET", "HEAD", "POST")

@@ -22,16 +22,16 @@ from skillhouse.frontends.presentation.service_values import (
     loaded_names,
     untried_names,
 )
-from skillhouse.runtime import Caller
-from skillhouse.runtime.access_tokens import Access, AccessScope
-from skillhouse.runtime.code_reload import reload_code
+from skillhouse.house import Caller
+from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.manage.code_reload import reload_code
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from skillhouse.frontends.http.status import StatusReader
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 RPC_PATH = "/rpc"
 RPC_METHODS = ("POST",)

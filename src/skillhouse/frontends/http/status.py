@@ -34,21 +34,17 @@ from skillhouse.frontends.presentation.json_values import (
 )
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread
-from skillhouse.retrieval import SearchResult
-from skillhouse.runtime import (
-    AbsentSkill,
-    AgentView,
+from skillhouse.house import AbsentSkill, AgentView, Explanation, Skillhouse, explain_loading
+from skillhouse.house.cached_skills import check_for_person
+from skillhouse.manage import (
     CodeFacts,
-    Explanation,
-    Skillhouse,
     changed_skills,
-    explain_loading,
     facts_at,
     find_skill,
     offered_code,
     state_of,
 )
-from skillhouse.runtime.cached_skills import check_for_person
+from skillhouse.retrieval import SearchResult
 from skillhouse.skill import Skill, SkillContent, SkillIndex, followed_digest, load
 
 HITS_MAX = 50

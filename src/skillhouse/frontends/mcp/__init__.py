@@ -18,7 +18,7 @@ from skillhouse.frontends.mcp.closed_pipe import ClosedPipeWatch
 from skillhouse.frontends.mcp.handshake import FastHandshake, MessageReader, claimed
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.tried_clients import Places, client_lists
-from skillhouse.runtime import Prompts, Skillhouse
+from skillhouse.house import Prompts, Skillhouse
 
 __all__ = ["serve"]
 

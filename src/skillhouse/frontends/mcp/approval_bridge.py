@@ -47,7 +47,7 @@ from skillhouse.frontends.mcp.elicitation import (
     elicitation_channel,
     elicitation_client,
 )
-from skillhouse.runtime import Caller, Skillhouse
+from skillhouse.house import Caller, Skillhouse
 from skillhouse.tools import ToolResult
 
 SESSION_HEADER = "mcp-session-id"

@@ -20,8 +20,8 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.http_messages import MessageFilter
 from skillhouse.frontends.mcp.messages import MESSAGE_MAX
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.access_tokens import OWNER_NAME, Access, AccessScope
+from skillhouse.house import Skillhouse
+from skillhouse.house.access_tokens import OWNER_NAME, Access, AccessScope
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send

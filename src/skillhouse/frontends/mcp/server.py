@@ -32,7 +32,7 @@ from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.service_log import AuditNews
-from skillhouse.runtime import Skillhouse
+from skillhouse.house import Skillhouse
 from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
 
 CHANNEL = "mcp"

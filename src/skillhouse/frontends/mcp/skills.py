@@ -29,7 +29,7 @@ from skillhouse.frontends.mcp.skill_resources import (
     paged,
 )
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.runtime import Invocable, Skillhouse, read_skill_file
+from skillhouse.house import Invocable, Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
 from skillhouse.tools import ToolResult
 

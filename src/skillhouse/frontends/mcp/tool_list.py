@@ -11,8 +11,8 @@ from skillhouse.discovery import within
 from skillhouse.floor import isolated
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.tried_clients import ClientList, Places, places_of, uncut_list
-from skillhouse.runtime import AgentView, Invocable, Skillhouse
-from skillhouse.runtime.model_tools import description_of
+from skillhouse.house import AgentView, Invocable, Skillhouse
+from skillhouse.house.model_tools import description_of
 from skillhouse.tools import Tool
 
 logger = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillhouse.discovery.names_first import is_listable
-from skillhouse.runtime.prompts import first_line
+from skillhouse.house.prompts import first_line
 from skillhouse.skill.profile import TOOL_CHARS
 from skillhouse.tools.messages import render
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import AgentView
+    from skillhouse.house import AgentView
     from skillhouse.skill import Skill
 
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 # A package and not its names, which are loaded when something is installed.
-from skillhouse import runtime
+from skillhouse import install
 from skillhouse.floor import dataclass, digest, isolated
 from skillhouse.frontends.presentation.error_values import error_code
 from skillhouse.frontends.presentation.install_report import report_value
-from skillhouse.runtime.change_plan import (
+from skillhouse.install.change_plan import (
     AgreementError,
     ChangeRequest,
     PlannedChange,
@@ -23,7 +23,7 @@ from skillhouse.runtime.change_plan import (
 )
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import Installer, OpenSource
+    from skillhouse.install import Installer, OpenSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def _changes(
     installer: Installer, request: ChangeRequest, found: OpenSource | None
 ) -> Iterator[WantedChange]:
     if request.lock:
-        return runtime.lock_changes(installer, request)
+        return install.lock_changes(installer, request)
     return wanted_changes(installer, request, found)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.runtime.code_facts import LANGUAGES
+from skillhouse.manage.code_facts import LANGUAGES
 
 if TYPE_CHECKING:
-    from skillhouse.runtime.code_facts import CodeFacts
+    from skillhouse.manage.code_facts import CodeFacts
 
 
 def facts_rows(facts: CodeFacts) -> list[tuple[str, str]]:

@@ -40,25 +40,25 @@ from skillhouse.frontends.presentation.json_values import (
     facts_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line
-from skillhouse.retrieval import SearchDatabaseError
-from skillhouse.runtime import (
+from skillhouse.house import (
     Locations,
     Skillhouse,
     TrustStore,
     audit_troubles,
-    changed_skills,
     file_troubles,
-    offered_code,
     tool_report,
     usable_config,
 )
-from skillhouse.runtime.own_files import AUDIT_FILE
+from skillhouse.house.own_files import AUDIT_FILE
+from skillhouse.manage import changed_skills, offered_code
+from skillhouse.retrieval import SearchDatabaseError
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 
 if TYPE_CHECKING:
     from skillhouse.audit import Trouble
     from skillhouse.clients import Change, Lens, LensProblem
-    from skillhouse.runtime import AbsentSkill, AgentView, CodeFacts, Config, ToolReport
+    from skillhouse.house import AbsentSkill, AgentView, Config, ToolReport
+    from skillhouse.manage import CodeFacts
     from skillhouse.skill import Profile
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import clients
 from skillhouse.floor import digest
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.change_plan import AgreementError
+from skillhouse.house import Skillhouse
+from skillhouse.install.change_plan import AgreementError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skillhouse.clients import Discard, Fix, Lens
-    from skillhouse.runtime import Config
+    from skillhouse.house import Config
 
 ID_CHARS = 16
 

@@ -8,9 +8,10 @@ from skillhouse.floor import isolated
 from skillhouse.retrieval import reason
 
 if TYPE_CHECKING:
+    from skillhouse.house import InstalledState
+    from skillhouse.install import Installer, InstallReport
+    from skillhouse.install.repository_search import ListedHit
     from skillhouse.registry import Candidate, InstallPlace, LockEntry, Release
-    from skillhouse.runtime import InstalledState, Installer, InstallReport
-    from skillhouse.runtime.repository_search import ListedHit
 
 
 def report_value(report: InstallReport) -> dict[str, Any]:

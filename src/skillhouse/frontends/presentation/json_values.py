@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, Verification
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
+    from skillhouse.house import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
+    from skillhouse.manage.code_facts import CodeFacts
     from skillhouse.permission import CommandReading, MatchedRule
     from skillhouse.retrieval import Hit, MeaningState
-    from skillhouse.runtime import AgentView, Explanation, ReadCommand, Rehearsal, TrustReport
-    from skillhouse.runtime.code_facts import CodeFacts
     from skillhouse.sandbox import Python, PythonPlaces, SandboxStatus
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.discovery import default_roots
 from skillhouse.floor import dataclass
 from skillhouse.frontends.presentation.short_paths import clients_of
-from skillhouse.runtime import absent_skills
+from skillhouse.manage import absent_skills
 from skillhouse.skill import hidden_text, revealed, tokens_of
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
-    from skillhouse.runtime import AbsentSkill, Skillhouse
-    from skillhouse.runtime.trash import DeletedSkill
+    from skillhouse.house import AbsentSkill, Skillhouse
+    from skillhouse.house.trash import DeletedSkill
     from skillhouse.skill import ParseResult, Skill
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, dataclass, nearest, shaped
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import Management, SkillDefinition
+    from skillhouse.house import Management, SkillDefinition
 
 
 def definition_value(found: SkillDefinition) -> dict[str, Any]:

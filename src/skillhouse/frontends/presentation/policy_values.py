@@ -13,13 +13,13 @@ from skillhouse.frontends.presentation.json_values import (
     explanation_value,
     matched_value,
 )
+from skillhouse.house import Skillhouse, judged_line
 from skillhouse.permission import Layer, Permission, Rule
-from skillhouse.runtime import Skillhouse, judged_line
 from skillhouse.skill import load
 
 if TYPE_CHECKING:
+    from skillhouse.house import Explanation, JudgedLine
     from skillhouse.permission import RuleFinding
-    from skillhouse.runtime import Explanation, JudgedLine
     from skillhouse.skill import Skill, SkillContent
 
 TRIAL_LAYER = "trial"

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from skillhouse.audit import Query, entries_of
 from skillhouse.floor import ConfigError, SkillhouseError, dataclass, read_regular
 from skillhouse.frontends.presentation.policy_values import explained
+from skillhouse.house import Skillhouse
+from skillhouse.house.config import Config
+from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
+from skillhouse.manage import checked_addition, rule_text
+from skillhouse.manage.rule_removal import without_rule
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime import Skillhouse, checked_addition, rule_text
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.config.config_lines import CONFIG_FILE_MAX
-from skillhouse.runtime.rule_removal import without_rule
 from skillhouse.tools.difference import difference
 
 RECORDS = 400

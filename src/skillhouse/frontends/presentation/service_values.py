@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.floor import Diagnostic, Severity
 
 if TYPE_CHECKING:
-    from skillhouse.runtime.access_tokens import Access
-    from skillhouse.runtime.code_reload import LoadedCode, Reloaded
+    from skillhouse.house.access_tokens import Access
+    from skillhouse.manage.code_reload import LoadedCode, Reloaded
     from skillhouse.tiers import StopReport
 
 

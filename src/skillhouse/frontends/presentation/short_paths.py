@@ -11,7 +11,7 @@ from skillhouse.clients import project_folders, user_folders, variable_folders
 from skillhouse.skill import SKILL_FILE
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 LOOKED_MAX = 500
 """Directories of one folder that are looked at for skills."""

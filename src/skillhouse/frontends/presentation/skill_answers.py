@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import runtime
+import skillhouse.house
+from skillhouse import manage
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
     AmbiguousSkillError,
@@ -24,7 +25,7 @@ from skillhouse.frontends.presentation.json_values import (
     facts_value,
 )
 from skillhouse.frontends.presentation.short_paths import some_of, unread_folders
-from skillhouse.runtime.code_facts import LOCKS
+from skillhouse.manage.code_facts import LOCKS
 from skillhouse.skill import (
     JAVASCRIPT_FILE,
     PYTHON_FILE,
@@ -35,7 +36,8 @@ from skillhouse.skill import (
 )
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import CodeFacts, Skillhouse
+    from skillhouse.house import Skillhouse
+    from skillhouse.manage import CodeFacts
     from skillhouse.skill import Skill
 
 
@@ -50,7 +52,7 @@ def found_skill(house: Skillhouse, reference: str) -> SkillContent | CodeFacts:
         return house.load(reference, anyway=True)
     except UnknownSkillError as error:
         try:
-            return runtime.facts_named(house, reference)
+            return manage.facts_named(house, reference)
         except UnknownSkillError as nearest:
             unknown = UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint)
             is_known = isinstance(error, UnusableSkillError)
@@ -78,9 +80,9 @@ def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str,
     if not isinstance(found, SkillContent):
         return {"tree_digest": digest_of(found.directory), "code": facts_value(found)}
     skill = found.skill
-    state = runtime.state_of(house, skill)
-    explained = runtime.explain_loading(house, skill, content=found)
-    code = runtime.facts_at(house, skill.directory, skill.scope)
+    state = manage.state_of(house, skill)
+    explained = skillhouse.house.explain_loading(house, skill, content=found)
+    code = manage.facts_at(house, skill.directory, skill.scope)
     plain = content_value(found)
     del plain["body"]
     plain["frontmatter"] = dict(skill.frontmatter.fields)
@@ -147,4 +149,4 @@ def _file_type(directory: Path, name: str) -> str:
             return "manifest"
         if name in LOCKS[manifest.language]:
             return "lock"
-    return runtime.file_kind(name)
+    return skillhouse.house.file_kind(name)

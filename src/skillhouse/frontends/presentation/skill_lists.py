@@ -10,13 +10,13 @@ from skillhouse.floor import dataclass
 from skillhouse.frontends.presentation.json_values import hit_value, skill_value
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import shown
+from skillhouse.house.agent_view import LISTED
 from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, reason, skills_of
-from skillhouse.runtime.agent_view import LISTED
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
-    from skillhouse.runtime import AgentView, Skillhouse
+    from skillhouse.house import AgentView, Skillhouse
     from skillhouse.skill import Skill
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import runtime
+from skillhouse import manage
 from skillhouse.floor import SkillError, dataclass, digest
 from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,
@@ -17,7 +17,8 @@ from skillhouse.frontends.presentation.json_values import (
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
-    from skillhouse.runtime import CodeFacts, Skillhouse, TrustReport
+    from skillhouse.house import Skillhouse, TrustReport
+    from skillhouse.manage import CodeFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ def trust_view(house: Skillhouse) -> TrustView:
     report = house.project_trust.report()
     return TrustView(
         report=report,
-        code=runtime.project_code(house),
+        code=manage.project_code(house),
         findings=house.snapshot.project_findings(),
         replaced=_replaced(house, report),
         reads_run=house.policy.reads_by_trust,

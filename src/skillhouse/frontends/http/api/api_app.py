@@ -28,7 +28,7 @@ from skillhouse.frontends.http.api.route_table import (
     RouteTable,
 )
 from skillhouse.frontends.http.guard import access_of
-from skillhouse.runtime.access_tokens import Access
+from skillhouse.house.access_tokens import Access
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from skillhouse.floor.lock import once
 from skillhouse.frontends.http.api.jobs import Jobs
 from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.runtime.call_keys import CallKeys
+from skillhouse.house.call_keys import CallKeys
 
 if TYPE_CHECKING:
     from skillhouse.frontends.http.api.events import EventLog
     from skillhouse.frontends.http.status import SkillScan, StatusReader
-    from skillhouse.runtime import Skillhouse
-    from skillhouse.runtime.access_tokens import AccessTokens
+    from skillhouse.house import Skillhouse
+    from skillhouse.house.access_tokens import AccessTokens
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from skillhouse.frontends.presentation.json_values import (
     grant_value,
     script_value,
 )
-from skillhouse.runtime.access_tokens import Access, AccessScope
+from skillhouse.house.access_tokens import Access, AccessScope
 
 CHANNEL = "api"
 LATEST_MAX = 200

@@ -20,8 +20,8 @@ from skillhouse.frontends.http.api.route_table import (
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record, ref
 from skillhouse.frontends.presentation.operations import OPERATIONS, READS, answer, listed
 from skillhouse.frontends.presentation.tool_values import result_value
-from skillhouse.runtime import Caller
-from skillhouse.runtime.access_tokens import Access, AccessScope
+from skillhouse.house import Caller
+from skillhouse.house.access_tokens import Access, AccessScope
 from skillhouse.skill import SKILL_FILE_MAX
 from skillhouse.tools import Progress, ToolResult, UnknownToolError
 

@@ -27,8 +27,8 @@ from skillhouse.frontends.http.api.schemas import (
 from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.library import deleted_value, draft_value
 from skillhouse.frontends.presentation.operations import definition_value
-from skillhouse.runtime.access_tokens import AccessScope
-from skillhouse.runtime.skill_editing import (
+from skillhouse.house.access_tokens import AccessScope
+from skillhouse.manage.skill_editing import (
     FrontmatterError,
     read_draft,
     skill_source,
@@ -37,7 +37,7 @@ from skillhouse.runtime.skill_editing import (
 from skillhouse.skill import SKILL_FILE_MAX
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import Management
+    from skillhouse.house import Management
 
 DELETABLE = ("user", "project")
 TEXT_BODY_MAX = 2 * SKILL_FILE_MAX

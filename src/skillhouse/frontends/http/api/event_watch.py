@@ -24,7 +24,7 @@ from skillhouse.store import STATE_FILE, commit_stamp
 if TYPE_CHECKING:
     from skillhouse.frontends.http.api.events import EventLog
     from skillhouse.frontends.http.status import StatusReader
-    from skillhouse.runtime import HouseSnapshot, Skillhouse
+    from skillhouse.house import HouseSnapshot, Skillhouse
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 # Packages and not their names, which are loaded with the first request that needs them.
-from skillhouse import registry, runtime
+import skillhouse.house
+from skillhouse import registry
 from skillhouse.clients import Exporter, ExportRequest, Form
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.package_schemas import SHORT
@@ -18,7 +19,7 @@ from skillhouse.frontends.presentation.export_values import (
     item_value,
     shown_exports,
 )
-from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.house.access_tokens import AccessScope
 
 ARCHIVE = "application/octet-stream"
 """So that no browser shows what is in it."""
@@ -26,14 +27,16 @@ ARCHIVE = "application/octet-stream"
 
 def _status(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
-        found = Exporter(runtime.export_source(house)).status()
+        found = Exporter(skillhouse.house.export_source(house)).status()
     return _listed(found, with_difference=False)
 
 
 def _plan(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.body
     with api.fresh() as house:
-        shown = shown_exports(runtime.export_source(house), asked["action"], export_request(asked))
+        shown = shown_exports(
+            skillhouse.house.export_source(house), asked["action"], export_request(asked)
+        )
     return {**_listed(shown.items, with_difference=True), "plan_digest": shown.digest}
 
 
@@ -41,7 +44,7 @@ def _apply(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.body
     wanted = export_request(asked)
     with api.fresh() as house:
-        source = runtime.export_source(house)
+        source = skillhouse.house.export_source(house)
         done = agreed_exports(source, asked["action"], wanted, asked["plan_digest"])
     api.reader.expire()
     return _listed(done, with_difference=False)

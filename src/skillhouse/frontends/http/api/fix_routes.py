@@ -12,7 +12,7 @@ from skillhouse.frontends.http.api.place_routes import CLIENT, lens_of
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, listing, maybe, record
 from skillhouse.frontends.presentation.fix_values import discarding, fix_value, shown_fix
-from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.house.access_tokens import AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

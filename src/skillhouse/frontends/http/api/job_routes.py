@@ -11,7 +11,7 @@ from skillhouse.frontends.http.api.jobs import Job
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import API_PATH, ApiRequest, Endpoint, RouteResponse
 from skillhouse.frontends.http.api.schemas import listing, ref
-from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.house.access_tokens import AccessScope
 
 
 def started(

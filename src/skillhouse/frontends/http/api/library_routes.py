@@ -14,7 +14,7 @@ from skillhouse.frontends.presentation.library import (
     library_lines,
     library_value,
 )
-from skillhouse.runtime import STATES
+from skillhouse.manage import STATES
 
 PROBLEM = "problem"
 """As a state: all but those in use, and exported copies, with which nothing is wrong."""

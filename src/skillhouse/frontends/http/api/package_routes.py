@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 # A package and not its names: what installs is loaded with the first request that needs it.
-from skillhouse import runtime
+import skillhouse.house
+from skillhouse import install
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.frontends.http.api.jobs import Job
@@ -43,11 +44,11 @@ from skillhouse.frontends.presentation.install_report import (
     newest_value,
     state_value,
 )
-from skillhouse.runtime.access_tokens import AccessScope
-from skillhouse.runtime.change_plan import ChangeRequest, asked_state, split_id
+from skillhouse.house.access_tokens import AccessScope
+from skillhouse.install.change_plan import ChangeRequest, asked_state, split_id
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import Installer
+    from skillhouse.install import Installer
 
 _SOURCE_ONLY = ("source", "repository", "digest", "all")
 _INSTALL_ONLY = (*_SOURCE_ONLY, "lock", "scope")
@@ -57,8 +58,8 @@ _INSTALL_ONLY = (*_SOURCE_ONLY, "lock", "scope")
 def installing(api: ApiServices, job: Job) -> Iterator[Installer]:
     """Give an installer with a `Skillhouse` of its own: others read the skills meanwhile."""
     with (
-        runtime.Skillhouse(api.house.config) as house,
-        runtime.Installer(
+        skillhouse.house.Skillhouse(api.house.config) as house,
+        install.Installer(
             house,
             report=job.report,
             progress=lambda done, total, unit: job.advance(
@@ -175,7 +176,7 @@ def _verify(api: ApiServices, request: ApiRequest) -> RouteResponse:
 
 def _uninstall(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     scope, name = split_id(request.path["skill"])
-    with api.fresh() as house, runtime.Installer(house) as installer:
+    with api.fresh() as house, install.Installer(house) as installer:
         is_forced = request.query.get("force", False)
         place = installer.installed.uninstall(name, scope=scope, force=is_forced)
     api.reader.expire()
@@ -184,7 +185,7 @@ def _uninstall(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _pin(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked, (scope, name) = request.body, split_id(request.path["skill"])
-    with api.fresh() as house, runtime.Installer(house) as installer:
+    with api.fresh() as house, install.Installer(house) as installer:
         pinned, reason = asked["pinned"], asked.get("reason", "")
         entry = installer.installed.pin(name, scope=scope, pinned=pinned, reason=reason)
         place, _ = installer.installed.find(name, scope=scope)
@@ -193,7 +194,7 @@ def _pin(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _accept(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     scope, name = split_id(request.path["skill"])
-    with api.fresh() as house, runtime.Installer(house) as installer:
+    with api.fresh() as house, install.Installer(house) as installer:
         place, _ = installer.installed.find(name, scope=scope)
         entry = installer.installed.accept(name, request.body["digest"], scope=place.scope)
         state = installer.installed.state(name, entry, place)

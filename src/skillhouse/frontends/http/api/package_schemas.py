@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from skillhouse.frontends.http.api.route_table import Schema
 from skillhouse.frontends.http.api.schemas import COUNT, FLAG, TEXT, array, maybe, record
-from skillhouse.runtime.change_plan import CHANGED, EDITED, OBEYED, UNSIGNED, UNTRUSTED
+from skillhouse.install.change_plan import CHANGED, EDITED, OBEYED, UNSIGNED, UNTRUSTED
 
 SHORT: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 CHANGE: Mapping[str, Schema] = {

@@ -37,9 +37,9 @@ from skillhouse.frontends.presentation.service_values import (
     reload_more,
     stop_value,
 )
-from skillhouse.runtime import InstalledSkills
-from skillhouse.runtime.access_tokens import AccessScope
-from skillhouse.runtime.code_reload import reload_code
+from skillhouse.house.access_tokens import AccessScope
+from skillhouse.install import InstalledSkills
+from skillhouse.manage.code_reload import reload_code
 from skillhouse.sandbox import PythonPlaces
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tiers.tier_values import PAGE

@@ -28,14 +28,15 @@ from skillhouse.frontends.presentation.policy_values import (
     trial_value,
 )
 from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
+from skillhouse.house import usable_config
+from skillhouse.house.access_tokens import AccessScope
+from skillhouse.manage import checked_addition, rule_value, write_user_text
+from skillhouse.manage.rule_removal import without_rule
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
-from skillhouse.runtime import checked_addition, rule_value, usable_config, write_user_text
-from skillhouse.runtime.access_tokens import AccessScope
-from skillhouse.runtime.rule_removal import without_rule
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import Skillhouse
-    from skillhouse.runtime.config.config_faults import UsableConfig
+    from skillhouse.house import Skillhouse
+    from skillhouse.house.config.config_faults import UsableConfig
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 8_192}
 _AGENT = {"type": "string", "minLength": 1, "maxLength": 100}

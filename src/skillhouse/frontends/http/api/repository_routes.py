@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 # Packages and not their names: what asks repositories is loaded with the first such request.
-from skillhouse import registry, runtime
+import skillhouse.house
+from skillhouse import install, registry
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.package_schemas import (
     PACKAGE,
@@ -19,7 +20,7 @@ from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, Rout
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
 from skillhouse.frontends.presentation.install_report import offered_value, release_value
 from skillhouse.frontends.presentation.publisher_values import trusted_value
-from skillhouse.runtime.repository_search import judged_listing
+from skillhouse.install.repository_search import judged_listing
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""
@@ -59,7 +60,10 @@ def offered_packages(
     The third is what is wrong with repositories of several; errors are as of `listed`.
     """
     problems: list[str] = []
-    with runtime.Skillhouse(api.house.config) as house, runtime.Installer(house) as installer:
+    with (
+        skillhouse.house.Skillhouse(api.house.config) as house,
+        install.Installer(house) as installer,
+    ):
         repositories = installer.sources.repositories
         # Without a repository there is nothing to browse, which is no mistake of the reader.
         if not repositories.all and not repository:
@@ -78,7 +82,10 @@ def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 def package_value(api: ApiServices, repository: str, package: str) -> dict[str, Any]:
     """Return a package with its versions, newest first; errors as of `find`."""
     namespace, skill = registry.split_name(package)
-    with runtime.Skillhouse(api.house.config) as house, runtime.Installer(house) as installer:
+    with (
+        skillhouse.house.Skillhouse(api.house.config) as house,
+        install.Installer(house) as installer,
+    ):
         repositories = installer.sources.repositories
         found = repositories.find(namespace, skill, only=repository)
     releases = found.skill

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from skillhouse.floor import dataclass
-from skillhouse.runtime.access_tokens import Access, AccessScope
+from skillhouse.house.access_tokens import Access, AccessScope
 
 if TYPE_CHECKING:
     from skillhouse.frontends.http.api.api_services import ApiServices

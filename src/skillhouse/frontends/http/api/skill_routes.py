@@ -34,7 +34,7 @@ from skillhouse.frontends.presentation.skill_lists import (
     search_answer,
 )
 from skillhouse.frontends.presentation.tool_values import tool_value
-from skillhouse.runtime import rehearse
+from skillhouse.house import rehearse
 
 if TYPE_CHECKING:
     from skillhouse.skill import Skill

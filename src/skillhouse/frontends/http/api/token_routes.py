@@ -10,7 +10,7 @@ from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, listing, maybe, record
 from skillhouse.frontends.presentation.service_values import access_value
-from skillhouse.runtime.access_tokens import NAME_MAX, TOKEN_DAYS, AccessScope
+from skillhouse.house.access_tokens import NAME_MAX, TOKEN_DAYS, AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record, ref
 from skillhouse.frontends.presentation.json_values import diagnostic_values, trust_value
 from skillhouse.frontends.presentation.trust_view import trust_shown, trust_view
-from skillhouse.runtime.access_tokens import AccessScope
+from skillhouse.house.access_tokens import AccessScope
 
 TRUST_PATH = "/trust"
 WORD = "trust"

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 # A package and not its names, which are loaded when they are needed.
-from skillhouse import runtime
+import skillhouse.house
 from skillhouse.clients import Exporter, client_profiles
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.http.api.export_routes import export_request
@@ -39,7 +39,7 @@ class ExportPage:
         problem = ""
         self._reader.scan()
         with self._reader.using() as house:
-            source = runtime.export_source(house)
+            source = skillhouse.house.export_source(house)
             present = [item_value(one, with_difference=False) for one in Exporter(source).status()]
             skills = [skill.id for skill in source.visible() if skill.scope != "builtin"]
             if asked:

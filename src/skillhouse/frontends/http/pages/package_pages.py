@@ -11,14 +11,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 # A package and not its names: what installs is loaded with the first page that needs it.
-from skillhouse import runtime
+from skillhouse import install
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.frontends.http.api.jobs import ENDED
 from skillhouse.frontends.http.api.repository_routes import offered_packages, package_value
 from skillhouse.frontends.http.pages.site import Site
 from skillhouse.frontends.presentation.install_report import installed_value
-from skillhouse.runtime import InstalledSkills
-from skillhouse.runtime.skill_states import installed_marks
+from skillhouse.install import InstalledSkills
+from skillhouse.manage.skill_states import installed_marks
 
 QUERY_MAX = 200
 """Characters of a search in repositories, as the API takes them."""
@@ -75,7 +75,7 @@ class PackagePages:
             installed=installed,
             problem=problem,
             repositories=self._site.house.config.repositories,
-            locks=runtime.known_locks(self._site.house.config.places),
+            locks=install.known_locks(self._site.house.config.places),
             query=query,
             repository=repository,
             is_browsing=is_browsing,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from skillhouse.frontends.http.status import StatusReader
-    from skillhouse.runtime import Skillhouse
+    from skillhouse.house import Skillhouse
 
 VERSION = "skillhouse.page_version"
 """Key of the scope that has the tag of a page."""

@@ -16,9 +16,9 @@ from skillhouse.frontends.http.pages.site import Site
 from skillhouse.frontends.presentation.doctor_values import listed_profiles
 from skillhouse.frontends.presentation.policy_values import decision_value
 from skillhouse.frontends.presentation.rule_changes import RuleChange, addition, removal
+from skillhouse.house import Skillhouse, usable_config
+from skillhouse.house.config.rule_lines import RuleLayer, rule_layers
 from skillhouse.permission import ACTIONS, Effect, Rule, RuleFinding, lint_rules
-from skillhouse.runtime import Skillhouse, usable_config
-from skillhouse.runtime.config.rule_lines import RuleLayer, rule_layers
 
 RESOURCE_MAX = 8_192
 """Characters of a resource or pattern, as the API takes them."""

@@ -9,8 +9,8 @@ from starlette.routing import Route
 from skillhouse.floor import SkillError
 from skillhouse.frontends.http.api.skill_routes import QUERY_TEXT_MAX
 from skillhouse.frontends.http.pages.site import Site
+from skillhouse.house import rehearse
 from skillhouse.retrieval import Fit, fit_of, is_weak
-from skillhouse.runtime import rehearse
 
 REHEARSE_PATH = "/rehearse"
 HITS = 5

@@ -28,9 +28,10 @@ from skillhouse.frontends.http.status import SkillDetail, SkillScan
 from skillhouse.frontends.presentation.client_report import verdict_text
 from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
+from skillhouse.house import Skillhouse
+from skillhouse.install import InstalledSkills
+from skillhouse.manage.skill_editing import EDITABLE
 from skillhouse.registry import LockEntry, read_facts
-from skillhouse.runtime import InstalledSkills, Skillhouse
-from skillhouse.runtime.skill_editing import EDITABLE
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool
 

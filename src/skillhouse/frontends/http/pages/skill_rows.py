@@ -13,10 +13,11 @@ from skillhouse.floor import dataclass
 from skillhouse.frontends.http.status import SkillScan
 from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
+from skillhouse.house import Skillhouse, loading_effects
+from skillhouse.house.agent_view import LISTED
+from skillhouse.manage import STATES
+from skillhouse.manage.skill_editing import OwnRoots
 from skillhouse.permission import Effect
-from skillhouse.runtime import STATES, Skillhouse, loading_effects
-from skillhouse.runtime.agent_view import LISTED
-from skillhouse.runtime.skill_editing import OwnRoots
 from skillhouse.skill import Skill, tokens_of
 
 DIGESTS_MAX = 40

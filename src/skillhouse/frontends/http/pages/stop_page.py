@@ -14,7 +14,7 @@ from skillhouse.floor import StateError
 from skillhouse.frontends.http.forms import form_of, is_equal_secret
 from skillhouse.frontends.http.pages.approval_pages import INBOX_PATH
 from skillhouse.frontends.http.pages.site import Render
-from skillhouse.runtime import EnforcementServices
+from skillhouse.house import EnforcementServices
 from skillhouse.tiers import StopReport
 
 STOP_PATH = f"{INBOX_PATH}/stop"

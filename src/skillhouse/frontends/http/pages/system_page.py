@@ -22,11 +22,11 @@ from skillhouse.frontends.presentation.sandbox_levels import (
     probe_rows,
     tested_levels,
 )
-from skillhouse.runtime import file_troubles, usable_config
-from skillhouse.runtime.access_tokens import TOKEN_DAYS, AccessScope
+from skillhouse.house import file_troubles, usable_config
+from skillhouse.house.access_tokens import TOKEN_DAYS, AccessScope
 
 if TYPE_CHECKING:
-    from skillhouse.runtime import Config
+    from skillhouse.house import Config
 
 SYSTEM_PATH = "/system"
 SCOPE_TEXTS: Mapping[AccessScope, str] = {

@@ -1,0 +1,28 @@
+"""The configuration: its values, its files, and which file may set which value."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Locations as Locations
+    from skillhouse.house.config.checks import secret_variables as secret_variables
+    from skillhouse.house.config.config_files import PROJECT_FILE as PROJECT_FILE
+    from skillhouse.house.config.config_files import load_config as load_config
+    from skillhouse.house.config.config_values import Config as Config
+    from skillhouse.house.config.config_values import ExtensionSettings as ExtensionSettings
+    from skillhouse.house.config.config_values import McpServerSettings as McpServerSettings
+    from skillhouse.house.config.config_values import MemorySettings as MemorySettings
+    from skillhouse.house.config.config_values import NetSettings as NetSettings
+    from skillhouse.house.config.config_values import ProtectionSettings as ProtectionSettings
+    from skillhouse.house.config.config_values import RegistrySettings as RegistrySettings
+    from skillhouse.house.config.config_values import SandboxSettings as SandboxSettings
+    from skillhouse.house.config.config_values import SecretSettings as SecretSettings
+    from skillhouse.house.config.config_values import Settings as Settings
+    from skillhouse.house.config.config_values import SignerSettings as SignerSettings
+    from skillhouse.house.config.config_values import SkillCodeSettings as SkillCodeSettings
+    from skillhouse.house.config.config_values import callback_of as callback_of
+    from skillhouse.house.config.repositories import RepositorySettings as RepositorySettings
+    from skillhouse.house.config.search_settings import SearchSettings as SearchSettings
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -1,0 +1,272 @@
+"""What is refused of a configuration when it is read, before anything follows from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from skillhouse import approval, net, permission, signer
+from skillhouse.approval import ApprovalSettings
+from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
+from skillhouse.floor.regex import regex
+from skillhouse.house.config.config_values import NetSettings, SecretSettings
+from skillhouse.house.config.repositories import (
+    REPOSITORY_KEYS,
+    RepositorySettings,
+    keys_of_skills,
+)
+from skillhouse.house.config.search_settings import SearchSettings
+from skillhouse.permission import Effect, Rule, matches
+from skillhouse.remote import RemoteSource
+
+APPROVAL_NUMBER_MAX = 86_400
+"""Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
+RULE_KEYS = frozenset({"patterns", *(field.name for field in fields(Rule))})
+
+# seeds.md section 1.4: such variables are not handed on even when they are listed.
+_SECRET_NAME = regex(
+    "api[_-]?key|token|secret|pass(word)?|private|mnemonic|seed|session", re.IGNORECASE
+)
+
+
+def check_exec_environment(
+    names: Sequence[str], path: Path | None, *, secret: frozenset[str] = frozenset()
+) -> None:
+    """Raise ConfigError for a variable for commands that is named like a secret, or is in `secret`.
+
+    Args:
+        names: The variables.
+        path: The file that names them, for the error.
+        secret: Variables that hold a secret of the configuration, whatever they are called.
+    """
+    for name in names:
+        if name in secret or _SECRET_NAME.search(name):
+            said = "holds a secret" if name in secret else "looks like a secret"
+            message = f"`{name}` {said} and is not given to commands"
+            raise ConfigError(message, path=path, key="exec_environment")
+
+
+def check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
+    """Refuse bounds out of range, and an unusable webhook."""
+    for known in fields(ApprovalSettings):
+        value = getattr(settings, known.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not 0 < value <= APPROVAL_NUMBER_MAX:
+            raise ConfigError(
+                f"expected a number above 0 and at most {APPROVAL_NUMBER_MAX}, got {value}",
+                path=path,
+                key=f"approvals.{known.name}",
+            )
+    if settings.webhook_url:
+        approval.checked_url(settings.webhook_url)
+    if bool(settings.webhook_url) != bool(settings.webhook_secret_env):
+        message = "expected `webhook_url` and `webhook_secret_env` together"
+        raise ConfigError(message, path=path, key="approvals.webhook_url")
+
+
+def refuse_unknown_rule_keys(table: Mapping[str, Any], path: Path | None) -> None:
+    rules = table.get("rules")
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, Mapping):
+            refuse_unknown(rule, RULE_KEYS, "rule key", path)
+
+
+def refuse_unknown(
+    table: Mapping[str, Any], known: frozenset[str], kind: str, path: Path | None
+) -> None:
+    for key in table:
+        if key not in known:
+            suggestion = next(iter(nearest(key, known)), "")
+            message = f"unknown {kind} `{key}`"
+            if not suggestion:
+                message += f", known are {', '.join(sorted(known))}"
+            raise ConfigError(message, path=path, key=key, suggestion=suggestion)
+
+
+def check_rules(rules: Sequence[Rule], path: Path | None) -> None:
+    """Raise ConfigError for a rule with `unbound` or `scripts` that allows no command."""
+    for index, rule in enumerate(rules):
+        for key in ("unbound", "scripts"):
+            allows = rule.effect is Effect.ALLOW and rule.action == "exec"
+            if getattr(rule, key) and not allows:
+                said = f'`{key}` is for rules with effect "allow" of "exec" only'
+                raise ConfigError(f"rule {index + 1}: {said}", path=path, key=key)
+
+
+KNOWN_ACTIONS = (*permission.ACTIONS, *permission.TOOL_ACTIONS)
+
+
+def check_actions(rules: Sequence[Rule], path: Path | None) -> None:
+    """Raise ConfigError for an action that is close to a known one and is none.
+
+    Any other word may be the action of a tool that a program brings (decision 0266); `config check`
+    and `policy lint` mention it.
+    """
+    for index, rule in enumerate(rules):
+        if any(matches(rule.action, known) for known in KNOWN_ACTIONS):
+            continue
+        close = nearest(rule.action, KNOWN_ACTIONS, limit=1)
+        if close:
+            known = ", ".join(KNOWN_ACTIONS)
+            message = f"rule {index + 1}: unknown action `{rule.action}`, known are {known}"
+            raise ConfigError(message, path=path, key="action", suggestion=close[0])
+
+
+_ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "effect": tuple(effect.value for effect in Effect),
+    "sandbox": ("any", "bubblewrap"),
+    "level": ("any", "bubblewrap"),
+    "unattended": ("pending", "deny"),
+    "kind": ("well-known", "opencode"),
+    "levels": ("read", "write", "sign"),
+}
+"""What the keys with a closed list of values take."""
+_ENUM_VALUE = regex(r"^invalid enum value '(.*)' - at ", re.DOTALL)
+_PLACE = regex(r" - at `\$\.?(.*?)`$")
+_WRONG_TYPE = regex(r"^expected `([a-z |]+)`, got `([a-z]+)`")
+_MISSING = regex(r"^object missing required field `(.+?)`")
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text in quotes",
+    "array": "a list",
+    "object": "a table",
+}
+"""What the decoder calls a type, in the words of the file."""
+VALUE_SHOWN_MAX = 40
+"""Characters of a wrong value that are repeated."""
+
+
+def wrong_value(error: DecodeError, table: Mapping[str, Any], path: Path | None) -> ConfigError:
+    """Return the error about a value, with its place, what was found and what may be written."""
+    text = str(error)
+    place = _PLACE.search(text)
+    keys = re.findall(r"[^.\[\]\d][^.\[\]]*", place[1]) if place else []
+    value = _ENUM_VALUE.search(text)
+    last = keys[-1] if keys else ""
+    allowed = _ALLOWED.get("levels" if "levels" in keys else last, ())
+    if value is not None and allowed:
+        close = nearest(value[1], allowed, limit=1)
+        message = f"wrong value: `{last}` is one of {', '.join(allowed)}, got {value[1]!r}"
+        message += f" - at `$.{place[1]}`" if place else ""
+        suggestion = close[0] if close else ""
+        return ConfigError(message, path=path, key=last, suggestion=suggestion)
+    where = f" - at `$.{place[1]}`" if place else ""
+    wrong, missing = _WRONG_TYPE.search(text), _MISSING.search(text)
+    if missing is not None:
+        return ConfigError(f"`{missing[1]}` is missing{where}", path=path, key=missing[1])
+    if wrong is not None and place is not None:
+        name = re.sub(r"^.*\.(?=\w)", "", place[1]).replace("[...]", ".NAME")
+        kinds = [_KINDS[kind] for kind in wrong[1].split(" | ") if kind in _KINDS]
+        seen = _seen(table, place[1]) or _KINDS.get(wrong[2], wrong[2])
+        expected = f"`{name}` must be {' or '.join(kinds)}, got {seen}"
+        return ConfigError(f"wrong value: {expected}{where}", path=path, key=last)
+    return ConfigError(f"wrong value: {text}", path=path, key=last)
+
+
+def _seen(table: Mapping[str, Any], place: str) -> str:
+    """Return a short value as the file has it; nothing for a list, a table and a long text."""
+    value: Any = table
+    for key in re.findall(r"[^.\[\]]+", place):
+        try:
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            # The decoder does not name the keys of every table.
+            return ""
+    if isinstance(value, list | Mapping) or len(str(value)) > VALUE_SHOWN_MAX:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def check_signer(password: str, path: Path | None) -> None:
+    """Raise ConfigError for a place of the password that `SignerSettings` does not name."""
+    try:
+        signer.PasswordSource.parse(password)
+    except signer.SignerError:
+        # What was written may be the password itself, so it is not repeated.
+        message = "expected `terminal`, `keyring`, `fd:NUMBER` (from 3) or `env:NAME`"
+        raise ConfigError(message, path=path, key="signer.password") from None
+
+
+REMOTES_MAX = 50
+"""Servers of one configuration: each is a root that is scanned."""
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+NET_KEYS = frozenset(found.name for found in fields(NetSettings))
+SECRET_KEYS = frozenset(found.name for found in fields(SecretSettings))
+REMOTE_KEYS = frozenset(found.name for found in fields(RemoteSource))
+
+
+def tables_of(table: Mapping[str, Any]) -> tuple[tuple[str, frozenset[str], Any], ...]:
+    """Return the lists of tables in a file about the network: what each is called, its known
+    keys, and the value, whatever it is."""
+    found = table.get("net")
+    secrets = found.get("secrets") if isinstance(found, Mapping) else None
+    return (
+        ("net.secrets key", SECRET_KEYS, secrets),
+        ("remotes key", REMOTE_KEYS, table.get("remotes")),
+        ("skills.repositories key", REPOSITORY_KEYS, keys_of_skills(table)),
+    )
+
+
+def secret_variables(
+    settings: NetSettings,
+    approvals: ApprovalSettings | None,
+    repositories: Iterable[RepositorySettings] = (),
+    search: SearchSettings | None = None,
+) -> frozenset[str]:
+    """Return the variables of this process that hold a secret of the configuration."""
+    named = (secret.env for secret in settings.secrets)
+    webhook = approvals.webhook_secret_env if approvals is not None else ""
+    places = [*(one.token for one in repositories), search.database if search is not None else ""]
+    variables = (place[4:] for place in places if place.startswith("env:"))
+    return frozenset(filter(None, (*named, settings.brave_key_env, webhook, *variables)))
+
+
+def check_net(settings: NetSettings, path: Path | None) -> None:
+    """Raise ConfigError for a host, network, secret or URL that cannot be read."""
+    names = [secret.name for secret in settings.secrets]
+    if len(set(names)) < len(names):
+        raise ConfigError("two secrets have one name", path=path, key="net.secrets")
+    for secret in settings.secrets:
+        if not secret.env or not secret.hosts:
+            message = f"expected a variable and at least one host for the secret `{secret.name}`"
+            raise ConfigError(message, path=path, key="net.secrets")
+    try:
+        for host in settings.hosts:
+            net.host_rule(host)
+        # The names and hosts are what is checked; the values are looked up when they are needed.
+        stand_ins = (
+            net.SecretBinding(name=secret.name, value="x" * 32, hosts=secret.hosts)
+            for secret in settings.secrets
+        )
+        net.NetPolicy(private=settings.private, secrets=tuple(stand_ins))
+        if settings.searxng_url:
+            net.parse_url(settings.searxng_url)
+    except net.NetError as error:
+        raise ConfigError(f"wrong value: {error}", path=path, key="net") from error
+
+
+def check_remotes(remotes: tuple[RemoteSource, ...], path: Path | None) -> None:
+    """Raise ConfigError for too many remotes, one listed twice or reached without encryption."""
+    if len(remotes) > REMOTES_MAX:
+        message = f"expected at most {REMOTES_MAX} remotes, got {len(remotes)}"
+        raise ConfigError(message, path=path, key="remotes")
+    if len(set(remotes)) < len(remotes):
+        raise ConfigError("a remote is listed twice", path=path, key="remotes")
+    for source in remotes:
+        parts = urlsplit(source.url)
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            message = f"expected https, or http on this machine, got `{source.url}`"
+            raise ConfigError(message, path=path, key="remotes")
+        try:
+            net.parse_url(source.url)
+        except SkillhouseError as error:
+            raise ConfigError(f"wrong value: {error}", path=path, key="remotes") from error

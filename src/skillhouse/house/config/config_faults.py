@@ -1,0 +1,112 @@
+"""What is wrong with the files of a configuration, for the verbs that look at faults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError
+from skillhouse.house.config.config_files import load_config, profile_of, project_of
+from skillhouse.house.config.config_source import configured, is_trusted
+from skillhouse.tiers import load_tier_policy
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Locations
+    from skillhouse.house.config.config_values import Config, Settings
+
+FILES_MAX = 8
+"""Faults of files and variables that are passed over, one after the other."""
+
+
+class UsableConfig(NamedTuple):
+    """A configuration without the files that cannot be used, and what is wrong with those.
+
+    INVARIANT: nothing is decided or run by it where there are faults, for a file that cannot be
+    read may deny anything: only verbs that show faults and rules take one.
+    """
+
+    config: Config
+    faults: tuple[Diagnostic, ...]
+
+
+def usable_config(places: Locations, flags: Settings | None = None) -> UsableConfig:
+    """Return what can be used of a configuration, and each fault of its files and of `policy.yml`.
+
+    Raises:
+        ConfigError: what is wrong is in no file and no variable, so that it cannot be passed over.
+    """
+    faults: list[Diagnostic] = []
+    config = _passing_over(places, flags, faults)
+    faults += config.problems
+    try:
+        profile_of(config)
+    except ConfigError as error:
+        faults.append(_fault(error))
+        config = replace(config, profile="default")
+    policy = load_tier_policy(places.policy_file, assignees=config.assignees)
+    if policy.fault:
+        mend = "until it can be used only reads are allowed"
+        faults.append(_diagnostic("policy-unusable", policy.fault, places.policy_file, mend=mend))
+    faults += (
+        _diagnostic("policy-warning", text, places.policy_file, severity=Severity.WARNING)
+        for text in policy.warnings
+    )
+    return UsableConfig(config, tuple(faults))
+
+
+def _passing_over(places: Locations, flags: Settings | None, faults: list[Diagnostic]) -> Config:
+    try:
+        return configured(places, flags)
+    except ConfigError:
+        pass
+    without: frozenset[Path] = frozenset()
+    own = (places.managed_file, places.user_file, places.published_file)
+    for _ in range(FILES_MAX):
+        try:
+            config = load_config(places, flags, without=without)
+            break
+        except ConfigError as error:
+            faults.append(_fault(error))
+            if error.path is not None and error.path in own:
+                without |= {error.path}
+            elif error.key in places.environment:
+                kept = {key: value for key, value in places.environment.items() if key != error.key}
+                places = replace(places, environment=kept)
+            else:
+                raise
+    else:
+        raise ConfigError(f"more than {FILES_MAX} faults in the configuration")
+    try:
+        trusted = is_trusted(config)
+    except StateError:
+        return config
+    if trusted:
+        project = project_of(places.start)
+        config = load_config(places, flags, project=project, without=without)
+    return config
+
+
+def _fault(error: ConfigError) -> Diagnostic:
+    return _diagnostic("config-unusable", str(error), error.path, line=error.line, field=error.key)
+
+
+def _diagnostic(
+    code: str,
+    message: str,
+    path: Path | None,
+    *,
+    severity: Severity = Severity.ERROR,
+    line: int | None = None,
+    field: str = "",
+    mend: str = "",
+) -> Diagnostic:
+    return Diagnostic(
+        code=code,
+        severity=severity,
+        message=message,
+        path=path,
+        line=line,
+        field=field,
+        mend=mend,
+    )

@@ -1,0 +1,411 @@
+"""One configuration from its files, the environment and flags; an unknown key is an error.
+
+Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
+user (DESIGN, "Configuration"). The profile and the project of a place follow from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from skillhouse.approval import OWNER, ApprovalSettings
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    Diagnostic,
+    Locations,
+    Severity,
+    file_problem,
+    git_root,
+    read_regular,
+    shaped,
+)
+from skillhouse.floor.documents import DocumentError, toml_table
+from skillhouse.house.config.checks import (
+    NET_KEYS,
+    check_actions,
+    check_approvals,
+    check_exec_environment,
+    check_net,
+    check_remotes,
+    check_rules,
+    check_signer,
+    refuse_unknown,
+    refuse_unknown_rule_keys,
+    secret_variables,
+    tables_of,
+    wrong_value,
+)
+from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, with_line
+from skillhouse.house.config.config_values import (
+    Config,
+    ExtensionSettings,
+    McpServerSettings,
+    MemorySettings,
+    NetSettings,
+    ProtectionSettings,
+    RegistrySettings,
+    SandboxSettings,
+    Settings,
+    SignerSettings,
+    SkillCodeSettings,
+    as_table,
+    tool_lists,
+)
+from skillhouse.house.config.environment import from_environment
+from skillhouse.house.config.repositories import (
+    SKILLS_KEYS,
+    SkillsSettings,
+    check_repositories,
+    published_repositories,
+)
+from skillhouse.house.config.rule_tables import (
+    TriedExamples,
+    try_examples,
+    with_each_pattern,
+)
+from skillhouse.house.config.search_settings import SearchSettings
+from skillhouse.house.config.starting_policies import policy_layers
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.skill import Profile, load_profile
+from skillhouse.tools import WriteGate
+
+PROJECT_FILE = "skillhouse.toml"
+REMOTE_DIRECTORY = "remotes"
+"""Below the cache directory."""
+
+PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
+"""What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
+
+
+def load_config(
+    places: Locations,
+    flags: Settings | None = None,
+    *,
+    project: Path | None = None,
+    without: frozenset[Path] = frozenset(),
+) -> Config:
+    """Return the configuration of `places`, `flags` and, where it is trusted, of a project.
+
+    The files `without` are as if they set nothing; only what looks at faults may ask for that.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
+            example of a rule does not hold. Of a project's file that is one of `problems`.
+    """
+    places.check()
+    files = (places.managed_file, places.user_file)
+    own = [_ConfigFile(file, is_empty=file in without) for file in files]
+    managed, user = (file.settings() for file in own)
+    if places.published_file not in without:
+        user = _with_published(user, places.published_file)
+    environment = from_environment(places.environment)
+    # No project says where the cache is.
+    cache = _cache_of(_merged(managed, flags or Settings(), environment, user), places)
+    tried = TriedExamples(cache)
+    for file in own:
+        file.try_examples(tried)
+    near, problems = _read_project(project / PROJECT_FILE, tried) if project else (Settings(), ())
+    merged = _merged(managed, flags or Settings(), environment, near, user)
+    layers = (
+        Layer(name="managed", rules=managed.rules or ()),
+        *policy_layers(merged.policy),
+        Layer(name="user", rules=user.rules or ()),
+        Layer(name="project", rules=near.rules or (), trusted=False),
+    )
+    if merged.catalog_budget_tokens is not None and merged.catalog_budget_tokens < 0:
+        raise ConfigError(
+            f"expected a budget of 0 tokens or more, got {merged.catalog_budget_tokens}",
+            key="catalog_budget_tokens",
+        )
+    skills = merged.skills or SkillsSettings()
+    sandbox = as_table(merged.sandbox)
+    check_exec_environment(
+        merged.exec_environment or (),
+        None,
+        secret=secret_variables(
+            merged.net or NetSettings(), merged.approvals, skills.repositories, merged.search
+        ),
+    )
+    remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
+    return Config(
+        places=places,
+        profile=merged.profile or "default",
+        roots=tuple(Path(root) for root in merged.roots or ()),
+        catalog_budget_tokens=merged.catalog_budget_tokens,
+        yaml_fast_path=merged.yaml_fast_path is not False,
+        cache_directory=cache,
+        state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
+        policy=merged.policy,
+        layers=tuple(layer for layer in layers if layer.rules),
+        exec_environment=merged.exec_environment or (),
+        sandbox=sandbox.level or "any",
+        sandbox_limits=sandbox,
+        approvals=merged.approvals or ApprovalSettings(),
+        write_gate=merged.write_gate or WriteGate(),
+        extensions=merged.extensions or ExtensionSettings(),
+        skill_code=merged.skill_code or SkillCodeSettings(),
+        memory=merged.memory or MemorySettings(),
+        protection=merged.protection or ProtectionSettings(),
+        mcp_servers=merged.mcp_servers or (),
+        agents={
+            "default": Layer(name="agent"),
+            **{
+                name: Layer(name="agent", rules=agent.rules)
+                for name, agent in (merged.agents or {}).items()
+            },
+        },
+        preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
+        **tool_lists(managed, flags or Settings(), user, agents=merged.agents or {}),
+        skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
+        net=merged.net or NetSettings(),
+        remotes=merged.remotes or (),
+        remote_directory=remote / REMOTE_DIRECTORY,
+        signer=merged.signer or SignerSettings(),
+        registry=merged.registry or RegistrySettings(),
+        repositories=skills.repositories,
+        search=merged.search or SearchSettings(),
+        assignees=frozenset({OWNER, *(merged.assignees or ())}),
+        audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
+        problems=problems,
+    )
+
+
+def _merged(*strongest_first: Settings) -> Settings:
+    values: dict[str, Any] = {}
+    for settings in strongest_first:
+        for known in fields(Settings):
+            value = getattr(settings, known.name)
+            if value is not None:
+                found = values.setdefault(known.name, value)
+                if isinstance(found, ExtensionSettings):
+                    # Each by itself: what is turned off from above stays so.
+                    values[known.name] = found.before(value)
+                if known.name == "sandbox":
+                    values[known.name] = as_table(found).before(as_table(value))
+    return Settings(**values)
+
+
+def _with_published(user: Settings, path: Path) -> Settings:
+    """Return the user's settings with the repositories of `config.yaml` after their own."""
+    published = published_repositories(path)
+    if not published:
+        return user
+    every = ((user.skills or SkillsSettings()).repositories) + published
+    check_repositories(every, path)
+    return replace(user, skills=SkillsSettings(repositories=every))
+
+
+def _cache_of(settings: Settings, places: Locations) -> Path | None:
+    if settings.cache is False:
+        return None
+    return Path(settings.cache_directory) if settings.cache_directory else places.cache()
+
+
+def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Diagnostic, ...]]:
+    """Return what a trusted project's file sets, and what is wrong with it.
+
+    A fault of the file costs what it sets, and nothing else. Its rules hold if they can be read;
+    where they cannot, everything here is asked about, since they may have denied anything.
+    """
+    try:
+        file = _ConfigFile(path, only=PROJECT_KEYS)
+        settings = file.settings()
+        file.try_examples(tried)
+    except ConfigError as error:
+        found = Diagnostic(
+            code="project-config", severity=Severity.ERROR, message=str(error), path=path
+        )
+    else:
+        return settings, ()
+    try:
+        file = _ConfigFile(path, only=PROJECT_KEYS, rules_only=True)
+        settings = file.settings()
+        file.try_examples(tried)
+    except ConfigError:
+        reason = f"the rules of this project cannot be read: {found.message}"
+        unread = Rule(effect=Effect.ASK, action="*", pattern="*", reason=reason)
+        return Settings(rules=(unread,)), (found,)
+    return settings, (found,)
+
+
+class _ConfigFile:
+    """One file of the configuration; one that is missing sets nothing."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        only: frozenset[str] | None = None,
+        rules_only: bool = False,
+        is_empty: bool = False,
+    ) -> None:
+        """Read a file; `only` has the keys that a project may set.
+
+        Whose a project's file is does not matter: it only makes things stricter, and a project may
+        be worked on by several people.
+        """
+        if only is None and not is_empty and (problem := file_problem(path)):
+            raise ConfigError(f"the configuration is not used: {problem}", path=path)
+        self._path = path
+        self._content, self._table = (b"", {}) if is_empty else _read_table(path)
+        self._settings = Settings()
+        if rules_only:
+            self._table = {"rules": self._table.get("rules", [])}
+        for key in self._table.keys() - (_KEYS if only is None else only):
+            if key in _KEYS:
+                message = f"key `{key}` cannot be set by a project"
+                with self._lines():
+                    raise ConfigError(message, path=path, key=key)
+
+    def settings(self) -> Settings:
+        path = self._path
+        with self._lines():
+            settings = _settings(self._table, path)
+        if settings.roots is not None:
+            roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
+            settings = replace(settings, roots=roots)
+        self._settings = settings
+        return settings
+
+    @contextmanager
+    def _lines(self) -> Iterator[None]:
+        """Give an error about this file the line that it is about."""
+        try:
+            yield
+        except ConfigError as error:
+            if error.path != self._path:
+                raise
+            raise with_line(error, self._content.decode("utf-8", "replace")) from error.__cause__
+
+    def try_examples(self, tried: TriedExamples) -> None:
+        """Try the examples of the rules, unless those of the same bytes have held."""
+        agents = self._settings.agents or {}
+        rules = [*(self._settings.rules or ()), *(r for a in agents.values() for r in a.rules)]
+        if not any(rule.match or rule.not_match for rule in rules) or tried.holds(self._content):
+            return
+        with self._lines():
+            try_examples(self._table.get("rules"), self._settings.rules or (), self._path)
+            for name, agent in agents.items():
+                try_examples(self._table["agents"][name].get("rules"), agent.rules, self._path)
+        tried.remember(self._content)
+
+
+def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """Return the bytes of a TOML file and what they say; a missing one is empty."""
+    try:
+        content = read_regular(path, CONFIG_FILE_MAX)
+        return content, toml_table(content)
+    except (FileNotFoundError, NotADirectoryError):
+        return b"", {}
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
+    except DocumentError as error:
+        raise ConfigError(error.reason, path=path, line=error.line) from error
+
+
+def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
+    refuse_unknown(table, _KEYS, "key", path)
+    refuse_unknown_rule_keys(table, path)
+    for key, known in _TABLES.items():
+        found = table.get(key)
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, Mapping):
+                refuse_unknown(one, known, f"{key} key", path)
+    for kind, known, found in tables_of(table):
+        for one in found if isinstance(found, list) else ():
+            if isinstance(one, Mapping):
+                refuse_unknown(one, known, kind, path)
+    agents = table.get("agents")
+    for agent in agents.values() if isinstance(agents, Mapping) else ():
+        if isinstance(agent, Mapping):
+            refuse_unknown(
+                agent, frozenset({"preload", "rules", "skill", "tools"}), "agent key", path
+            )
+            refuse_unknown_rule_keys(agent, path)
+    try:
+        settings = shaped(with_each_pattern(table, path), Settings)
+    except DecodeError as error:
+        raise wrong_value(error, table, path) from error
+    except ConfigError as error:
+        raise ConfigError(f"wrong value: {error.message}", path=path, key=error.key) from error
+    if settings.approvals is not None:
+        check_approvals(settings.approvals, path)
+    for rules in (settings.rules or (), *(a.rules for a in (settings.agents or {}).values())):
+        check_rules(rules, path)
+        check_actions(rules, path)
+    check_exec_environment(settings.exec_environment or (), path)
+    if settings.net is not None:
+        check_net(settings.net, path)
+    check_remotes(settings.remotes or (), path)
+    if settings.skills is not None:
+        check_repositories(settings.skills.repositories, path)
+    if settings.signer is not None:
+        check_signer(settings.signer.password, path)
+    return settings
+
+
+_KEYS = frozenset(field.name for field in fields(Settings))
+_TABLES = {
+    "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
+    "write_gate": frozenset(field.name for field in fields(WriteGate)),
+    "net": NET_KEYS,
+    "signer": frozenset(field.name for field in fields(SignerSettings)),
+    "registry": frozenset(field.name for field in fields(RegistrySettings)),
+    "skills": SKILLS_KEYS,
+    "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
+    "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
+    "memory": frozenset(field.name for field in fields(MemorySettings)),
+    "sandbox": frozenset(field.name for field in fields(SandboxSettings)),
+    "search": frozenset(field.name for field in fields(SearchSettings)),
+    "protection": frozenset(field.name for field in fields(ProtectionSettings)),
+    "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
+}
+
+
+def managed_layers(places: Locations) -> tuple[Layer, ...]:
+    """Return the rules of the managed file, and its policy; ConfigError if it cannot be used."""
+    settings = _ConfigFile(places.managed_file).settings()
+    own = (Layer(name="managed", rules=settings.rules),) if settings.rules else ()
+    return (*own, *policy_layers(settings.policy))
+
+
+def project_of(start: Path) -> Path:
+    """Return the git root of `start`, or `start` itself outside git."""
+    return git_root(start.absolute()) or start.absolute()
+
+
+def profile_of(config: Config) -> Profile:
+    """Return the configured profile, with the configured extensions and YAML parser."""
+    profile = load_profile(config.profile, config.places.profiles)
+    policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
+    extensions = config.extensions.over(profile.extensions)
+    return dataclasses.replace(profile, parse_policy=policy, extensions=extensions)
+
+
+def approvals_of(config: Config) -> ApprovalSettings:
+    """Return the settings of approvals, with what the profile says where they say nothing."""
+    if config.approvals.unattended != "profile":
+        return config.approvals
+    return dataclasses.replace(config.approvals, unattended=profile_of(config).unattended)
+
+
+def safe_path(environment: Mapping[str, str], start: Path) -> str:
+    """Return `PATH` without relative folders and those of the project around `start`.
+
+    `npx` and activated environments put folders of the project first, and an empty entry is the
+    current directory: an untrusted project would choose what `npm` is.
+    """
+    project = os.path.realpath(git_root(start) or start)
+    entries = environment.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(
+        entry
+        for entry in entries
+        if os.path.isabs(entry) and not Path(os.path.realpath(entry)).is_relative_to(project)
+    )

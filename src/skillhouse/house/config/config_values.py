@@ -1,0 +1,486 @@
+"""The values of a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from skillhouse.approval import OWNER, ApprovalSettings
+from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass
+from skillhouse.house.config.repositories import RepositorySettings, SkillsSettings
+from skillhouse.house.config.search_settings import SearchSettings
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.remote import RemoteSource
+from skillhouse.skill import Extensions, Profile
+from skillhouse.tools import WriteGate
+
+ALL_TOOLS = ("all",)
+"""The list that leaves no tool out."""
+DIGEST = r"skilltree1:[0-9a-f]{64}"
+PACKAGES_MAX = 2
+"""Directories of packages beside those of a skill: for all skills, and of the host."""
+TOOL_PLACES_MAX = 24
+"""Entries of `[sandbox] path` and of `mounts`."""
+SANDBOX_BOUNDS = {
+    "seconds": (1, 86_400),
+    # A result is kept in memory, and then in a file of the conversation (tools/result_files.py).
+    # With less, a secret that is cut through could not be left out (sandbox/process.py).
+    "output_bytes": (1 << 20, 64 << 20),
+    # The runner of a plan, its commands, and what supervises them.
+    "processes": (8, 1 << 20),
+    "memory": (32 << 20, 1 << 50),
+    "file_bytes": (1_024, 1 << 50),
+    # A size of 0 would be none at all (tmpfs(5)).
+    "tmp_bytes": (4_096, 1 << 50),
+}
+"""The least and the most of each limit of commands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionSettings:
+    """Which of the profile's extensions are turned on or off; None is as the profile has it."""
+
+    invocation: bool | None = None
+    substitution: bool | None = None
+    when_to_use: bool | None = None
+    paths: bool | None = None
+    commands: bool | None = None
+
+    def over(self, extensions: Extensions) -> Extensions:
+        """Return the profile's extensions with these in their place."""
+        return replace(extensions, **self._set())
+
+    def before(self, weaker: ExtensionSettings) -> ExtensionSettings:
+        """Return both, each value from this one where it is set here."""
+        return replace(weaker, **self._set())
+
+    def _set(self) -> dict[str, Any]:
+        values = {known.name: getattr(self, known.name) for known in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillCodeSettings:
+    """Whether skills' own code runs, and what the operator hands to it."""
+
+    enabled: bool | None = None
+    """None is as the profile has it."""
+    env: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of this process's variables that a skill gets, by the skill's name: of those that it
+    declares. A variable that is not named here is not handed over, whatever a skill declares."""
+    unhashed: bool = False
+    """Take dependencies without digests."""
+    builds: bool = False
+    """Build dependencies from source, which runs their code outside of any sandbox."""
+    python_packages: tuple[str, ...] = ()
+    """Absolute directories in which skills in Python look for modules after their own, nearest
+    first: what `site-packages` would hold, for all skills, then of the host (S002-63)."""
+    node_packages: tuple[str, ...] = ()
+    """Likewise for skills in JavaScript: what `node_modules` would hold."""
+    executor: str = ""
+    """Address of an executor elsewhere, http://HOST:PORT/rpc; "" runs code on this machine."""
+    executor_token: str = ""
+    """Where the token is by which both know each other, file:PATH or env:NAME; never itself."""
+    callback: str = "127.0.0.1:0"
+    """Where this process listens for host calls from there, ADDRESS:PORT; port 0 is a free one."""
+    levels: Mapping[str, Literal["read", "write", "sign"]] = field(default_factory=dict)
+    """The least level of a skill's tools, by SKILL, or of one tool, by SKILL:TOOL: what a manifest
+    says of itself counts only where it is stricter (S002-98)."""
+    frames_for_models: bool = False
+    """Whether a model gets the files and lines of a skill's code that an exception passed through;
+    the audit log and `skillhouse call` have them in any case."""
+    in_process: tuple[str, ...] = ()
+    """Digests of the trees of skills in Python that run in this process, without a sandbox."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for what is no place for packages, no digest, or no executor."""
+        for key in ("python_packages", "node_packages"):
+            found = getattr(self, key)
+            if len(found) > PACKAGES_MAX or not all(os.path.isabs(path) for path in found):
+                message = f"expected at most {PACKAGES_MAX} absolute directories in `{key}`"
+                raise ConfigError(f"{message}, got {list(found)}", key=key)
+        for found in self.in_process:
+            if not re.fullmatch(DIGEST, found):
+                message = f"expected digests as skilltree1:… in `in_process`, got {found!r}"
+                raise ConfigError(message, key="in_process")
+        self._check_executor()
+
+    def _check_executor(self) -> None:
+        kind, _, name = self.executor_token.partition(":")
+        if self.executor_token and (kind not in ("file", "env") or not name):
+            # What was written may be the token itself, so it is not repeated.
+            message = "expected `file:PATH` or `env:NAME` in `executor_token`"
+            raise ConfigError(message, key="executor_token")
+        if bool(self.executor) != bool(self.executor_token):
+            raise ConfigError("expected `executor` and `executor_token` together", key="executor")
+        try:
+            callback_of(self.callback)
+        except ValueError:
+            message = f"expected ADDRESS:PORT in `callback`, got {self.callback!r}"
+            raise ConfigError(message, key="callback") from None
+
+
+def callback_of(text: str) -> tuple[str, int]:
+    """Return the address and the port of ADDRESS:PORT.
+
+    >>> callback_of("0.0.0.0:8701"), callback_of("[::1]:0")
+    (('0.0.0.0', 8701), ('::1', 0))
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdecimal() and int(port) < 65_536):
+        raise ValueError(f"expected ADDRESS:PORT, got {text!r}")
+    return host, int(port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretSettings:
+    """One secret: a variable of this process, and the hosts that may get its value."""
+
+    name: str
+    """What `{{secret:NAME}}` in a header says."""
+    env: str
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetSettings:
+    """The table `[net]`; without it every request needs an approval."""
+
+    hosts: tuple[str, ...] = ()
+    """Rules as `net.host_rule` reads them."""
+    private: tuple[str, ...] = ()
+    """Networks that are not public and may be reached all the same."""
+    secrets: tuple[SecretSettings, ...] = ()
+    brave_key_env: str = ""
+    """Variable that holds a key of Brave's search."""
+    searxng_url: str = ""
+    """A SearXNG of the user's own; it comes before Brave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """The table `[sandbox]`: each value is merged by itself, and None is the default."""
+
+    level: Literal["any", "bubblewrap"] | None = None
+    """As the key `sandbox` on its own: "bubblewrap" refuses the level `landlock`."""
+    seconds: int | None = None
+    """Time of a command, and the most that a call may ask for."""
+    output_bytes: int | None = None
+    """Output of a command that is kept; the middle of what is more is left out."""
+    processes: int | None = None
+    """Processes and threads of a command at one time."""
+    memory: int | None = None
+    """Bytes of all processes together."""
+    file_bytes: int | None = None
+    """Bytes of a file that a command writes."""
+    tmp_bytes: int | None = None
+    """Bytes of its /tmp."""
+    path: tuple[str, ...] | None = None
+    """Directories of programs before those of PATH; relative ones are of the workspace."""
+    mounts: tuple[str, ...] | None = None
+    """Further absolute places that tools read."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a limit out of range."""
+        for key, (least, most) in SANDBOX_BOUNDS.items():
+            value = getattr(self, key)
+            if value is not None and not least <= value <= most:
+                message = f"expected a whole number from {least} to {most} in `{key}`, got {value}"
+                raise ConfigError(message, key=f"sandbox.{key}")
+        for key in ("path", "mounts"):
+            places = getattr(self, key) or ()
+            if len(places) > TOOL_PLACES_MAX or not all(map(_is_place, places)):
+                message = f"expected at most {TOOL_PLACES_MAX} directories in `{key}`"
+                raise ConfigError(f"{message}, got {list(places)}", key=f"sandbox.{key}")
+        for place in self.mounts or ():
+            if not place.startswith(("/", "~/")):
+                message = f"expected absolute paths in `mounts`, got {place!r}"
+                raise ConfigError(message, key="sandbox.mounts")
+
+    def before(self, weaker: SandboxSettings) -> SandboxSettings:
+        """Return both, each value from this one where it is set here."""
+        own = {known.name: getattr(self, known.name) for known in fields(self)}
+        return replace(weaker, **{k: v for k, v in own.items() if v is not None})
+
+    def values(self) -> dict[str, Any]:
+        """Return the limits that are set, by their names in `sandbox.Limits`."""
+        names = {key: "memory_bytes" if key == "memory" else key for key in SANDBOX_BOUNDS}
+        own = {name: getattr(self, key) for key, name in names.items()}
+        return {name: value for name, value in own.items() if value is not None}
+
+
+def _is_place(text: str) -> bool:
+    """Whether a text can stand in a PATH."""
+    return bool(text) and not {"\0", "\n", ":"} & {*text}
+
+
+def as_table(value: str | SandboxSettings | None) -> SandboxSettings:
+    """Return the table that a value of the key `sandbox` is short for."""
+    if isinstance(value, SandboxSettings):
+        return value
+    level: Any = value
+    return SandboxSettings(level=level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """Whether agents get `memory_search` and `memory_write`."""
+
+    enabled: bool | None = None
+    """None leaves it to the profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectionSettings:
+    """Which protected paths ask a person instead of being denied."""
+
+    asked: tuple[str, ...] = ()
+    """Paths at any depth, such as `opencode.json`; `*` matches within a name. Git's directory,
+    secrets and files of skillhouse cannot be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignerSettings:
+    """The table `[signer]`."""
+
+    password: str = "terminal"  # noqa: S105 - a place, and never the password.
+    """Where the keystore's password is: terminal, keyring, fd:NUMBER or env:NAME; never itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    """The table `[registry]`."""
+
+    require_signature: bool = False
+    """Whether skills must be signed by a publisher that is trusted here: unsigned ones are neither
+    installed nor loaded, wherever they are from, but for those of skillhouse itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerSettings:
+    """One `[[mcp_servers]]` table of a configuration file."""
+
+    label: str
+    """Our name of the server; the names of its skills begin with it."""
+    url: str = ""
+    command: tuple[str, ...] = ()
+    """Program and arguments of a server that is started here, in the home directory."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    allow_private: bool = False
+    """Whether its address may be on this machine or in a private network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What is set for one agent."""
+
+    rules: tuple[Rule, ...] = ()
+    skill: Mapping[str, Effect] | tuple[tuple[str, Effect], ...] = ()
+    """Patterns of skills' names with their effects, as a table or a list of pairs: their order
+    counts, as the profile says (S004-54, S004-56)."""
+    preload: tuple[str, ...] = ()
+    """Skills whose texts the agent gets before it begins."""
+    tools: tuple[str, ...] | None = None
+    """What it is offered, by name or pattern, `skills` or `all`; None is as for any agent."""
+
+    @property
+    def skill_rules(self) -> tuple[Rule, ...]:
+        """The patterns as rules, in the order in which they were written."""
+        pairs = self.skill.items() if isinstance(self.skill, Mapping) else self.skill
+        return tuple(
+            Rule(effect=effect, action="skill", pattern=pattern) for pattern, effect in pairs
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The values that a file, the environment or flags may set; None is not set."""
+
+    profile: str | None = None
+    roots: tuple[str, ...] | None = None
+    """Explicit roots; relative ones are relative to the file that names them."""
+    catalog_budget_tokens: int | None = None
+    yaml_fast_path: bool | None = None
+    cache: bool | None = None
+    """Whether the persistent index is used."""
+    cache_directory: str | None = None
+    state_directory: str | None = None
+    exec_environment: tuple[str, ...] | None = None
+    """Variables of this process that commands in the sandbox get."""
+    sandbox: Literal["any", "bubblewrap"] | SandboxSettings | None = None
+    """What may hold commands and skills' code, and the limits of commands; no project says so."""
+    policy: Literal["careful", "developer", "locked"] | None = None
+    """Rules of the program below those of the user's file; no project says so."""
+    rules: tuple[Rule, ...] | None = None
+    approvals: ApprovalSettings | None = None
+    """The bounds of asking a person; a file sets all of them or leaves them as they are."""
+    write_gate: WriteGate | None = None
+    """Who may change anything at all."""
+    extensions: ExtensionSettings | None = None
+    """What Claude Code adds to the format, over the profile; each value is merged by itself."""
+    skill_code: SkillCodeSettings | None = None
+    """Whether skills' own code runs."""
+    memory: MemorySettings | None = None
+    """Whether agents get tools for the workspace's memory; no project says so."""
+    search: SearchSettings | None = None
+    """How search works; no project says so."""
+    protection: ProtectionSettings | None = None
+    """Which protected paths are asked about; no project says so."""
+    mcp_servers: tuple[McpServerSettings, ...] | None = None
+    """Servers whose skills are listed here too; no project names one."""
+    agents: Mapping[str, AgentSettings] | None = None
+    """Agents by name, each with rules of its own."""
+    tools: tuple[str, ...] | None = None
+    """The tools that agents without a list of their own are offered."""
+    net: NetSettings | None = None
+    """What may be reached; a file sets all of it or leaves it as it is."""
+    remotes: tuple[RemoteSource, ...] | None = None
+    """Servers whose skills are synced; likewise."""
+    signer: SignerSettings | None = None
+    """Where the password of the keys comes from."""
+    registry: RegistrySettings | None = None
+    """Whether skills must be signed; no project says so."""
+    skills: SkillsSettings | None = None
+    """Repositories of packages; likewise."""
+    assignees: tuple[str, ...] | None = None
+    """The users who count for `assignee-only` in a tier policy."""
+    audit_checkpoints: str | None = None
+    """A directory for the log's signed checkpoints, best on another machine."""
+
+
+Stamp = tuple[int | str, ...]
+"""What changes when a file is another one; see `config_source.stamp`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSource:
+    """What a configuration was read from, and what its files were then."""
+
+    flags: Settings | None
+    stamps: Mapping[Path, Stamp]
+    """Of each file that decides, present or not, taken before it was read."""
+    is_trusted: bool
+    """Whether the project was trusted, whose file counts only then."""
+    loaded: Config
+    """As read; a program may have replaced values since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The configuration of one `Skillhouse`."""
+
+    places: Locations
+    profile: str | Profile = "default"
+    roots: tuple[Path, ...] = ()
+    catalog_budget_tokens: int | None = None
+    """Most tokens of the catalog; None leaves it to the profile, and 0 lists no skill."""
+    yaml_fast_path: bool = True
+    cache_directory: Path | None = None
+    """None: every file is read each time."""
+    state_directory: Path
+    policy: str | None = None
+    """The policy of the program whose rules are among `layers`."""
+    layers: tuple[Layer, ...] = ()
+    """Rules from far to near: managed, those of `policy`, user, project."""
+    exec_environment: tuple[str, ...] = ()
+    sandbox: Literal["any", "bubblewrap"] = "any"
+    """What may hold commands and skills' code: "bubblewrap" refuses the level `landlock`."""
+    sandbox_limits: SandboxSettings = field(default_factory=SandboxSettings)
+    """The limits of commands; its `level` counts for nothing here."""
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    """The bounds of asking a person."""
+    write_gate: WriteGate = field(default_factory=WriteGate)
+    """Who may change anything at all."""
+    extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
+    """What is turned on or off over the profile."""
+    skill_code: SkillCodeSettings = field(default_factory=SkillCodeSettings)
+    """Whether skills' own code runs, and with what."""
+    protection: ProtectionSettings = field(default_factory=ProtectionSettings)
+    """Which protected paths are asked about."""
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    """Whether agents get tools for the workspace's memory."""
+    search: SearchSettings = field(default_factory=SearchSettings)
+    """How search works."""
+    mcp_servers: tuple[McpServerSettings, ...] = ()
+    """Servers whose skills are listed beside those of this machine."""
+    agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
+    """The layer of each agent; an agent that is not named here is unknown."""
+    skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
+    """Each agent's patterns of skills; the profile says how they are read."""
+    preload: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The skills whose texts each agent gets before it begins."""
+    offered_tools: tuple[str, ...] = ALL_TOOLS
+    """The tools that an agent is offered, by name or pattern, `skills` or `all`."""
+    agent_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same of agents that have a list of their own."""
+    tool_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Lists that hold besides, by what sets them: no agent is offered what one does not name."""
+    net: NetSettings = field(default_factory=NetSettings)
+    """What may be reached."""
+    remotes: tuple[RemoteSource, ...] = ()
+    """Servers whose skills are synced."""
+    remote_directory: Path
+    """Where they are synced to; never below a place that is scanned for other skills."""
+    signer: SignerSettings = field(default_factory=SignerSettings)
+    """Where the password of the keys comes from."""
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
+    """Whether skills must be signed."""
+    repositories: tuple[RepositorySettings, ...] = ()
+    """Where packages are looked for by name, in this order."""
+    assignees: frozenset[str] = frozenset({OWNER})
+    """The users who count for `assignee-only`; the owner always does."""
+    audit_checkpoints: Path | None = None
+    """Where the log's signed checkpoints are kept; None is beside the log."""
+    problems: tuple[Diagnostic, ...] = ()
+    """What is wrong with the project's file, which costs what that file sets."""
+    source: ConfigSource | None = field(default=None, compare=False, repr=False)
+    """Where it was read from; None for one that a program made, which no file changes."""
+
+    def tool_lists(self, agent: str) -> tuple[tuple[str, ...], ...]:
+        """Return the lists of an agent's tools; it is offered what each of them names."""
+        return (self.agent_tools.get(agent, self.offered_tools), *self.tool_limits.values())
+
+    def all_tool_lists(self) -> dict[str, tuple[str, ...]]:
+        """Return the lists that leave tools out, by what sets each."""
+        agents = {f"agents.{name}.tools": named for name, named in self.agent_tools.items()}
+        lists = {"tools": self.offered_tools, **agents, **self.tool_limits}
+        return {key: named for key, named in lists.items() if named != ALL_TOOLS}
+
+    def at(self, start: Path) -> Config:
+        """Return the same configuration for another working directory."""
+        return dataclasses.replace(self, places=dataclasses.replace(self.places, start=start))
+
+
+class ToolLists(TypedDict):
+    """The lists of tools as fields of `Config`."""
+
+    offered_tools: tuple[str, ...]
+    agent_tools: Mapping[str, tuple[str, ...]]
+    tool_limits: Mapping[str, tuple[str, ...]]
+
+
+def tool_lists(
+    managed: Settings, flags: Settings, user: Settings, *, agents: Mapping[str, AgentSettings]
+) -> ToolLists:
+    """Return the lists of tools: the managed one and the flag only make an agent's list shorter.
+
+    >>> flags = Settings(tools=("skills",))
+    >>> tool_lists(Settings(), flags, Settings(), agents={})["tool_limits"]
+    {'--tools': ('skills',)}
+    """
+    limits = {"managed `tools`": managed.tools, "--tools": flags.tools}
+    own = {name: agent.tools for name, agent in agents.items()}
+    return ToolLists(
+        offered_tools=ALL_TOOLS if user.tools is None else user.tools,
+        agent_tools={name: named for name, named in own.items() if named is not None},
+        tool_limits={key: named for key, named in limits.items() if named is not None},
+    )

@@ -1,0 +1,309 @@
+"""Makes an agent's gates, with the tools behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cache
+from pathlib import Path
+
+from skillhouse import approval
+from skillhouse import tools as toolbox
+from skillhouse.floor import ConfigError, PersistentPaths
+from skillhouse.house.agent_view import AgentView
+from skillhouse.house.config import Config
+from skillhouse.house.enforcement import EnforcementServices
+from skillhouse.house.network import EgressReport, Network
+from skillhouse.house.own_files import ConfiguredFiles
+from skillhouse.house.person_tools import tool_finder
+from skillhouse.house.policy import Policy
+from skillhouse.house.sandbox_provider import SandboxProvider
+from skillhouse.permission import Decision, Effect, Layer, Permission
+from skillhouse.sandbox import Limits
+from skillhouse.skill import SkillIndex, ToolRule
+
+
+class GateFactory:
+    """Makes gates that share one policy, one audit log and one set of approvals."""
+
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        enforcement: EnforcementServices,
+        network: Network,
+        sandbox: SandboxProvider,
+        results: toolbox.ResultFiles,
+        *,
+        background: Callable[[], toolbox.BackgroundRuns],
+        newest: Callable[[], tuple[Policy, toolbox.WriteGate]],
+        own_tools: Sequence[toolbox.Tool] = (),
+    ) -> None:
+        """`newest` gives the rules in use, which may be later ones than `policy`; `own_tools` are
+        those of the program, which every agent has."""
+        self._background = background
+        self._newest = newest
+        self._config = config
+        self._policy = policy
+        self._enforcement = enforcement
+        self._network = network
+        self._sandbox = sandbox
+        self._results = results
+        self._own_tools = own_tools
+
+    def for_agent(
+        self,
+        view: AgentView,
+        code: Iterable[toolbox.Tool] = (),
+        absent: Callable[[str], str] = lambda _: "",
+    ) -> toolbox.Gate:
+        """Return the gate to the agent's tools, and to those that skills bring (`code`).
+
+        `absent` says why a tool of a skill is not there.
+
+        INVARIANT: no two have one name: see `check_own_tools` and `SkillCode.tools`.
+        """
+        enforcement = self._enforcement
+        return toolbox.Gate(
+            [*self._own_tools, *code],
+            makers={**self._tools(view), **enforcement.tools()},
+            conceal=self._network.conceal,
+            results=self._results,
+            offer=view.offer,
+            names=toolbox.ToolNames(
+                published=view.profile.tool_names, bare=view.profile.bare_tool_names
+            ),
+            absent=absent,
+            decide=self._decide,
+            approvals=enforcement.approvals,
+            audit=enforcement.audit_log,
+            workspace_root=self._policy.place,
+            write_gate=self._config.write_gate,
+            tiers=enforcement.tier_gate,
+            workspace=toolbox.WorkspaceLock(
+                self._config.state_directory / "workspaces", self._config.places.start
+            ),
+            agreed=enforcement.agreed,
+            telling=self._telemetry(),
+        )
+
+    def for_person(self, view: AgentView, run_command: toolbox.RunCommand) -> toolbox.Gate:
+        """Return the gate by which a person starts skills; no call of a model reaches it."""
+        return self._hidden_gate(toolbox.InvokeTool(_menu(view), run_command))
+
+    def for_attachments(self, view: AgentView) -> toolbox.Gate:
+        """Return the gate by which skills enter a context without a call of the model."""
+        names = [rule.name for rule in view.profile.tools if rule.kind == "skill"]
+        name = names[0] if names else "skill"
+        return self._hidden_gate(toolbox.AttachTool(name, _menu(view), self._effect))
+
+    def for_host(self, view: AgentView) -> toolbox.Gate:
+        """Return the gate by which a host program reads the files of the agent's skills."""
+        return toolbox.Gate(
+            [toolbox.SkillFileTool(view.profile.extensions)],
+            decide=self._decide,
+            approvals=self._enforcement.approvals,
+            audit=self._enforcement.audit_log,
+            workspace_root=self._policy.place,
+            write_gate=self._config.write_gate,
+        )
+
+    def _hidden_gate(self, tool: toolbox.Tool) -> toolbox.Gate:
+        """Return a gate to one tool that no model is offered."""
+        enforcement = self._enforcement
+        return toolbox.Gate(
+            [tool],
+            decide=self._decide,
+            approvals=enforcement.approvals,
+            audit=enforcement.audit_log,
+            workspace_root=self._policy.place,
+            write_gate=self._config.write_gate,
+            tiers=enforcement.tier_gate,
+            agreed=enforcement.agreed,
+            telling=self._telemetry(),
+        )
+
+    def _tools(self, view: AgentView) -> dict[str, toolbox.ToolMaker]:
+        """Return what makes each built-in tool, by name, in the order of lists."""
+        places = self._config.places
+        environment = places.environment
+
+        @cache
+        def workspace() -> toolbox.Workspace:
+            caches = self._config.cache_directory or places.cache()
+            return toolbox.Workspace(
+                places.start,
+                withheld=view.withheld,
+                for_people=view.person_directories,
+                protected=(*view.skill_directories, places.user_file.parent, caches),
+                private=(self._config.state_directory,),
+                own=ConfiguredFiles(self._config, view.all_skills),
+                paths=PersistentPaths(self._config.protection.asked),
+            )
+
+        def command_tool() -> toolbox.Tool:
+            return toolbox.ExecTool(
+                workspace(),
+                self._sandbox.launcher,
+                layers=self._layers,
+                grants=self._network_grant,
+                net_policy=lambda: self._network.policy,
+                way_out=self._way_out,
+                environment={
+                    name: environment[name]
+                    for name in self._config.exec_environment
+                    if name in environment
+                },
+                decide=self._decide,
+                scripts=self._enforcement.approvals.scripts,
+                has_namespaces=self._sandbox.expects_namespaces,
+                limits=Limits(**self._config.sandbox_limits.values()),
+                background=self._background(),
+                tools=tool_finder(self._config),
+                listed=view.profile.listed_commands,
+            )
+
+        makers: dict[str, toolbox.ToolMaker] = {
+            **self._skill_tools(view),
+            "read": lambda: toolbox.ReadTool(workspace(), self._results, self._network.conceal),
+            "list": lambda: toolbox.ListTool(workspace()),
+            "write": lambda: toolbox.WriteTool(workspace()),
+            "edit": lambda: toolbox.EditTool(workspace()),
+            "exec": command_tool,
+            "exec_output": lambda: toolbox.ExecOutputTool(
+                self._background(), self._network.conceal
+            ),
+            "exec_stop": lambda: toolbox.ExecStopTool(self._background(), self._network.conceal),
+            "fetch": lambda: toolbox.FetchTool(self._network),
+            "web_search": lambda: toolbox.WebSearchTool(self._network),
+        }
+        configured = self._config.memory.enabled
+        if view.profile.memory if configured is None else configured:
+            makers["memory_search"] = lambda: toolbox.MemorySearchTool(workspace(), self._effect)
+            makers["memory_write"] = lambda: toolbox.MemoryWriteTool(workspace())
+        return makers
+
+    def _skill_tools(self, view: AgentView) -> dict[str, toolbox.ToolMaker]:
+        """Return those of the profile's tools about skills, under the profile's names.
+
+        Where all skills are denied no model sees them, and a call gets the denial.
+        """
+        if not (view.visible.skills or view.hidden or view.profile.tools_without_skills):
+            return {}
+
+        @cache
+        def visible_skills() -> toolbox.VisibleSkills:
+            return toolbox.VisibleSkills(
+                visible=view.visible,
+                hidden=SkillIndex(view.hidden, name_match=view.visible.name_match),
+                catalog=view.tool_catalog_text,
+                profile=view.profile,
+                decide=self._effect,
+                listed=frozenset(skill.file for skill in view.listed.skills),
+                replaced=view.replaced,
+            )
+
+        def maker(rule: ToolRule) -> toolbox.ToolMaker:
+            return lambda: toolbox.tool_about_skills(
+                rule,
+                visible_skills(),
+                lambda session, query, *, limit, collapse: view.search.find(
+                    query, limit=limit, collapse=collapse, waits=False, user=session.user
+                ),
+            )
+
+        makers = {rule.name: maker(rule) for rule in view.profile.tools}
+        remote_skills = self._policy.remote_skills
+        if remote_skills is not None and any(
+            remote_skills.files(skill) is not None for skill in view.visible.skills
+        ):
+            makers[toolbox.SKILL_RESOURCE] = toolbox.SkillResourceTool
+        return makers
+
+    def _way_out(
+        self,
+        session: toolbox.Session,
+        command: str,
+        named: tuple[toolbox.NamedRequest, ...],
+        seconds: float,
+    ) -> AbstractAsyncContextManager[Path]:
+        audit = self._enforcement.audit_log
+        report = EgressReport(command, session, self._decide, audit, named)
+        return self._network.way_out(report, named, idle_seconds=seconds)
+
+    def _telemetry(self) -> toolbox.CallTelemetry:
+        audit = self._enforcement.audit_log
+        return toolbox.CallTelemetry.by(self._config.places.environment, audit.preview)
+
+    def _decide(
+        self, request: toolbox.PermissionRequest, session: toolbox.Session
+    ) -> tuple[Decision, str]:
+        found = _explained(self._policy, request, session)
+        policy, write_gate = self._newest()
+        if policy is self._policy:
+            return found
+        # INVARIANT: a call ends under the rules that it began with, and under newer ones where
+        # those are stricter: a question that waits is decided again at the moment of use.
+        fault = "the configuration has changed meanwhile"
+        try:
+            newer = _explained(policy, request, session)
+        except ConfigError as error:
+            return Decision(effect=Effect.DENY, layer="reload"), f"{error}; {fault}"
+        judged = write_gate.apply(
+            toolbox.EvaluatedPermission(request=request, decision=newer[0], reason=newer[1]),
+            session.user,
+            self._policy.place,
+        )
+        if _STRICTNESS[judged.decision.effect] > _STRICTNESS[found[0].effect]:
+            return judged.decision, judged.reason
+        return found
+
+    def _layers(self, agent: str) -> tuple[Layer, ...]:
+        """Return the layers of the gate, and those of newer rules, whose denials count."""
+        own, newest = self._policy.layers(agent), self._newest()[0]
+        if newest is self._policy:
+            return own
+        try:
+            return (*own, *newest.layers(agent))
+        except ConfigError:
+            # Each of its permissions is denied by `_decide`.
+            return own
+
+    def _effect(self, request: toolbox.PermissionRequest, session: toolbox.Session) -> str:
+        return self._decide(request, session)[0].effect.value
+
+    def _network_grant(self, agent: str, resource: str) -> Effect:
+        """What the rules say of a command's network; `ASK` where none is about it."""
+        wanted = Permission(action="network", resource=resource)
+        return self._policy.explain(wanted, agent=agent, default=Effect.ASK).decision.effect
+
+
+_STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
+
+
+def _explained(
+    policy: Policy, request: toolbox.PermissionRequest, session: toolbox.Session
+) -> tuple[Decision, str]:
+    explanation = policy.explain(
+        request.permission,
+        agent=session.agent,
+        default=request.default,
+        why=request.why,
+        skill_digest=request.skill_digest,
+        user=session.user,
+        session=approval.session_key(
+            session.agent, session.user, session.channel, session.client, session.connection
+        ),
+        caution=request.caution,
+        caution_layer=request.caution_layer,
+    )
+    return explanation.decision, explanation.reason
+
+
+def _menu(view: AgentView) -> toolbox.Menu:
+    return toolbox.Menu(
+        skills=view.menu.skills,
+        profile=view.profile,
+        need=view.menu.need,
+        refusal=view.menu.refusal,
+    )

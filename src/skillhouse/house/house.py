@@ -1,0 +1,433 @@
+"""The entry of the library: the skills of one directory, and tool calls through its gates."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from skillhouse import tools as toolbox
+from skillhouse.floor import StateError
+from skillhouse.floor.lock import once
+from skillhouse.house.config import Locations
+from skillhouse.house.config.config_source import configured
+from skillhouse.house.config.overrides import overridden
+from skillhouse.house.config_reload import ConfigReload
+from skillhouse.house.find_skills import find_in
+from skillhouse.house.house_snapshot import snapshot_of, watch
+from skillhouse.house.mcp_skills import load_for_person
+from skillhouse.house.services import Services
+from skillhouse.house.trust import ProjectTrust
+
+if TYPE_CHECKING:
+    from skillhouse import approval
+    from skillhouse.audit import AuditLog
+    from skillhouse.discovery import Catalog
+    from skillhouse.house.agent_view import AgentView, Invocable
+    from skillhouse.house.config import Config
+    from skillhouse.house.config.overrides import ConfigFields
+    from skillhouse.house.config_reload import Adopted
+    from skillhouse.house.conversation import Conversation
+    from skillhouse.house.house_snapshot import Difference, HouseSnapshot
+    from skillhouse.house.management import Management
+    from skillhouse.house.model_tools import ModelTools
+    from skillhouse.house.policy import Policy
+    from skillhouse.house.remotes import Remotes
+    from skillhouse.house.services import Caller, CallerFields
+    from skillhouse.retrieval import Hit
+    from skillhouse.skill import SkillContent, SkillIndex
+
+
+class Skillhouse:
+    """The skills of one directory and the gates to their effects.
+
+    >>> house = Skillhouse()  # doctest: +SKIP
+    >>> house.call_sync("skill", {"name": "weather"}).content  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        channel: approval.Channel | None = None,
+        checks: Sequence[toolbox.SkillCheck] = (),
+        tools: Sequence[toolbox.Tool] = (),
+        **overrides: Unpack[ConfigFields],
+    ) -> None:
+        """Compose it from the files of this process's directory, or from `config`.
+
+        Args:
+            config: Where it works and which rules apply; when None, the configuration files say.
+            channel: Asks a person; without one, a call that needs an approval stays pending.
+            checks: What loading a skill needs besides a decision of the policy.
+            tools: Your own tools, behind the same gate; `skillhouse.tool` makes one of a function.
+            overrides: Values of `Config` to use instead, such as `roots` or `profile`.
+
+        Raises:
+            ConfigError: a configuration file, variable or override cannot be used, a list names
+                an unknown tool, or the name of one of `tools` is taken.
+            StateError: the trust store cannot be read, or other users can use the state directory.
+        """
+        if config is None:
+            config = configured(Locations.here())
+        self.config = overridden(config, overrides)
+        self.services = Services(
+            self.config, channel=channel, checks=checks, call=self.call, tools=tools
+        )
+        """The parts that it is composed of, for frontends and tests."""
+        self._snapshot = snapshot_of(self.services, self.services.composition)
+        self._trust_stamp = self.services.trust_store.stamp()
+        self.config_reload = ConfigReload(self.config, overrides, self._adopt)
+        """Follows the configuration files: each call sees them as they are then."""
+        self.config_reload.subscribe(self.services.note_reload)
+
+    @property
+    def policy(self) -> Policy:
+        """The rules, the profile and the standing approvals."""
+        return self.services.policy
+
+    @property
+    def audit_log(self) -> AuditLog:
+        """The record of every decision and its outcome."""
+        return self.services.enforcement.audit_log
+
+    @property
+    def approvals(self) -> approval.ApprovalBroker:
+        """The approval requests; each process has a broker of its own on the same state."""
+        return self.services.enforcement.approvals
+
+    @property
+    def snapshot(self) -> HouseSnapshot:
+        """The result of the last scan: roots, skills, settings and each agent's view."""
+        return self._snapshot
+
+    @property
+    def index(self) -> SkillIndex:
+        """The skills of this directory; an untrusted project's skills are not read."""
+        return self._snapshot.index
+
+    def view(self, agent: str = "default") -> AgentView:
+        """Return what an agent sees. Raises ConfigError: no agent has that name."""
+        return self._current().view(agent)
+
+    def catalog(
+        self,
+        *,
+        agent: str = "default",
+        budget_tokens: int | None = None,
+        style: str | None = None,
+        files: Iterable[str] = (),
+        budget_chars: int | None = None,
+        request: str = "",
+    ) -> Catalog:
+        """Return what an agent sees, in a style; ConfigError for an unknown agent or style.
+
+        With a request, the skills that fit it come first.
+        """
+        return self.view(agent).catalog(
+            budget_tokens, style=style, files=files, budget_chars=budget_chars, request=request
+        )
+
+    def system_prompt(
+        self,
+        *,
+        agent: str = "default",
+        offered: Iterable[str] | None = None,
+        tool_chars: int | None = None,
+    ) -> str:
+        """Return the part of the system prompt about skills; see `Prompts.system`.
+
+        `offered` names the tools that the model is offered, all of the agent's when None;
+        `tool_chars` are the most characters that its API takes of a tool's description, which has
+        then no room for a long list. Raises ConfigError for an unknown agent.
+        """
+        return self.view(agent).system_prompt(offered, tool_chars=tool_chars)
+
+    def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[Hit]:
+        """Return the visible skills that fit a request best, best first."""
+        return list(self.view(agent).search.find(query, limit=limit).hits)
+
+    def tools(self, *, agent: str = "default") -> ModelTools:
+        """Return an agent's tools, for showing them to a model; only `call` runs them.
+
+        `.openai()` and `.anthropic()` are what the APIs of these take.
+        """
+        from skillhouse.house.model_tools import ModelTools
+
+        snapshot = self._current()
+        return ModelTools(snapshot.gate(agent).tools.values(), snapshot.view(agent))
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, object],
+        *,
+        caller: Caller | None = None,
+        approval_id: str | None = None,
+        listener: toolbox.ProgressHandler | None = None,
+        origin_digest: str = "",
+        **fields: Unpack[CallerFields],
+    ) -> toolbox.ToolResult:
+        """Make one tool call through the gate.
+
+        Args:
+            name: The tool.
+            arguments: Checked against the tool's schema.
+            caller: Who calls; or its fields as keywords, such as `agent` and `user`.
+            approval_id: Of an answered approval of this very call; found without it, too.
+            listener: Receives the progress of the call.
+            origin_digest: Digest of the skill whose code calls, where it is not the agent itself.
+            fields: The fields of `Caller`.
+
+        Raises:
+            UnknownToolError: no tool has that name; it names the nearest.
+            ConfigError: no agent has that name.
+        """
+        await self.config_reload.check_in_thread()
+        if self.services.runs_code:
+            await self.services.skill_code.reload_if_signalled(self.refresh)
+        snapshot = self._current(is_checked=True)
+        known = self.services.caller(caller, fields)
+        call = known.tool_call(name, arguments, approval_id=approval_id)
+        visible = snapshot.view(call.agent).visible
+        session = self.services.sessions.of(call, visible, origin_digest=origin_digest)
+        result = await snapshot.gate(known.agent).call(call, session, listener=listener)
+        snapshot.note(call, result)
+        return result
+
+    def call_sync(
+        self,
+        name: str,
+        arguments: Mapping[str, object],
+        *,
+        caller: Caller | None = None,
+        approval_id: str | None = None,
+        listener: toolbox.ProgressHandler | None = None,
+        origin_digest: str = "",
+        **fields: Unpack[CallerFields],
+    ) -> toolbox.ToolResult:
+        """Make a call as `call` does; all such calls run on one thread until `close`."""
+        return self.services.portal().call(
+            lambda: self.call(
+                name,
+                arguments,
+                caller=caller,
+                approval_id=approval_id,
+                listener=listener,
+                origin_digest=origin_digest,
+                **fields,
+            )
+        )
+
+    def forecast(
+        self,
+        name: str,
+        arguments: Mapping[str, object],
+        *,
+        need: toolbox.PermissionRequest | None = None,
+        caller: Caller | None = None,
+        origin_digest: str = "",
+        cache: toolbox.ForecastCache | None = None,
+        **fields: Unpack[CallerFields],
+    ) -> toolbox.Forecast:
+        """Return what the gate would answer now; nothing is run, recorded, asked or reserved.
+
+        Args:
+            need: The request to decide where the arguments are not known; they are then ignored.
+            cache: Shared by forecasts about one moment. All others are as of `call`.
+
+        Raises:
+            UnknownToolError: no tool has that name.
+            ConfigError: no agent has that name.
+        """
+        call = self.services.caller(caller, fields).tool_call(name, arguments)
+        snapshot, known = self._current(), self.services.sessions
+        seen = snapshot.view(call.agent).visible
+        session = known.of(call, seen, origin_digest=origin_digest, forecasts=cache)
+        return snapshot.gate(call.agent).forecast(call, session, need=need)
+
+    async def invoke(
+        self,
+        name: str,
+        arguments: str = "",
+        *,
+        caller: Caller | None = None,
+        approval_id: str | None = None,
+        **fields: Unpack[CallerFields],
+    ) -> toolbox.ToolResult:
+        """Start a skill for a person, as slash commands do; no call of a model gets here.
+
+        The skill's commands are tool calls of the agent.
+
+        Args:
+            name: The skill.
+            arguments: What the person wrote after it.
+            caller, fields: As of `call`.
+            approval_id: Of an answered approval of this very start.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        known = self.services.caller(caller, fields)
+        # Each command is a call of its own.
+        caller_of_commands = dataclasses.replace(known, call_id="")
+
+        def run_command(
+            command: Mapping[str, Any], origin_digest: str
+        ) -> Awaitable[toolbox.ToolResult]:
+            return self.call(
+                "exec", command, caller=caller_of_commands, origin_digest=origin_digest
+            )
+
+        view = self.view(known.agent)
+        gate = self.services.gates.for_person(view, run_command)
+        call = known.tool_call(
+            toolbox.INVOKE, {"name": name, "arguments": arguments}, approval_id=approval_id
+        )
+        return await gate.call(call, self.services.sessions.of(call, view.visible))
+
+    def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
+        """Return the skills that a person may start beside an agent, for menus."""
+        return self.view(agent).menu.entries()
+
+    def conversation(
+        self, *, caller: Caller | None = None, **fields: Unpack[CallerFields]
+    ) -> Conversation:
+        """Return a conversation, for a program that keeps its context; arguments as of `call`.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        from skillhouse.house.conversation import Conversation
+
+        return Conversation(self.services, self.view, self.services.caller(caller, fields))
+
+    def close(self) -> None:
+        """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
+        self.services.close_portal()
+        self._snapshot.close()
+        self.services.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def load(self, reference: str, *, anyway: bool = False) -> SkillContent:
+        """Return a skill's body for a person, by id, name or path; the gate is for models.
+
+        Raises:
+            UnknownSkillError, AmbiguousSkillError, UnusableSkillError: as of `find_in`.
+            SkillError: the file cannot be used any more, or, without `anyway`, it is an installed
+                one that was edited or whose signature is refused.
+        """
+        skill = find_in(self._snapshot.place, reference, by_link=True)
+        check = None if anyway else self.services.installed_check.fault
+        return load_for_person(self.services.mcp_host, skill, self.config.remote_directory, check)
+
+    @once
+    def remotes(self) -> Remotes:
+        from skillhouse.house.remotes import Remotes
+
+        return Remotes(
+            self.config,
+            self.policy.profile,
+            self.services.network,
+            self.audit_log,
+            lambda: self._snapshot.roots,
+            self.refresh,
+        )
+
+    @once
+    def management(self) -> Management:
+        """Adds, removes and switches skills for a person."""
+        from skillhouse.house.installed_check import INSTALLS
+        from skillhouse.house.management import Management
+
+        return Management(
+            place=lambda: self._snapshot.place,
+            refresh=self.refresh,
+            profile=self.policy.profile,
+            project=self.services.project,
+            settings=self.services.settings_store,
+            audit=self.audit_log,
+            trash=self.config.state_directory / "trash",
+            installs=self.config.state_directory / INSTALLS,
+        )
+
+    @once
+    def project_trust(self) -> ProjectTrust:
+        """The trust in the project of the start directory."""
+        return ProjectTrust(
+            self.services.trust_store,
+            self.services.project,
+            lambda: self._snapshot.project_skills(),  # noqa: PLW0108 the snapshot of that moment
+            lambda: self._snapshot.project_code(),  # noqa: PLW0108 likewise
+            self.services.enforcement,
+            self.refresh,
+            self.policy.linked,
+            lambda: self._snapshot.linked_changes(),  # noqa: PLW0108 the snapshot of that moment
+        )
+
+    def refresh(self) -> bool:
+        """Scan again; whether the result differs.
+
+        Agents' views are replaced together if anything changed; the next search reads new bodies.
+        """
+        self.config_reload.check()
+        now = snapshot_of(self.services, self.services.composition)
+        if self._snapshot.was_used and now.is_like(self._snapshot):
+            self._snapshot.follow(now)
+            return False
+        self._snapshot = now
+        return True
+
+    def watch(
+        self, announce: Callable[[Difference], None], *, stop: threading.Event, poll: bool = False
+    ) -> None:
+        """Refresh whenever a file changes, and announce the differences, until `stop` is set.
+
+        Args:
+            announce: Receives each difference, on this thread.
+            stop: Ends the watch.
+            poll: Poll the files, for file systems without change notifications.
+
+        Raises:
+            MissingExtraError: the extra `watch` is not installed.
+        """
+        files = lambda: self.config_reload.files  # noqa: E731 - of the newest configuration
+        watch(lambda: self._snapshot, self.refresh, announce, files=files, stop=stop, poll=poll)
+
+    def _current(self, *, is_checked: bool = False) -> HouseSnapshot:
+        """Return the snapshot in use, a new one for a profile without a cache."""
+        if not is_checked:
+            self.config_reload.check()
+        if self.policy.profile.cache == "none":
+            self.refresh()
+        elif self._trust_may_have_changed():
+            # A state that cannot be read trusts nothing more, and the gate refuses every effect.
+            with suppress(StateError):
+                self.refresh()
+        return self._snapshot
+
+    def _trust_may_have_changed(self) -> bool:
+        """Whether another process may have trusted what waits for it here."""
+        if not (self._snapshot.was_used and self._snapshot.shown.waiting):
+            return False
+        before, self._trust_stamp = self._trust_stamp, self.services.trust_store.stamp()
+        return before != self._trust_stamp
+
+    def _adopt(self, config: Config) -> Adopted:
+        """Put another configuration into use, all of it or nothing; see `ConfigReload`."""
+        composition = self.services.composed(config)
+        snapshot = snapshot_of(self.services, composition)
+        # Read now, as it raises ConfigError for a root that cannot be.
+        _ = snapshot.roots
+        adopted = self.services.adopt(composition)
+        self.config, self._snapshot = config, snapshot
+        for made in ("remotes", "management"):
+            vars(self).pop(made, None)
+        return adopted

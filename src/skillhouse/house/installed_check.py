@@ -1,0 +1,256 @@
+"""Holds installed skills against the lock: for a person who asks, and whenever one is loaded."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse import registry
+from skillhouse import tools as toolbox
+from skillhouse.floor import (
+    MissingExtraError,
+    SkillError,
+    SkillhouseError,
+    StateError,
+    TreeError,
+    as_error,
+    dataclass,
+    file_stamp,
+    isolated,
+    matching_tree,
+    without_leftovers,
+)
+from skillhouse.house.config.config_files import project_of
+from skillhouse.house.installed_marks import InstalledMarks, MarkState
+from skillhouse.registry import (
+    InstallPlace,
+    LockEntry,
+    PackageStore,
+    Publisher,
+    PublisherCheck,
+    TreeChanges,
+)
+
+if TYPE_CHECKING:
+    from skillhouse.house.config import Config
+
+INSTALLS = "installs"
+"""The directory of the state with the journal and the packages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledState:
+    """An installed skill, compared with the lock."""
+
+    name: str
+    entry: LockEntry
+    place: InstallPlace
+    state: str
+    """ok, accepted, edited, missing, unreadable, refused, or unasked: well, as far as is known."""
+    problem: str = ""
+    digest: str = ""
+    """Of the files as they are; empty where they cannot be read."""
+    changes: TreeChanges | None = None
+    """None where what was installed is not known file by file any more."""
+    difference: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """Files that programs left there, which are no edits and which no one reads."""
+    note: str = ""
+    """What its repository says of it, where that does not stop it."""
+
+    @property
+    def is_well(self) -> bool:
+        return self.state in ("ok", "accepted")
+
+
+def install_locks(config: Config) -> dict[str, tuple[Path, Path]]:
+    """Return for each scope the lock, and the directory that its paths are relative to."""
+    places = config.places
+    project = project_of(places.start)
+    return {
+        "user": (places.user_file.parent / registry.LOCK_FILE, places.home),
+        "project": (project / registry.LOCK_FILE, project),
+    }
+
+
+def compared_state(
+    store: PackageStore,
+    check: PublisherCheck,
+    name: str,
+    entry: LockEntry,
+    place: InstallPlace,
+) -> InstalledState:
+    """Compare an installed skill with the lock, and its signature with what is trusted.
+
+    One that cannot be compared is `unreadable`, whatever the reason.
+
+    Raises:
+        StateError, MissingExtraError: what is about all skills alike.
+    """
+    with isolated(passing=(StateError, MissingExtraError)) as failed:
+        return _compared(store, check, name, entry, place)
+    problem = str(failed[0])
+    return InstalledState(name=name, entry=entry, place=place, state="unreadable", problem=problem)
+
+
+def _compared(
+    store: PackageStore,
+    check: PublisherCheck,
+    name: str,
+    entry: LockEntry,
+    place: InstallPlace,
+) -> InstalledState:
+    target = place.target(name)
+    made = functools.partial(InstalledState, name=name, entry=entry, place=place)
+    if not target.is_dir() or target.is_symlink():
+        return made(state="missing", problem=f"no directory `{target}`")
+    try:
+        tree = matching_tree(target, entry.expected, store.tree)
+        _, members = registry.directory_members(target)
+    except SkillhouseError as error:
+        return made(state="unreadable", problem=str(error))
+    made = functools.partial(made, left=tree.left)
+    if tree.digest not in entry.expected:
+        before = store.get(entry.tree_digest)
+        if before is None:
+            return made(state="edited", problem="its files are others", digest=tree.digest)
+        packed = without_leftovers(registry.member_tree(before))
+        changes = registry.compare_trees(packed, tree)
+        return made(
+            state="edited",
+            problem=f"its files are others: {changes.summary}",
+            digest=tree.digest,
+            changes=changes,
+            difference=tuple(registry.text_changes(changes, before, members)),
+        )
+    try:
+        publisher = check.publisher_of(target, tree)
+    except registry.PublisherError as error:
+        return made(state="refused", problem=str(error), digest=tree.digest)
+    if problem := other_publisher(entry, publisher):
+        return made(state="refused", problem=problem, digest=tree.digest)
+    return made(state="accepted" if entry.accepted else "ok", digest=tree.digest)
+
+
+class InstalledCheck:
+    """Refuses installed skills whose files are not those that were installed."""
+
+    def __init__(
+        self,
+        state_directory: Path,
+        locks: Mapping[str, tuple[Path, Path]],
+        *,
+        require_signature: bool = False,
+        cache: Path | None = None,
+    ) -> None:
+        """Take for each scope the lock and the directory that its paths are relative to.
+
+        Args:
+            require_signature: Refuse what is unsigned, installed or not.
+            cache: Where `marks` keeps what it knows.
+        """
+        self._require_signature = require_signature
+        self._publishers = PublisherCheck(state_directory)
+        self._installs = registry.Installs(state_directory / INSTALLS)
+        self._locks = locks
+        self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
+        self.marks = InstalledMarks(
+            self.judge,
+            lambda scope: self._entries(locks[scope][0]),
+            {scope: base for scope, (_, base) in locks.items()},
+            trusted=state_directory / registry.TRUSTED_DIRECTORY,
+            cache=cache,
+        )
+        """How the installed skills are, for lists."""
+
+    def fault(self, directory: Path, scope: str) -> str:
+        """Return why a skill is not to be used; empty where nothing is wrong with it.
+
+        INVARIANT: what cannot be judged is not to be used, and the skills beside it still are.
+        """
+        try:
+            return self._unsigned(directory, scope) or self._changed(directory, scope)
+        except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+            return f"it cannot be compared with what was installed: {as_error(error)}"
+
+    def _unsigned(self, directory: Path, scope: str) -> str:
+        """Return why a skill has no signature that counts, where one is required."""
+        if not self._require_signature or scope == "builtin":
+            return ""
+        try:
+            found = self._publishers.publisher_in(directory)
+        except (registry.PublisherError, MissingExtraError, TreeError, SkillError) as error:
+            return str(error)
+        return "" if found else "it is unsigned, and `registry.require_signature` is set"
+
+    def _changed(self, directory: Path, scope: str) -> str:
+        """Return why a skill is not what was installed; empty for one that was not.
+
+        Each lock is asked, as one directory can be of another scope elsewhere.
+        """
+        places = {directory, Path(os.path.realpath(directory))}
+        for of_scope, (lock, base) in self._locks.items():
+            try:
+                entries = self._entries(lock)
+            except StateError as error:
+                if of_scope == scope:
+                    return str(error)
+                continue
+            for place, real in itertools.product(places, {base, Path(os.path.realpath(base))}):
+                if place.is_relative_to(real):
+                    entry = entries.get(place.relative_to(real).as_posix())
+                    if entry is not None and (fault := self.judge(place, entry)[1]):
+                        return fault
+        return ""
+
+    def _entries(self, lock: Path) -> Mapping[str, LockEntry]:
+        stamp = file_stamp(lock)
+        known = self._read.get(lock)
+        if known is None or known[0] != stamp:
+            skills = registry.read_lock(lock).skills if stamp else {}
+            known = (stamp, {entry.path: entry for entry in skills.values()})
+            self._read[lock] = known
+        return known[1]
+
+    def judge(self, directory: Path, entry: LockEntry) -> tuple[MarkState, str]:
+        """Return how the files in a directory compare with a lock's entry, and why."""
+        known = self._installs.expected(directory, entry)
+        expected = tuple(digest for one in known for digest in one.expected)
+        try:
+            tree = matching_tree(directory, expected, self._installs.packed)
+        except (TreeError, OSError) as error:
+            reason = f"its files cannot be compared with those that were installed: {error}"
+            return "edited", reason
+        entries = [one for one in known if tree.digest in one.expected]
+        if not entries:
+            return "edited", "its files are not those that were installed"
+        try:
+            publisher = self._publishers.publisher_of(directory, tree)
+        except (registry.PublisherError, MissingExtraError) as error:
+            return "refused", str(error)
+        # While the same files with another signature come into place, there are two entries.
+        if problem := min((other_publisher(one, publisher) for one in entries), key=bool):
+            return "refused", problem
+        return ("accepted" if tree.digest == entry.accepted else "ok"), ""
+
+
+def other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:
+    """Return what is wrong with who signed it, held against the lock; empty for nothing."""
+    if entry.signature is None:
+        return ""
+    if publisher is None:
+        return "its signature is gone"
+    if publisher.certificate != entry.signature.cert_sha256:
+        return f"it is signed by another certificate than in the lock: {publisher.handle}"
+    return ""
+
+
+def refuse_changed(check: InstalledCheck, directory: Path, scope: str) -> None:
+    """Raise RefusedError for an installed skill whose files are others."""
+    if fault := check.fault(directory, scope):
+        message = f"`{directory.name}` is not loaded: {fault}; `skillhouse verify` shows more"
+        raise toolbox.RefusedError(message, denied=True)

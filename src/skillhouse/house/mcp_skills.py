@@ -1,0 +1,130 @@
+"""The skills of MCP servers among those of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse import remote
+from skillhouse import skill as skill_package
+from skillhouse import tools as toolbox
+from skillhouse.house.cached_skills import check_for_person
+from skillhouse.house.config.config_files import safe_path
+from skillhouse.skill import SkillContent, SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Root
+    from skillhouse.house.config import Config
+    from skillhouse.house.network import Network
+    from skillhouse.skill import Skill
+    from skillhouse.tools import RemoteSkillProvider
+
+MCP_DIRECTORY = "mcp"
+"""Where their files lie, below the state directory: no root of skills, and no cache that another
+program may clear or fill."""
+
+
+def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHost | None:
+    """Return what knows the configured servers; None where there are none, and nothing is loaded.
+
+    Raises:
+        ConfigError: one of them is no server, or two share a label.
+    """
+    if not config.mcp_servers:
+        return None
+    cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
+    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(network))
+
+
+def mcp_servers_of(config: Config) -> list[remote.McpServer]:
+    """Return the configured servers; ConfigError if one of them is no server."""
+    places = config.places
+    path = safe_path(places.environment, places.start)
+    return [
+        remote.McpServer(
+            label=one.label,
+            url=one.url,
+            command=one.command,
+            environment={"PATH": path, **one.environment},
+            # Not in the project: `npx` and `python -m` run files of their working directory.
+            directory=places.home,
+            allow_private=one.allow_private,
+        )
+        for one in config.mcp_servers
+    ]
+
+
+def mcp_dial(network: Callable[[], Network]) -> remote.Dial:
+    """Return what connects to a server under the policy of the network."""
+
+    def dial(server: remote.McpServer) -> AbstractAsyncContextManager[remote.Peer]:
+        return remote.connected(server, policy=network().policy, route=network().route)
+
+    return dial
+
+
+def with_skills_of(
+    remote_skills: RemoteSkillProvider | None, found: SkillIndex, roots: Sequence[Root]
+) -> SkillIndex:
+    """Return an index with skills of MCP servers, as listed last, before the built-in ones.
+
+    Their names begin with their server's label, so they shadow nothing.
+
+    Raises:
+        ConfigError: their files would be found below one of the roots.
+    """
+    if remote_skills is None:
+        return found
+    remote_skills.refuse_roots(root.path for root in roots)
+    own = [skill for skill in found.skills if skill.scope != "builtin"]
+    builtin = [skill for skill in found.skills if skill.scope == "builtin"]
+    return SkillIndex(
+        (*own, *remote_skills.skills(), *builtin),
+        shadowed=found.shadowed,
+        diagnostics=found.diagnostics,
+        left_out=found.left_out,
+        name_match=found.name_match,
+    )
+
+
+def load_known(skill: Skill) -> SkillContent:
+    """Return a skill's body as far as it is here, fetching nothing; SkillError as `load`."""
+    # A place of its own is what only a skill of an MCP server has.
+    is_away = skill.scope == "remote" and skill.root == str(skill.directory)
+    if not is_away or os.path.lexists(skill.file):
+        return skill_package.load(skill)
+    return SkillContent(
+        skill=skill,
+        text="",
+        body="",
+        resources=(),
+        resources_omitted=0,
+        directory=skill.directory,
+    )
+
+
+def load_for_person(
+    host: remote.McpHost | None,
+    skill: Skill,
+    remote_directory: Path,
+    installed: Callable[[Path, str], str] | None,
+) -> SkillContent:
+    """Return the body of a skill that a person asked to see; one of a server is fetched for it.
+
+    `installed` is what `check_for_person` asks.
+
+    Raises:
+        SkillError: as `load`, or as of `check_for_person`.
+        RemoteError: its server cannot be asked, or gave something else than it listed.
+    """
+    if host is not None and host.held(skill) is not None:
+        portal = toolbox.Portal()
+        try:
+            portal.call(lambda: host.fetch(skill))
+        finally:
+            portal.close()
+    check_for_person(remote_directory, skill, installed)
+    return skill_package.load(skill)

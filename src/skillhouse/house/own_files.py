@@ -1,0 +1,106 @@
+"""The files by which a place decides, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from skillhouse.audit import Trouble, stuck
+from skillhouse.audit.log_end import default_directory
+from skillhouse.floor import (
+    Looks,
+    directory_problem,
+    file_problem,
+    trail,
+)
+from skillhouse.house.config import PROJECT_FILE, Config
+from skillhouse.house.config.config_files import project_of
+from skillhouse.skill import Skill
+from skillhouse.store import STATE_FILE
+
+AUDIT_FILE = "audit.jsonl"
+
+
+class ConfiguredFiles:
+    """Those of one configuration, each looked at whenever it is asked for."""
+
+    def __init__(self, config: Config, skills: Iterable[Skill] = ()) -> None:
+        self._config = config
+        # Installers link the files of a program to a cache of theirs (uv), a remote cache its
+        # versions to each other.
+        self.skill_files = frozenset(
+            skill.file for skill in skills if skill.scope not in ("builtin", "remote")
+        )
+        """See `tools.OwnFiles`."""
+        places, state = config.places, config.state_directory
+        packages = (*config.skill_code.python_packages, *config.skill_code.node_packages)
+        own = (places.managed_file, places.user_file, places.policy_file)
+        self._files = (*own, places.published_file)
+        self._profiles = places.profiles
+        self._fixed = (
+            *(places.user_file.parent, self._profiles, state),
+            config.audit_checkpoints or default_directory(state / AUDIT_FILE),
+            *map(Path, packages),
+            # Programs of servers run on this machine, outside of every sandbox.
+            *(Path(w) for s in config.mcp_servers for w in s.command if os.path.isabs(w)),
+        )
+
+    def places(self) -> Iterator[Path]:
+        """Yield every file and directory that decides, existing or not."""
+        yield from self._fixed
+        yield from self._settings()
+        yield project_of(self._config.places.start) / PROJECT_FILE
+        yield from (Path(file) for file in self.skill_files if os.path.islink(file))
+
+    def problem(self, looks: Looks) -> str:
+        found = self.problems(looks)
+        return next((f"`{path}` cannot be used: {why}" for path, why in found), "")
+
+    def problems(self, looks: Looks | None = None) -> Iterator[tuple[Path, str]]:
+        """Yield each unsafe file with its remedy."""
+        config, looks = self._config, looks or Looks()
+        settings = self._settings()
+        for path in settings:
+            if why := file_problem(path, looks=looks):
+                yield path, why
+                continue
+            real = looks.at(trail(path, looks).real)
+            if looks.at(str(path)) and (real is None or stat.S_ISLNK(real[0].st_mode)):
+                yield path, "it is a link to nothing; remove it"
+        state = config.state_directory
+        database = state / STATE_FILE
+        if why := directory_problem(state, looks=looks):
+            yield state, why
+        # A directory that is wider, and as yet without a state, holds no secret.
+        elif looks.at(str(database)) and (why := file_problem(database, secret=True, looks=looks)):
+            yield database, why
+        start = trail(config.places.start, looks).real
+        ours = trail(config.places.user_file.parent, looks).real
+        if f"{start}/".startswith(f"{ours}/"):
+            for path in settings:
+                if trail(path, looks).real.startswith(f"{start}/"):
+                    yield path, "the workspace is inside the directory of the configuration"
+
+    def _settings(self) -> tuple[Path, ...]:
+        try:
+            names = sorted(os.listdir(self._profiles))
+        except OSError:
+            names = []
+        return (*self._files, *(self._profiles / name for name in names if name.endswith(".toml")))
+
+
+def audit_troubles(config: Config) -> tuple[Trouble, ...]:
+    """Return the conditions under which the audit log refuses the next record."""
+    path = config.state_directory / AUDIT_FILE
+    return stuck(path, config.audit_checkpoints or default_directory(path))
+
+
+def file_troubles(config: Config) -> tuple[Trouble, ...]:
+    """Return the unsafe files among those that decide; a path below home begins with `~`."""
+    home = str(config.places.home)
+    return tuple(
+        Trouble(code="own-file", message=f"`{path}`: {why}".replace(home, "~"))
+        for path, why in ConfiguredFiles(config).problems()
+    )

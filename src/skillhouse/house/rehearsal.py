@@ -1,0 +1,414 @@
+"""What an agent would see for a request, and what its calls would meet, without a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from skillhouse import tools as toolbox
+from skillhouse.clients import ExportSource
+from skillhouse.discovery import Catalog
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass, isolated
+from skillhouse.house.house import Skillhouse
+from skillhouse.house.mcp_skills import load_known
+from skillhouse.house.person_tools import tool_finder
+from skillhouse.house.policy import Explanation
+from skillhouse.house.services import Caller
+from skillhouse.permission import (
+    CommandReading,
+    CommandVerdict,
+    Decision,
+    Effect,
+    JudgedCommand,
+    Layer,
+    LayerRules,
+    MatchedRule,
+    PathPolicy,
+    Permission,
+    Redirect,
+    Rule,
+    command_resource,
+    decide,
+    judge_line,
+    matches,
+    reading_of,
+)
+from skillhouse.permission.grammar import grammar_of
+from skillhouse.retrieval import Hit, skills_of
+from skillhouse.sandbox import SandboxStatus
+from skillhouse.skill import Mention, Skill, SkillContent, UnjudgedBlock, find_mentions
+from skillhouse.tools import PermissionRequest, UnknownToolError
+
+TOOL_DEFAULTS = {
+    "skill": Effect.ALLOW,
+    "search_skills": Effect.ALLOW,
+    "read": Effect.ALLOW,
+    "list": Effect.ALLOW,
+    "write": Effect.ASK,
+    "edit": Effect.ASK,
+    "exec": Effect.ASK,
+    "fetch": Effect.ASK,
+    "web_search": Effect.ALLOW,
+}
+"""The tools a body may name, and what each meets when no rule matches: reads inside the allowed
+places are no effects (decision 9), a search goes to the service that the operator chose, everything
+else is asked about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MentionVerdict:
+    """One command or tool that the body mentions, and what it would meet."""
+
+    mention: Mention
+    effect: Effect
+    layer: str
+    reason: str
+    argv: tuple[str, ...] | None = None
+    """The words of a line that is one command."""
+    reasons: tuple[str, ...] = ()
+    """Everything that was said about a command line, the strictest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """One request followed from the catalog to the sandbox."""
+
+    request: str
+    catalog: Catalog
+    hidden: int
+    """Skills that a rule denies: neither listed nor found."""
+    hits: tuple[Hit, ...]
+    marks: tuple[str, ...]
+    """How a model hears of each hit, as `AgentView.mark`."""
+    skill: Skill | None
+    """The best hit; None when no skill fits the request."""
+    decision: Explanation | None
+    """Whether that skill may be loaded."""
+    content: SkillContent | None
+    """Its body; None when it may not be loaded."""
+    fault: str = ""
+    """Why a skill that rules allow is not loaded: it was edited, or its signature is refused."""
+    mentions: tuple[MentionVerdict, ...] = ()
+    unjudged: tuple[UnjudgedBlock, ...] = ()
+    """Blocks of the body that hold more than the commands above: code, output, text."""
+    sandbox: SandboxStatus | None = None
+    """Where commands would run; None when it came to none."""
+    protected: tuple[str, ...] = PROTECTED_NAMES
+    """Paths of the workspace that no command or tool may change."""
+
+
+def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
+    """Walk a request through catalog, ranking, permission, body and what the body mentions.
+
+    Raises:
+        SkillError: the chosen skill's file cannot be used any more.
+    """
+    catalog = house.catalog()
+    hits = tuple(house.search(request, limit=limit))
+    view = house.view()
+    hidden = len(view.hidden)
+    marks = tuple(view.mark(skill) for skill in skills_of(view.visible, hits))
+    if not hits:
+        return Rehearsal(
+            request=request,
+            catalog=catalog,
+            hidden=hidden,
+            hits=(),
+            marks=(),
+            skill=None,
+            decision=None,
+            content=None,
+        )
+    skill = house.view().visible.get(hits[0].id)
+    explained = explain_loading(house, skill)
+    fault = house.services.installed_check.fault(skill.directory, skill.scope)
+    is_denied = explained.decision.effect is Effect.DENY or bool(fault)
+    content = None if is_denied else load_known(skill)
+    if content is not None:
+        explained = explain_loading(house, skill, content=content)
+    mentions, unjudged = judged_mentions(house, content.body if content else "")
+    return Rehearsal(
+        request=request,
+        catalog=catalog,
+        hidden=hidden,
+        hits=hits,
+        marks=marks,
+        skill=skill,
+        decision=explained,
+        content=content,
+        fault=fault,
+        mentions=mentions,
+        unjudged=unjudged,
+        sandbox=house.services.expected_sandbox(),
+    )
+
+
+def judged_mentions(
+    house: Skillhouse, body: str
+) -> tuple[tuple[MentionVerdict, ...], tuple[UnjudgedBlock, ...]]:
+    """Return what a body mentions with the verdict of each, and the blocks that were not judged."""
+    tools = frozenset(TOOL_DEFAULTS)
+    mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
+    cache = toolbox.ForecastCache()
+    found = tuple(_verdict(house, mention, cache) for mention in mentions.found)
+    return found, mentions.unjudged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCommand:
+    """One command of a line: how its words were read, and the rule that decided."""
+
+    judged: JudgedCommand
+    reading: CommandReading
+    variables: tuple[tuple[str, str], ...] = ()
+    """Set before it."""
+    redirects: tuple[Redirect, ...] = ()
+    layer: str = ""
+    """Of the rule that decided; empty when none did."""
+    rule_index: int = 0
+    """Place of that rule in its layer, from 0."""
+    rule: Rule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedLine:
+    """A command line as `exec` would take it, with the rules that matched each command."""
+
+    line: str
+    effect: Effect
+    layer: str
+    """The layer that decided; "judge" if the line itself is why, "default" if no rule matched."""
+    reason: str
+    reasons: tuple[str, ...]
+    verdict: CommandVerdict
+    matched: tuple[tuple[str, tuple[MatchedRule, ...]], ...]
+    """Each command as rules see it, and every rule that matched it."""
+    commands: tuple[ReadCommand, ...] = ()
+    """Each command, how it was read and which rule decided."""
+
+
+def judged_line(
+    house: Skillhouse,
+    line: str,
+    *,
+    agent: str = "default",
+    cache: toolbox.ForecastCache | None = None,
+) -> JudgedLine:
+    """Return what a command line would meet as a call, and the rules that match its commands.
+
+    `cache` is shared by lines that are judged for one moment.
+    """
+    found = house.forecast("exec", {"command": line}, agent=agent, cache=cache)
+    layers = house.policy.layers(agent)
+    rules = LayerRules(layers)
+    workspace = house.config.places.start
+    # What the gate decided is above; this is how the line is read, to show it.
+    paths = PersistentPaths(house.config.protection.asked)
+    places = PathPolicy(workspace, writable=(workspace,), paths=paths)
+    variables = house.config.places.environment
+    handed = {n: variables[n] for n in house.config.exec_environment if n in variables}
+    tools = tool_finder(house.config).places(Path(os.path.realpath(workspace)))
+    shown = toolbox.shown_variables(handed, workspace, tools)
+    verdict = judge_line(line, rules, places, environment=shown)
+    matched = [
+        house.policy.explain(
+            Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
+            agent=agent,
+        )
+        for judged in verdict.commands
+    ]
+    reasons = (*found.reasons, *verdict.reasons)
+    plain = (
+        len(verdict.commands) == 1
+        and not (verdict.concerns or verdict.fenced)
+        and not verdict.needs_shell
+    )
+    if found.layer == "default" and not (plain and not verdict.commands[0].scrutiny):
+        # No rule matches, and how the line is read says more than that.
+        reasons = (*verdict.reasons, *found.reasons)
+    return JudgedLine(
+        line=line,
+        # A script that is not there is a mistake, which the first reason names, and no denial.
+        effect=verdict.effect if found.status == "error" else found.effect,
+        layer=found.layer or "judge",
+        reason=reasons[0],
+        reasons=tuple(dict.fromkeys(reasons)),
+        verdict=verdict,
+        matched=tuple((each.permission.resource, each.matched) for each in matched),
+        commands=_read_commands(verdict, layers),
+    )
+
+
+def _read_commands(verdict: CommandVerdict, layers: Sequence[Layer]) -> tuple[ReadCommand, ...]:
+    planned = [] if verdict.structure is None else list(verdict.structure.commands())
+    found = []
+    for judged in verdict.commands:
+        # A `cd` is in no plan, and of a wrapper the inner command is judged.
+        simple = planned[0] if planned else None
+        if simple is not None and simple.argv[-len(judged.argv) :] == judged.argv:
+            planned.pop(0)
+        else:
+            simple = None
+        layer, index, rule = _deciding(judged, layers)
+        found.append(
+            ReadCommand(
+                judged=judged,
+                reading=reading_of(simple.argv if simple is not None else judged.argv),
+                variables=simple.environment if simple is not None else (),
+                redirects=simple.redirects if simple is not None else (),
+                layer=layer,
+                rule_index=index,
+                rule=rule,
+            )
+        )
+    return tuple(found)
+
+
+def _deciding(judged: JudgedCommand, layers: Sequence[Layer]) -> tuple[str, int, Rule | None]:
+    """Return the layer, place and rule that alone gives a command its effect, if one does."""
+    for layer in layers:
+        for index, rule in enumerate(layer.rules):
+            if rule.effect is not judged.effect or not matches(rule.action, "exec"):
+                continue
+            ruling = LayerRules([dataclasses.replace(layer, rules=(rule,))]).rule(judged.argv)
+            covers = ruling.cover > 0 and not ruling.left
+            if ruling.denied or ruling.asked or (rule.effect is Effect.ALLOW and covers):
+                return layer.name, index, rule
+    return "", 0, None
+
+
+def _verdict(house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache) -> MentionVerdict:
+    if mention.kind == "command":
+        judged = judged_line(house, mention.text, cache=cache)
+        plan = judged.verdict.plan
+        return MentionVerdict(
+            mention=mention,
+            effect=judged.effect,
+            layer=judged.layer,
+            reason=judged.reason,
+            argv=plan[0] if plan is not None and len(plan) == 1 else None,
+            reasons=judged.reasons,
+        )
+    need = PermissionRequest(
+        permission=Permission(action=mention.text, resource=""),
+        default=TOOL_DEFAULTS.get(mention.text, Effect.ASK),
+        why="",
+    )
+    try:
+        found = house.forecast(mention.text, {}, need=need)
+    except UnknownToolError as error:
+        return MentionVerdict(
+            mention=mention, effect=Effect.DENY, layer="", reason=f"denied: {error}"
+        )
+    return MentionVerdict(
+        mention=mention, effect=found.effect, layer=found.layer, reason=found.reasons[0]
+    )
+
+
+def explain_loading(
+    house: Skillhouse, skill: Skill, *, agent: str = "default", content: SkillContent | None = None
+) -> Explanation:
+    """Return what the gate would answer to a call that loads a skill, and the rules that match.
+
+    `skill` need not be listed; `content` is its text where that is known: it may hide instructions.
+
+    Raises:
+        ConfigError: no agent has that name.
+    """
+    policy = house.policy
+    need = policy.loading_need(skill, content)
+    by_rules = policy.explain_need(need, agent=agent)
+    offered = [tool.name for tool in house.tools(agent=agent)]
+    loading = [rule.name for rule in policy.profile.tools if rule.kind == "skill"]
+    # Without a tool of its own a skill is loaded by reading its file.
+    name = next((name for name in loading if name in offered), "read")
+    forecast = house.forecast(name, {}, need=need, agent=agent)
+    decision = Decision(effect=forecast.effect, layer=forecast.layer)
+    decisions = (evaluated.decision for evaluated in forecast.judged)
+    same = next((one for one in decisions if one.effect is forecast.effect), decision)
+    return dataclasses.replace(by_rules, decision=same, reason=forecast.reasons[0])
+
+
+def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int) -> dict[str, str]:
+    """Return what the gate would answer to a call that loads each skill, by its file.
+
+    Of project skills, whose default depends on the bytes of their files, the first `digests` are
+    read; the others are left out.
+    """
+    policy = house.policy
+    # Without a digest all skills share the layers, which are built once.
+    layers = policy.layers("default")
+    found: dict[str, str] = {}
+    alike: dict[object, str] = {}
+    for skill in skills:
+        if skill.scope == "project":
+            digests -= 1
+            if digests < 0:
+                continue
+        # One of which that cannot be said is left out, too.
+        with isolated():
+            need = policy.loading_need(skill, None)
+            if need.skill_digest:
+                found[skill.file] = explain_loading(house, skill).decision.effect.value
+                continue
+            # Skills about which the rules say the same fare alike at the gate, whose forecast takes
+            # longer than all of their rules: one of them is forecast.
+            decided = decide(layers, need.permission, default=need.default)
+            key = (decided.effect, decided.layer, need.default, need.level)
+            if key not in alike:
+                alike[key] = explain_loading(house, skill).decision.effect.value
+            found[skill.file] = alike[key]
+    return found
+
+
+async def read_skill_file(
+    house: Skillhouse,
+    skill: Skill,
+    relative: str,
+    *,
+    caller: Caller | None = None,
+    approval_id: str | None = None,
+) -> toolbox.ToolResult:
+    """Return the bytes of one file of a skill as `data["bytes"]`, or why not.
+
+    It needs the permission that loading the skill needs, and is recorded like a tool call.
+
+    Args:
+        relative: POSIX path below its directory, checked when it is opened.
+        approval_id: Of an answered approval of this very read.
+
+    Raises:
+        ConfigError: no agent has that name.
+    """
+    services = house.services
+    who = services.caller(caller)
+    view = house.view(who.agent)
+    arguments = {"skill": skill.file, "path": relative}
+    call = who.tool_call(toolbox.SKILL_FILE_TOOL, arguments, approval_id=approval_id)
+    gate = services.gates.for_host(view)
+    return await gate.call(call, services.sessions.of(call, view.visible))
+
+
+def export_source(house: Skillhouse) -> ExportSource:
+    """Return the skills of this installation as the exporter takes them."""
+
+    def is_enabled(skill_id: str) -> bool:
+        return house.snapshot.settings.is_enabled(skill_id)
+
+    def obstacle(skill: Skill, content: SkillContent | None) -> str:
+        explanation = house.policy.explain_skill(skill, content=content)
+        return "" if explanation.decision.effect is Effect.ALLOW else explanation.reason
+
+    return ExportSource(
+        places=house.config.places,
+        project=house.services.project,
+        state_directory=house.config.state_directory,
+        audit=house.audit_log,
+        index=lambda: house.index,
+        visible=lambda: house.view().visible.skills,
+        skill=house.index.get,
+        is_enabled=is_enabled,
+        obstacle=obstacle,
+    )

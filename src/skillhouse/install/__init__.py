@@ -1,0 +1,34 @@
+"""Brings a package or a folder to its place, or refuses, and publishes."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.install.install_policy import UntrustedError as UntrustedError
+    from skillhouse.install.install_report import HostVerdict as HostVerdict
+    from skillhouse.install.install_report import InstallReport as InstallReport
+    from skillhouse.install.install_report import SkillEffects as SkillEffects
+    from skillhouse.install.install_steps import InstallError as InstallError
+    from skillhouse.install.install_steps import UnsignedError as UnsignedError
+    from skillhouse.install.installed_skills import InstalledSkills as InstalledSkills
+    from skillhouse.install.installer import Installer as Installer
+    from skillhouse.install.installer import StagedSkill as StagedSkill
+    from skillhouse.install.lock_import import ChangedSourceError as ChangedSourceError
+    from skillhouse.install.lock_import import RestoredSkill as RestoredSkill
+    from skillhouse.install.lock_import import is_users_lock as is_users_lock
+    from skillhouse.install.lock_import import known_locks as known_locks
+    from skillhouse.install.lock_import import lock_changes as lock_changes
+    from skillhouse.install.lock_import import named_entries as named_entries
+    from skillhouse.install.lock_import import restored as restored
+    from skillhouse.install.publishing import PreparedPackage as PreparedPackage
+    from skillhouse.install.publishing import Publishing as Publishing
+    from skillhouse.install.repositories import Repositories as Repositories
+    from skillhouse.install.repositories import RepositoryOffer as RepositoryOffer
+    from skillhouse.install.repositories import read_token as read_token
+    from skillhouse.install.repository_http import HttpAccess as HttpAccess
+    from skillhouse.install.repository_http import repository_at as repository_at
+    from skillhouse.install.skill_sources import OpenSource as OpenSource
+    from skillhouse.install.skill_sources import SkillSources as SkillSources
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -1,0 +1,326 @@
+"""The configured repositories: where a name is from, and what each says of what it published."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from skillhouse import net, registry
+from skillhouse.floor import (
+    MissingExtraError,
+    SkillhouseError,
+    dataclass,
+    isolated,
+    nearest,
+    needs_extra,
+)
+from skillhouse.house.config import Config, RepositorySettings
+from skillhouse.house.config.secret_places import read_secret
+from skillhouse.house.network import Network
+from skillhouse.install.repository_http import repository_at
+from skillhouse.registry import (
+    LockEntry,
+    PublisherError,
+    Release,
+    Repository,
+    RepositoryError,
+    SkillReleases,
+)
+
+TOKEN_MAX = 4_096
+"""Bytes of a file with a token."""
+SUGGESTED_FROM = 200
+"""Skills of a repository among which the nearest name is looked for."""
+_LOCKED = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:/@(?P<namespace>[a-z0-9-]+))?")
+
+
+def locked_name(repository: str, namespace: str) -> str:
+    """Return what a lock has as the repository of a skill.
+
+    >>> locked_name("official", "default"), locked_name("official", "acme")
+    ('official', 'official/@acme')
+    """
+    is_default = namespace == registry.DEFAULT_NAMESPACE
+    return repository if is_default else f"{repository}/@{namespace}"
+
+
+def locked_place(text: str) -> tuple[str, str] | None:
+    """Return the repository and the namespace that a lock has; None for any other source.
+
+    >>> locked_place("official/@acme"), locked_place("https://github.com/acme/skills")
+    (('official', 'acme'), None)
+    """
+    match = _LOCKED.fullmatch(text)
+    if match is None:
+        return None
+    return match["name"], match["namespace"] or registry.DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSkill:
+    """A skill with the repository that has it."""
+
+    settings: RepositorySettings
+    repository: Repository
+    skill: SkillReleases
+
+    @property
+    def locked_as(self) -> str:
+        return locked_name(self.settings.name, self.skill.namespace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryOffer:
+    """The version that a repository offers for what was asked."""
+
+    settings: RepositorySettings
+    namespace: str
+    skill: str
+    release: Release
+    registry: str = ""
+    """What the repository calls itself: signatures must be for it; empty where it does not say."""
+    newer_yanked: tuple[str, ...] = ()
+    """Newer versions that would fit, and were taken back."""
+
+    def age_days(self, now: datetime) -> int | None:
+        """Return the days since it was published, as the repository says; None for no date."""
+        try:
+            moment = datetime.fromisoformat(self.release.published_at)
+        except ValueError:
+            return None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0, (now - moment).days)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseState:
+    """What a repository says now of a version that is installed."""
+
+    state: str
+    """published, yanked, revoked, changed or gone."""
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        words = {
+            "gone": "it is not in its repository any more",
+            "changed": "it is another archive in its repository now",
+            "published": "",
+        }
+        said = words.get(self.state, f"it was {self.state} by its repository")
+        return f"{said}: {self.reason}" if said and self.reason else said
+
+
+class Repositories:
+    """The repositories of one configuration, in their order; each is opened when it is asked."""
+
+    def __init__(
+        self,
+        config: Config,
+        network: Network,
+        *,
+        report: Callable[[str], None] = lambda _: None,
+        progress: net.Progress = lambda _done, _total: None,
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._report = report
+        self._progress = progress
+        self._open: dict[str, Repository] = {}
+        self._with_revocations: set[str] = set()
+
+    @property
+    def all(self) -> tuple[RepositorySettings, ...]:
+        return self._config.repositories
+
+    def named(self, name: str) -> RepositorySettings:
+        """Return the settings of a repository; RepositoryError if none has that name."""
+        for one in self.all:
+            if one.name == name:
+                return one
+        close = nearest(name, [one.name for one in self.all])
+        hint = f"did you mean `{close[0]}`" if close else self._hint()
+        raise RepositoryError("not-configured", f"no repository `{name}` is configured; {hint}")
+
+    def _hint(self) -> str:
+        if self.all:
+            return "there are " + ", ".join(f"`{one.name}`" for one in self.all)
+        return (
+            f"add it to `{self._config.places.user_file}` as [[skills.repositories]] with a name "
+            "and a url"
+        )
+
+    def opened(self, settings: RepositorySettings) -> Repository:
+        """Return a repository; ConfigError if its token or address cannot be used."""
+        if settings.name not in self._open:
+            token = read_token(settings, self._config.places.environment)
+            self._open[settings.name] = repository_at(
+                self._network,
+                settings.url,
+                token=token,
+                report=self._report,
+                progress=self._progress,
+            )
+        return self._open[settings.name]
+
+    def find(self, namespace: str, skill: str, *, only: str = "") -> FoundSkill:
+        """Return a skill from the first repository that has it.
+
+        INVARIANT: a repository that cannot be asked ends the search. Otherwise whoever holds up
+        one could have a name taken from the next (dependency confusion).
+
+        Args:
+            only: The one repository that is asked.
+
+        Raises:
+            RepositoryError: "unknown-skill", none has it, with the nearest names; others as of
+                `Repository.read`.
+        """
+        asked = (self.named(only),) if only else self.all
+        if not asked:
+            message = f"no repository of packages is configured that could have `{skill}`"
+            more = f"{self._hint()}, or name its source: owner/repo, an address or ./directory"
+            raise RepositoryError("not-configured", f"{message}; {more}")
+        for settings in asked:
+            repository = self.opened(settings)
+            try:
+                found = repository.skill(namespace, skill)
+            except SkillhouseError as error:
+                raise _of(settings, error, is_last=len(asked) == 1) from error
+            if found is not None:
+                return FoundSkill(settings=settings, repository=repository, skill=found)
+        raise self._unknown(namespace, skill, asked)
+
+    def _unknown(
+        self, namespace: str, skill: str, asked: tuple[RepositorySettings, ...]
+    ) -> RepositoryError:
+        """Return the error about a name that nowhere is, with the nearest ones that are."""
+        wanted = registry.typed_name(namespace, skill)
+        known: dict[str, str] = {}
+        for settings in asked:
+            repository = self.opened(settings)
+            for text in (skill, ""):
+                try:
+                    for one in repository.listed(text, limit=SUGGESTED_FROM):
+                        known.setdefault(one.typed, settings.name)
+                except SkillhouseError:
+                    # It has no list: then there is nothing to suggest.
+                    break
+        close = nearest(wanted, known)
+        same = [one for one in known if one.rpartition("/")[2] == skill and one not in close]
+        found = ", ".join(f"`{one}` in {known[one]}" for one in (*same[:3], *close))
+        names = ", ".join(f"`{one.name}`" for one in asked)
+        near = f"; nearest: {found}" if found else ""
+        message = f"no skill `{wanted}` in {names}{near}"
+        return RepositoryError("unknown-skill", message, status=404)
+
+    def listed(
+        self, text: str, *, only: str = "", limit: int, problem: Callable[[str], None]
+    ) -> Iterator[tuple[RepositorySettings, registry.ListedSkill]]:
+        """Yield the skills that fit a text, of each repository in turn.
+
+        `problem` gets what is wrong with one of several; nothing is taken from a list, so the
+        others are still shown.
+
+        Raises:
+            RepositoryError: none is configured, or the only one that is asked cannot be.
+        """
+        asked = (self.named(only),) if only else self.all
+        if not asked:
+            raise RepositoryError("not-configured", f"no repository is configured; {self._hint()}")
+        for settings in asked:
+            found: list[registry.ListedSkill] = []
+            with isolated() as failed:
+                found = list(self.opened(settings).listed(text, limit=limit))
+            for error in failed:
+                if len(asked) == 1:
+                    raise _of(settings, error) from error
+                problem(str(_of(settings, error)))
+            yield from ((settings, one) for one in found)
+
+    def state_of(self, name: str, entry: LockEntry) -> ReleaseState | None:
+        """Return what a repository says now of an installed version; None for other sources.
+
+        Raises:
+            RepositoryError, NetError: it cannot be asked, or is not configured.
+        """
+        place = locked_place(entry.repository)
+        if place is None:
+            return None
+        settings = self.named(place[0])
+        try:
+            skill = self.opened(settings).skill(place[1], name)
+        except SkillhouseError as error:
+            raise _of(settings, error) from error
+        return _state(() if skill is None else skill.versions, entry)
+
+    def take_revocations(self, settings: RepositorySettings) -> str:
+        """Take over what a repository revoked, once; return what a person should know.
+
+        Only a list of a root that is trusted here counts, and none that is older than the one
+        that is here.
+
+        Raises:
+            PublisherError: there is a list of a trusted root, and it is refused.
+        """
+        trusted = self._config.state_directory / registry.TRUSTED_DIRECTORY
+        if settings.name in self._with_revocations or not _has_roots(trusted):
+            return ""
+        self._with_revocations.add(settings.name)
+        try:
+            data = self.opened(settings).revocations()
+        except SkillhouseError as error:
+            raise _of(settings, error) from error
+        if data is None:
+            return ""
+        return taken_over(settings.name, data, trusted)
+
+
+def taken_over(name: str, data: bytes, trusted: Path) -> str:
+    """Take over one list; return what a person should know, empty for nothing."""
+    try:
+        with needs_extra("registry"):
+            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+    except MissingExtraError as error:
+        return f"what `{name}` revoked is not checked: {error}"
+    try:
+        AnchorStore(trusted).add_list(data, datetime.now(UTC))
+    except PublisherError as error:
+        if error.step == "chain":
+            return (
+                f"what `{name}` revoked is not taken over: no root that is trusted here signed it"
+            )
+        if error.step == "revocation" and "older" in str(error):
+            return f"`{name}` has an older list of revocations than is here, which stays"
+        message = f"the revocations of `{name}`: {error}"
+        raise PublisherError(error.step, message) from error
+    return ""
+
+
+def _state(releases: tuple[Release, ...], entry: LockEntry) -> ReleaseState:
+    for release in releases:
+        if release.digest == entry.digest:
+            return ReleaseState(state=release.state, reason=release.reason)
+    is_there = any(release.version == entry.version for release in releases)
+    return ReleaseState(state="changed" if is_there else "gone")
+
+
+def read_token(settings: RepositorySettings, environment: Mapping[str, str]) -> str:
+    """Return the token of a repository, empty for none; ConfigError where it is not there."""
+    what = f"the token of `{settings.name}`"
+    return read_secret(settings.token, what, environment, key="skills.repositories")
+
+
+def _has_roots(trusted: Path) -> bool:
+    return any((trusted / "roots").glob("*.crt"))
+
+
+def _of(
+    settings: RepositorySettings, error: SkillhouseError, *, is_last: bool = True
+) -> RepositoryError:
+    """Return an error with the repository that it is about."""
+    more = "" if is_last else "; the repositories after it are not asked: name one of them"
+    code = getattr(error, "code", "") or "unreachable"
+    return RepositoryError(code, f"repository `{settings.name}`: {error}{more}")

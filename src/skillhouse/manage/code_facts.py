@@ -1,0 +1,213 @@
+"""What is known of skills with code without running any of it, for the verbs and the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse import skill as skill_package
+from skillhouse.floor import (
+    Diagnostic,
+    Severity,
+    UnknownSkillError,
+    dataclass,
+    fault_finding,
+    isolated,
+    nearest,
+)
+from skillhouse.house.code_manifests import without_missing
+from skillhouse.manage.skill_states import manifest_places
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Level
+    from skillhouse.house.house import Skillhouse
+    from skillhouse.skill import ManifestResult, SkillManifest
+
+LOCKS = {
+    "python": ("uv.lock", "requirements.txt"),
+    "javascript": ("package-lock.json", "npm-shrinkwrap.json"),
+}
+"""The files that say which packages exactly, by language."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeFacts:
+    """One skill with code, as its manifest and the configuration have it."""
+
+    name: str
+    """The prefix of its tools; the directory's name where the manifest cannot be used."""
+    directory: Path
+    scope: str
+    manifest: SkillManifest | None
+    """None where it cannot be used; `problems` say why."""
+    levels: Mapping[str, Level]
+    """The level of each tool, with the operator's least one."""
+    env: Mapping[str, str]
+    """Each declared variable: handed over, not set, or not named by the operator."""
+    lock: str
+    """The lock file; empty where there is none."""
+    problems: tuple[Diagnostic, ...]
+    """Why it, or a tool of it, cannot be used, and what else was found."""
+    is_on: bool
+    """Whether skills' code runs at all here."""
+
+    @property
+    def is_broken(self) -> bool:
+        return any(one.severity is Severity.ERROR for one in self.problems)
+
+    def summary(self) -> str:
+        """Return language and tools in one line."""
+        if self.manifest is None:
+            return "cannot be loaded"
+        tools = ", ".join(f"{tool.name} ({self.levels[tool.name]})" for tool in self.manifest.tools)
+        state = "" if self.is_on else "; off"
+        return f"{LANGUAGES[self.manifest.language]}: {tools or 'no tools'}{state}"
+
+
+LANGUAGES = {"python": "Python", "javascript": "JavaScript"}
+
+
+def facts_at(house: Skillhouse, directory: Path, scope: str) -> CodeFacts | None:
+    """Return the facts of a directory; None where no manifest says that it has tools."""
+    return _facts(house, skill_package.read_manifest(directory), scope)
+
+
+def offered_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
+    """Return the facts of all skills with code here, strongest root first; none where it is off."""
+    if not house.services.runs_code:
+        return ()
+    every = (_facts(house, result, scope) for scope, result in house.snapshot.code)
+    return tuple(one for one in every if one is not None)
+
+
+def listed_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
+    """Return the facts of all skills with code; where code is off, of those without a SKILL.md.
+
+    Those with one are listed as skills anyway, and a look at each of thousands takes time.
+    """
+    if house.services.runs_code:
+        return offered_code(house)
+    known = {os.path.dirname(s.file) for s in (*house.index.skills, *house.index.shadowed)}
+    is_trusted: bool | None = None
+    found = []
+    for root in house.snapshot.roots:
+        if "\0" in str(root.path):
+            continue
+        for place in manifest_places(os.path.realpath(root.path), known):
+            if root.scope == "project" and is_trusted is None:
+                is_trusted = house.services.trust_store.is_trusted(house.services.project)
+            if root.scope != "project" or is_trusted:
+                found.append(_facts(house, skill_package.read_manifest(Path(place)), root.scope))
+    return tuple(one for one in found if one is not None)
+
+
+def project_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
+    """Return those of the project, whether it is trusted or not, and whether code is on."""
+    return _facts_below(house, [(place, "project") for place in house.snapshot.trust_roots])
+
+
+def facts_named(house: Skillhouse, name: str) -> CodeFacts:
+    """Return the facts of a skill by its name or directory name, also where code is off.
+
+    Raises:
+        UnknownSkillError: there is none; it names the nearest.
+    """
+    is_trusted = house.services.trust_store.is_trusted(house.services.project)
+    roots = [one for one in house.snapshot.roots if one.scope != "project" or is_trusted]
+    found = _facts_below(house, [(root.path, root.scope) for root in roots])
+    named = [one for one in found if one.name == name]
+    named += [one for one in found if one.directory.name == name]
+    if named:
+        return named[0]
+    known = {one.name for one in found} | {skill.name for skill in house.index.skills}
+    raise UnknownSkillError(name, nearest(name, known))
+
+
+def _facts_below(house: Skillhouse, places: Iterable[tuple[Path, str]]) -> tuple[CodeFacts, ...]:
+    """Return the facts of the skills below directories, each with its scope."""
+    every = (
+        _facts(house, result, scope)
+        for place, scope in places
+        if place.is_dir()
+        for result in skill_package.find_manifests(place)
+    )
+    return tuple(one for one in every if one is not None)
+
+
+def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:
+    """Return the facts of one skill of many; one at which something went wrong has that alone."""
+    with isolated() as failed:
+        return _read_facts(house, result, scope)
+    return CodeFacts(
+        name=result.directory.name,
+        directory=result.directory,
+        scope=scope,
+        manifest=None,
+        levels={},
+        env={},
+        lock="",
+        problems=(*result.diagnostics, fault_finding(failed[0], result.directory)),
+        is_on=house.services.skill_code.is_enabled,
+    )
+
+
+def _read_facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts | None:
+    code = house.services.skill_code
+    result = without_missing(result, code.reloads.lacking()(result.directory))
+    manifest = result.manifest
+    if manifest is None and not result.diagnostics:
+        return None
+    if manifest is None and all(one.code == "manifest-missing" for one in result.diagnostics):
+        return None
+    levels: dict[str, Level] = {}
+    env: dict[str, str] = {}
+    lock = ""
+    if manifest is not None:
+        skill = code.configured(manifest, result.directory, scope)
+        levels = {tool.name: skill.level_of(tool) for tool in manifest.tools}
+        handed = code.handed(manifest)
+        env = {name: _env_state(name, handed, skill.env) for name in manifest.env}
+        places = (name for name in LOCKS[manifest.language])
+        lock = next((name for name in places if (result.directory / name).is_file()), "")
+    return CodeFacts(
+        name=result.directory.name if manifest is None else manifest.name,
+        directory=result.directory,
+        scope=scope,
+        manifest=manifest,
+        levels=levels,
+        env=env,
+        lock=lock,
+        problems=(*result.diagnostics, *_further(house, result, lock)),
+        is_on=code.is_enabled,
+    )
+
+
+def _env_state(name: str, handed: Iterable[str], given: Mapping[str, str]) -> str:
+    if name in given:
+        return "handed over"
+    return "not set" if name in handed else "not named below [skill_code] env"
+
+
+def _further(house: Skillhouse, result: ManifestResult, lock: str) -> Iterable[Diagnostic]:
+    """Yield what no manifest says: why the code did not load, and what keeps it from loading."""
+    manifest = result.manifest
+    if manifest is None:
+        return
+    if manifest.dependencies and not lock:
+        wanted = " or ".join(LOCKS[manifest.language])
+        yield Diagnostic(
+            code="lock-missing",
+            severity=Severity.WARNING,
+            message=f"it has dependencies and no {wanted}, so nothing is installed",
+            path=result.directory,
+        )
+    failure = house.services.skill_code.load_failure(result.directory)
+    if failure:
+        yield Diagnostic(
+            code="code-not-loaded",
+            severity=Severity.ERROR,
+            message=f"its code did not load when it was last tried: {failure}",
+            path=result.directory / manifest.entry,
+        )

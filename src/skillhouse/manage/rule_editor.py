@@ -1,0 +1,231 @@
+"""Changes the rules and the policy of the user's configuration file; every other byte stays."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from skillhouse.audit import AuditLog
+from skillhouse.audit.changes import recorded
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    Locations,
+    file_problem,
+    read_regular,
+    shaped,
+    write_atomically,
+)
+from skillhouse.floor.documents import DocumentError, toml_table
+from skillhouse.floor.regex import regex
+from skillhouse.house.config import Settings, load_config
+from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
+from skillhouse.house.config.rule_tables import try_examples, with_each_pattern
+from skillhouse.house.config.starting_policies import policy_text, starting_rules
+from skillhouse.permission import Effect, Rule
+
+_HEADER = "[[rules]]"
+_POLICY = regex(r"\s*policy\s*=")
+
+
+def rule_text(
+    effect: Effect,
+    action: str,
+    pattern: str,
+    *,
+    reason: str = "",
+    match: Sequence[str] = (),
+    not_match: Sequence[str] = (),
+) -> str:
+    """Return a rule as a configuration file writes it.
+
+    >>> print(rule_text(Effect.DENY, "exec", "rm *", match=["rm x"]))
+    [[rules]]
+    effect = "deny"
+    action = "exec"
+    pattern = "rm *"
+    match = ["rm x"]
+    <BLANKLINE>
+    """
+    lines = ["[[rules]]"]
+    for key, value in (("effect", effect.value), ("action", action), ("pattern", pattern)):
+        lines.append(f"{key} = {_toml(value)}")
+    if reason:
+        lines.append(f"reason = {_toml(reason)}")
+    for key, examples in (("match", match), ("not_match", not_match)):
+        if examples:
+            lines.append(f"{key} = [{', '.join(map(_toml, examples))}]")
+    return "\n".join(lines) + "\n"
+
+
+def checked_addition(places: Locations, rule: str) -> str:
+    """Return the text of the user's file with a rule at its end; nothing is written.
+
+    Every byte of the file is kept, comments too.
+
+    Raises:
+        ConfigError: the file cannot be read or extended, or an example of its rules does not hold.
+    """
+    # What is wrong already is said first: a rule in a file that cannot be used has no effect.
+    load_config(places)
+    path = places.user_file
+    before = user_text(places)
+    text = f"{before.rstrip()}\n\n{rule}" if before.strip() else rule
+    try:
+        table = with_each_pattern(toml_table(text), path)
+        rules = shaped(table, Settings).rules or ()
+    except DocumentError as error:
+        raise ConfigError(f"a rule cannot be added: {error}", path=path, key="rules") from error
+    try_examples(toml_table(text)["rules"], rules, path)
+    return text
+
+
+def user_text(places: Locations) -> str:
+    """Return the text of the user's configuration file, "" where there is none.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    path = places.user_file
+    if problem := file_problem(path):
+        raise ConfigError(f"the configuration is not used: {problem}", path=path)
+    try:
+        text = read_regular(path, CONFIG_FILE_MAX).decode()
+        toml_table(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not TOML: {error}", path=path) from error
+    except DocumentError as error:
+        raise ConfigError(error.reason, path=path, line=error.line) from error
+    return text
+
+
+def write_user_text(
+    audit: AuditLog, places: Locations, text: str, action: str, changed: Mapping[str, object]
+) -> Path:
+    """Replace the user's configuration file; return its path.
+
+    Args:
+        audit: Gets `changed` and the file before it is written; AuditError if it cannot.
+        places: Whose file.
+        text: What it says then.
+        action: `rule-add`, `rule-remove` or `policy`.
+        changed: What differs, as a person reads it.
+    """
+    with recorded(audit, action, {**changed, "path": str(places.user_file)}):
+        return _write(places, text)
+
+
+def rule_value(rule: Rule) -> dict[str, object]:
+    """Return what the log keeps of a rule."""
+    reason = {"reason": rule.reason} if rule.reason else {}
+    shown = {"effect": rule.effect.value, "action": rule.action, "pattern": rule.pattern}
+    return {**shown, **reason}
+
+
+def _write(places: Locations, text: str) -> Path:
+    # A link stays one; what it names is replaced.
+    path = Path(os.path.realpath(places.user_file))
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with write_atomically(path, durable=True) as file:
+        file.write(text.encode())
+    return places.user_file
+
+
+def with_policy(places: Locations, name: str) -> str:
+    """Return the text of the user's file with `policy = "NAME"`; nothing is written.
+
+    Raises:
+        ConfigError: the file cannot be used, or sets a policy in a way that is not understood.
+    """
+    before = user_text(places)
+    setting = f"policy = {_toml(name)}"
+    table = toml_table(before)
+    wanted = {**table, "policy": name}
+    if "policy" not in table:
+        return f"{setting}\n\n{before}" if before.strip() else f"{setting}\n"
+    lines = before.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        changed = "".join((*lines[:at], f"{setting}\n", *lines[at + 1 :]))
+        # INVARIANT: what is written says just what was there but for the policy.
+        if _POLICY.match(line) and _table(changed) == wanted:
+            return changed
+    message = f"write `{setting}` there by hand"
+    raise ConfigError(message, path=places.user_file, key="policy")
+
+
+def without_copies(text: str, name: str) -> tuple[str, int]:
+    """Return a file's text without the rules that a policy has too, and how many these are.
+
+    Their comments go with them. A text where that cannot be done is returned as it is.
+    """
+    known = set(map(_without_examples, starting_rules(name)))
+    rules = rules_of(text)
+    kept = tuple(rule for rule in rules if _without_examples(rule) not in known)
+    lines = text.splitlines(keepends=True)
+    for start, end in reversed(rule_spans(lines)):
+        while not lines[end - 1].partition("#")[0].strip():
+            end -= 1
+        if known.issuperset(map(_without_examples, _rules_in(lines[start:end]))):
+            while start and lines[start - 1].startswith("#"):
+                start -= 1
+            del lines[start:end]
+    # Its first paragraph is about the whole policy.
+    found = "".join(lines).replace(policy_text(name).partition("\n\n")[0], "")
+    found = regex(r"\n{3,}").sub("\n\n", found).strip("\n")
+    found = f"{found}\n" if found else ""
+    # INVARIANT: what goes is in the policy, and nothing else of the file changes.
+    is_same = _rules_in([found]) == kept and rest_of(found) == rest_of(text)
+    return (found, len(rules) - len(kept)) if is_same else (text, 0)
+
+
+def _without_examples(rule: Rule) -> Rule:
+    return replace(rule, match=(), not_match=())
+
+
+def _rules_in(lines: Sequence[str]) -> tuple[Rule, ...]:
+    try:
+        return rules_of("".join(lines))
+    except (DecodeError, ConfigError):
+        return (Rule(effect=Effect.DENY, action="", pattern=""),)
+
+
+def rules_of(text: str) -> tuple[Rule, ...]:
+    """Return the rules of a file's text; DecodeError or ConfigError if it cannot be used."""
+    table = with_each_pattern({"rules": toml_table(text).get("rules", [])}, None)
+    return tuple(shaped(table, Settings).rules or ())
+
+
+def rest_of(text: str) -> dict[str, Any]:
+    return {key: value for key, value in toml_table(text).items() if key != "rules"}
+
+
+def rule_spans(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the first line of each `[[rules]]` table and the line after its last, from 0."""
+    starts = [at for at, line in enumerate(lines) if line.partition("#")[0].strip() == _HEADER]
+    found = []
+    for start in starts:
+        end = start + 1
+        while end < len(lines) and not lines[end].lstrip().startswith("["):
+            end += 1
+        found.append((start, end))
+    return found
+
+
+def _table(text: str) -> dict[str, Any]:
+    try:
+        return toml_table(text)
+    except DocumentError:
+        return {}
+
+
+def _toml(text: str) -> str:
+    # A JSON text is a TOML basic string, but for one character.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
