@@ -150,7 +150,7 @@ def shares(
 
     An older choice counts less, and the first one nothing.
 
-    >>> one = Choice(file="a", words=("merg", "pdf"), at_ms=0)
+    >>> one = LearnedChoice(file="a", words=("merg", "pdf"), at_ms=0)
     >>> shares([one], ["merg", "pdf"], now_ms=0), shares([one] * 3, ["merg", "pdf"], now_ms=0)
     ({}, {'a': 0.5})
     """

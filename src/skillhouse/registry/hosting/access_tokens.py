@@ -44,9 +44,9 @@ class TokenAccess:
     def may(self, action: str, namespace: str, skill: str) -> bool:
         """Whether a scope allows `publish` or `yank` of a skill.
 
-        >>> Access("t", ("publish:acme/*",)).may("publish", "acme", "pdf")
+        >>> TokenAccess("t", ("publish:acme/*",)).may("publish", "acme", "pdf")
         True
-        >>> Access("t", ("publish:acme/*",)).may("yank", "acme", "pdf")
+        >>> TokenAccess("t", ("publish:acme/*",)).may("yank", "acme", "pdf")
         False
         """
         wanted = (f"{action}:{namespace}/{skill}", f"{action}:{namespace}/*")

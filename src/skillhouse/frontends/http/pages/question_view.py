@@ -44,7 +44,7 @@ class ConfirmationPhrase:
     def fits(self, given: str) -> bool:
         """Whether it was typed; capital letters and the number of blanks do not matter.
 
-        >>> Typed(kind="amount", text="1.5 a0Fe").fits("  1.5  A0fe ")
+        >>> ConfirmationPhrase(kind="amount", text="1.5 a0Fe").fits("  1.5  A0fe ")
         True
         """
         return given.casefold().split() == self.text.casefold().split()
