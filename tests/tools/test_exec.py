@@ -67,6 +67,12 @@ def test_what_a_command_says_and_how_it_ends_is_the_result(house: Skillhouse) ->
         ),
         "echo oops >&2": ("ok", "[stderr]\noops\n", (0, "", "oops\n", "")),
         "kill -SEGV $$": ("error", "ended by signal 11", (-1, "", "", "")),
+        "kill -XFSZ $$": (
+            "error",
+            f"ended by signal 25: a file may have at most {4 << 30} bytes, `file_bytes` of "
+            "`[sandbox]`",
+            (-1, "", "", ""),
+        ),
         "printf 'a\\377'; printf '\\326\\320' >&2": (
             "ok",
             f"a�\n[stderr]\n��\n{NOT_UTF8}",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.house.config import Config
     from skillhouse.house.enforcement import EnforcementServices
     from skillhouse.house.gates import GateFactory
+    from skillhouse.house.installed_check import InstalledCheck
     from skillhouse.house.network import Network
     from skillhouse.house.sandbox_provider import SandboxProvider
     from skillhouse.house.trust import TrustStore
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Composition:
-    """The policy, the network, the servers of skills and the gates of one configuration.
+    """What follows from one configuration: policy, network, servers of skills, checks and gates.
 
     INVARIANT: nothing in it changes. A call keeps the one that it began with, so that no call is
     decided by half of each of two configurations.
@@ -69,6 +70,9 @@ class Composition:
             self.mcp_host = mcp_host_of(config, lambda: newest().network)
         if before is not None and _network_settings(before.config) == _network_settings(config):
             self._network_before = vars(before).get("network")
+        self._check_before: InstalledCheck | None = None
+        if before is not None and before.config.registry == config.registry:
+            self._check_before = vars(before).get("installed_check")
         self._encoders_before = before
         self.policy = Policy(
             config,
@@ -88,6 +92,19 @@ class Composition:
         from skillhouse.house.network import Network  # noqa: PLC0415 - only calls need it.
 
         return self._network_before or Network(self.config)
+
+    @once
+    def installed_check(self) -> InstalledCheck:
+        """Compares installed skills with the locks of this user and this project."""
+        from skillhouse.house.installed_check import InstalledCheck, install_locks  # noqa: PLC0415
+
+        config = self.config
+        return self._check_before or InstalledCheck(
+            config.state_directory,
+            install_locks(config),
+            require_signature=config.registry.require_signature,
+            cache=config.cache_directory,
+        )
 
     @once
     def encoders(self) -> Encoders | None:

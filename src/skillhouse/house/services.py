@@ -182,6 +182,10 @@ class Services:
     def gates(self) -> GateFactory:
         return self.composition.gates
 
+    @property
+    def installed_check(self) -> InstalledCheck:
+        return self.composition.installed_check
+
     def composed(self, config: Config) -> Composition:
         """Return what follows from a configuration; nothing of it is in use yet.
 
@@ -351,19 +355,6 @@ class Services:
         self.recent.note(activation.file)
         if self.config.search.learn:
             self.learned.note_load(activation, session)
-
-    @once
-    def installed_check(self) -> InstalledCheck:
-        """Compares installed skills with the locks of this user and this project."""
-        from skillhouse.house.installed_check import InstalledCheck, install_locks
-
-        config = self.config
-        return InstalledCheck(
-            config.state_directory,
-            install_locks(config),
-            require_signature=config.registry.require_signature,
-            cache=config.cache_directory,
-        )
 
     def _verify(self, skill: Skill) -> None:
         from skillhouse.house.installed_check import refuse_changed

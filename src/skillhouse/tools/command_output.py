@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
@@ -82,6 +83,9 @@ def output_of(done: Completed, level: str, limits: Limits, *, network: str) -> O
     stderr = done.stderr.decode("utf-8", "replace")
     if done.limit:
         failure = f"stopped: the limit on {done.limit} was reached{_limit_shown(done, limits)}"
+    elif done.signal == signal.SIGXFSZ:
+        most = f"a file may have at most {limits.file_bytes} bytes"
+        failure = f"ended by signal {done.signal}: {most}, `file_bytes` of `[sandbox]`"
     elif done.signal is not None:
         failure = f"ended by signal {done.signal}"
     elif done.exit_code:
