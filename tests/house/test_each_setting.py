@@ -631,7 +631,7 @@ ELSEWHERE = {
 }
 
 
-def keys_of(shape: type, prefix: str = "") -> Iterator[str]:
+def keys_of(shape: Any, prefix: str = "") -> Iterator[str]:
     """Yield the keys of a table, with those of the tables in it."""
     for name, kind in get_type_hints(shape).items():
         if name == "agents":
