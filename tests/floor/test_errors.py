@@ -125,14 +125,12 @@ def test_an_error_carries_its_facts_and_one_line_of_words(
 
 
 def test_every_error_of_the_floor_is_in_the_table_and_under_one_root() -> None:
-    errors = {
-        value
-        for value in vars(floor).values()
-        if isinstance(value, type) and issubclass(value, Exception)
-    }
+    offered = (getattr(floor, name) for name in floor.__all__)
+    errors = {one for one in offered if isinstance(one, type) and issubclass(one, Exception)}
     assert errors == {type(error) for error, *_ in CASES} | {
         SkillhouseError,
         PlaceError,
+        floor.LocationError,
         # Its text has a number of its own: test_faults.py.
         InternalFaultError,
     }

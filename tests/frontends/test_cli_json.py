@@ -210,7 +210,8 @@ def test_an_error_is_one_object_beside_the_line_for_people(
     value = json.loads(out)
     assert list(value) == ["error"], out
     error = value["error"]
-    assert list(error) == ["code", "message", "mend", "exit_code"]
+    assert list(error) == ["code", "message", "hint", "mend", "exit_code"]
+    assert error["hint"] == error["mend"]
     assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", error["code"])
     assert error["exit_code"] == code
     assert code in (1, 2, 3)

@@ -204,6 +204,6 @@ def _problem(answer: HttpAnswer) -> ApiClientError:
         value = None
     problem = value if isinstance(value, dict) else {}
     detail = problem.get("detail") or f"status {answer.status}"
-    mend = problem.get("mend")
-    message = f"{detail}; {mend}" if mend else str(detail)
+    hint = problem.get("hint") or problem.get("mend")
+    message = f"{detail}; {hint}" if hint else str(detail)
     return ApiClientError(answer.status, str(problem.get("code", "")), message, problem)

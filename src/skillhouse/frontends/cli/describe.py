@@ -13,6 +13,7 @@ from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.skill_answers import (
     digest_of,
@@ -97,7 +98,7 @@ def _show_unusable(
             "state": error.state,
             "location": str(error.path),
         }
-        value |= {"line": error.line, "reason": error.reason, "mend": error.mend or None}
+        value |= {"line": error.line, "reason": error.reason, **hint_value(error.mend)}
         terminal.json({**value, "diagnostics": diagnostic_values(findings)})
         return 1
     terminal.heading(shown(error.reference))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from skillhouse.floor import StateError, dataclass
+from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.house.access_tokens import (
     BROWSER_DAYS,
     NO_ACCESS,
@@ -194,7 +195,7 @@ class RequestGuard:
             "status": refusal.status,
             "detail": refusal.message,
             "code": refusal.code,
-            "mend": None,
+            **hint_value(""),
         }
         return replace(refusal, message=json.dumps(value), media=b"application/problem+json")
 

@@ -17,17 +17,22 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 def error_value(error: BaseException | None, text: str, *, exit_code: int) -> dict[str, Any]:
     """Return what `--json` prints for an error whose line for people is `text`.
 
-    `code` is stable; `message` and `mend` are for people and may become better.
+    `code` is stable; `message` and `hint` are for people and may become better.
     """
-    message, mend = split_advice(text)
+    message, hint = split_advice(text)
     return {
         "error": {
             "code": error_code(error),
             "message": message or "nothing was done",
-            "mend": mend or None,
+            **hint_value(hint),
             "exit_code": exit_code,
         }
     }
+
+
+def hint_value(text: str) -> dict[str, str | None]:
+    """Return what to do, or null, as `hint` and under its name before 0.2, which goes with 0.3."""
+    return {"hint": text or None, "mend": text or None}
 
 
 def error_code(error: BaseException | None) -> str:

@@ -12,6 +12,7 @@ from skillhouse import sandbox
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.frontends.presentation.call_values import subject_of
+from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.frontends.presentation.text import counted
 from skillhouse.retrieval import Fit, fit_of, is_weak, reason
 from skillhouse.skill import tokens_of
@@ -58,7 +59,7 @@ def diagnostic_values(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]
             "path": None if found.path is None else str(found.path),
             "line": found.line,
             "field": found.field or None,
-            "mend": found.mend or None,
+            **hint_value(found.mend),
             "detail": found.detail or None,
         }
         for found in diagnostics

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.discovery import default_roots
 from skillhouse.floor import dataclass
+from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.manage import absent_skills
 from skillhouse.skill import hidden_text, revealed, tokens_of
@@ -90,7 +91,7 @@ def library_value(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> di
         "state": line.state,
         "listing": line.mark,
         "reason": absent.reason if absent else "",
-        "mend": (absent.mend or None) if absent else None,
+        **hint_value(absent.mend if absent else ""),
         "code": (absent.code or None) if absent else None,
         "line": (absent.line or None) if absent else None,
         "catalog_tokens": tokens_of(f"{skill.name}{skill.description}") if skill else 0,

@@ -7,7 +7,7 @@ from typing import Any
 from skillhouse.frontends.http.api.api_services import ApiServices, paged
 from skillhouse.frontends.http.api.place_routes import check_client
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, maybe, page, record
+from skillhouse.frontends.http.api.schemas import COUNT, HINT, TEXT, array, maybe, page, record
 from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS
 from skillhouse.frontends.presentation.library import (
     client_roots,
@@ -65,7 +65,7 @@ _LINE = record(
         "state": TEXT,
         "listing": TEXT,
         "reason": TEXT,
-        "mend": maybe(TEXT),
+        **HINT,
         "code": maybe(TEXT),
         "line": maybe(COUNT),
         "catalog_tokens": COUNT,
@@ -116,6 +116,7 @@ ROUTES = (
                     "state": "disabled",
                     "listing": "",
                     "reason": "switched off",
+                    "hint": "`skillhouse enable user:notes`",
                     "mend": "`skillhouse enable user:notes`",
                     "code": None,
                     "line": None,

@@ -20,7 +20,7 @@ from skillhouse.floor import (
     as_error,
 )
 from skillhouse.floor.faults import SystemRefusalError
-from skillhouse.frontends.presentation.error_values import error_code, split_advice
+from skillhouse.frontends.presentation.error_values import error_code, hint_value, split_advice
 from skillhouse.registry import RepositoryError
 from skillhouse.tools import UnknownToolError
 
@@ -84,17 +84,17 @@ class ApiProblem(Exception):  # noqa: N818 - it is an answer.
 def problem_value(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
     """Return the JSON of a problem; what to do about it is apart from what is wrong.
 
-    >>> problem_value(404, "unknown-skill", "no skill `a`; nearest: `b`")["mend"]
+    >>> problem_value(404, "unknown-skill", "no skill `a`; nearest: `b`")["hint"]
     'nearest: `b`'
     """
-    message, mend = split_advice(detail)
+    message, hint = split_advice(detail)
     return {
         "type": TYPE + code,
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": message,
         "code": code,
-        "mend": mend or None,
+        **hint_value(hint),
         **more,
     }
 

@@ -59,6 +59,7 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+HINT = {"hint": maybe(TEXT), "mend": maybe(TEXT)}
 PROBLEM = record(
     {
         "type": TEXT,
@@ -66,7 +67,7 @@ PROBLEM = record(
         "status": {"type": "integer"},
         "detail": TEXT,
         "code": TEXT,
-        "mend": maybe(TEXT),
+        **HINT,
     }
 )
 DIAGNOSTIC = record(
@@ -77,7 +78,7 @@ DIAGNOSTIC = record(
         "path": maybe(TEXT),
         "line": maybe(COUNT),
         "field": maybe(TEXT),
-        "mend": maybe(TEXT),
+        **HINT,
         "detail": maybe(TEXT),
     }
 )

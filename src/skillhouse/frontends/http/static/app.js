@@ -70,8 +70,8 @@ function typed(field) {
 
 export function showProblem(element, problem) {
   const place = element.querySelector?.("[data-problem]") ?? document.getElementById("outcome");
-  const { detail, mend, code } = problem ?? {};
-  const text = [detail, mend].filter(Boolean).join(". ");
+  const { detail, hint, code } = problem ?? {};
+  const text = [detail, hint].filter(Boolean).join(". ");
   place.textContent = text;
   place.classList.toggle("is-problem", Boolean(detail));
   if (code) named(code).then((name) => { if (name && place.textContent === text) place.textContent = `${name} (${text})`; });

@@ -48,7 +48,7 @@ function show({ diagnostics, preview: found }, before) {
     severity.textContent = template.dataset[one.severity] ?? one.severity;
     severity.classList.add(`severity-${one.severity}`);
     const message = item.querySelector(".message");
-    message.textContent = [one.message, one.mend].filter(Boolean).join("; ");
+    message.textContent = [one.message, one.hint].filter(Boolean).join("; ");
     const text = JSON.parse(template.dataset.texts)[one.code];
     if (text) {
       item.querySelector(".own").textContent = text;
