@@ -15,5 +15,5 @@ def test_each_name_is_the_one_that_its_package_offers(room):
 
 
 def test_another_name_is_missing_with_the_name_that_was_asked_for():
-    with pytest.raises(AttributeError, match="`skillhouse.runtime` has no attribute `Kestrel`"):
+    with pytest.raises(AttributeError, match=r"`skillhouse\.runtime` has no attribute `Kestrel`"):
         _ = runtime.Kestrel

@@ -56,6 +56,9 @@ NOT_UTF8 = """[not UTF-8: the output from byte 1 on and the errors from byte 0 o
 `iconv -f ENCODING -t UTF-8` makes text of other encodings]"""
 
 
+FILE_BYTES = "`file_bytes` of `[sandbox]`"
+
+
 def test_what_a_command_says_and_how_it_ends_is_the_result(house: Skillhouse) -> None:
     cases = {
         "echo said": ("ok", "said\n", (0, "said\n", "", "")),
@@ -69,8 +72,7 @@ def test_what_a_command_says_and_how_it_ends_is_the_result(house: Skillhouse) ->
         "kill -SEGV $$": ("error", "ended by signal 11", (-1, "", "", "")),
         "kill -XFSZ $$": (
             "error",
-            f"ended by signal 25: a file may have at most {4 << 30} bytes, `file_bytes` of "
-            "`[sandbox]`",
+            f"ended by signal 25: a file may have at most {4 << 30} bytes, {FILE_BYTES}",
             (-1, "", "", ""),
         ),
         "printf 'a\\377'; printf '\\326\\320' >&2": (
