@@ -7,12 +7,13 @@ user (DESIGN, "Configuration"). The profile and the project of a place follow fr
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import (
@@ -28,7 +29,6 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.house.config.checks import (
-    NET_KEYS,
     check_actions,
     check_approvals,
     check_exec_environment,
@@ -44,23 +44,16 @@ from skillhouse.house.config.checks import (
 )
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, with_line
 from skillhouse.house.config.config_values import (
+    AgentSettings,
     Config,
     ExtensionSettings,
-    McpServerSettings,
-    MemorySettings,
     NetSettings,
-    ProtectionSettings,
-    RegistrySettings,
-    SandboxSettings,
     Settings,
-    SignerSettings,
-    SkillCodeSettings,
     as_table,
     tool_lists,
 )
 from skillhouse.house.config.environment import from_environment
 from skillhouse.house.config.repositories import (
-    SKILLS_KEYS,
     SkillsSettings,
     check_repositories,
     published_repositories,
@@ -70,11 +63,9 @@ from skillhouse.house.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
-from skillhouse.house.config.search_settings import SearchSettings
 from skillhouse.house.config.starting_policies import policy_layers
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import Profile, load_profile
-from skillhouse.tools import WriteGate
 
 PROJECT_FILE = "skillhouse.toml"
 REMOTE_DIRECTORY = "remotes"
@@ -113,68 +104,64 @@ def load_config(
         file.try_examples(tried)
     near, problems = _read_project(project / PROJECT_FILE, tried) if project else (Settings(), ())
     merged = _merged(managed, flags or Settings(), environment, near, user)
+    _check_merged(merged)
     layers = (
         Layer(name="managed", rules=managed.rules or ()),
         *policy_layers(merged.policy),
         Layer(name="user", rules=user.rules or ()),
         Layer(name="project", rules=near.rules or (), trusted=False),
     )
-    if merged.catalog_budget_tokens is not None and merged.catalog_budget_tokens < 0:
-        raise ConfigError(
-            f"expected a budget of 0 tokens or more, got {merged.catalog_budget_tokens}",
-            key="catalog_budget_tokens",
-        )
-    skills = merged.skills or SkillsSettings()
-    sandbox = as_table(merged.sandbox)
-    check_exec_environment(
-        merged.exec_environment or (),
-        None,
-        secret=secret_variables(
-            merged.net or NetSettings(), merged.approvals, skills.repositories, merged.search
-        ),
-    )
+    sandbox, agents = as_table(merged.sandbox), merged.agents or {}
     remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(
+        **_as_written(merged),
         places=places,
-        profile=merged.profile or "default",
         roots=tuple(Path(root) for root in merged.roots or ()),
-        catalog_budget_tokens=merged.catalog_budget_tokens,
-        yaml_fast_path=merged.yaml_fast_path is not False,
         cache_directory=cache,
         state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
-        policy=merged.policy,
         layers=tuple(layer for layer in layers if layer.rules),
-        exec_environment=merged.exec_environment or (),
         sandbox=sandbox.level or "any",
         sandbox_limits=sandbox,
-        approvals=merged.approvals or ApprovalSettings(),
-        write_gate=merged.write_gate or WriteGate(),
-        extensions=merged.extensions or ExtensionSettings(),
-        skill_code=merged.skill_code or SkillCodeSettings(),
-        memory=merged.memory or MemorySettings(),
-        protection=merged.protection or ProtectionSettings(),
-        mcp_servers=merged.mcp_servers or (),
         agents={
             "default": Layer(name="agent"),
-            **{
-                name: Layer(name="agent", rules=agent.rules)
-                for name, agent in (merged.agents or {}).items()
-            },
+            **{name: Layer(name="agent", rules=agent.rules) for name, agent in agents.items()},
         },
-        preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
-        **tool_lists(managed, flags or Settings(), user, agents=merged.agents or {}),
-        skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
-        net=merged.net or NetSettings(),
-        remotes=merged.remotes or (),
+        preload={name: agent.preload for name, agent in agents.items()},
+        **tool_lists(managed, flags or Settings(), user, agents=agents),
+        skill_rules={name: agent.skill_rules for name, agent in agents.items()},
         remote_directory=remote / REMOTE_DIRECTORY,
-        signer=merged.signer or SignerSettings(),
-        registry=merged.registry or RegistrySettings(),
-        repositories=skills.repositories,
-        search=merged.search or SearchSettings(),
+        repositories=(merged.skills or SkillsSettings()).repositories,
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
         problems=problems,
     )
+
+
+_CHANGED = frozenset(
+    "roots cache_directory state_directory sandbox agents assignees audit_checkpoints".split()
+)
+"""Keys that a configuration holds in another form than they are written in."""
+_AS_WRITTEN = {one.name for one in fields(Settings)} & {one.name for one in fields(Config)}
+
+
+def _as_written(settings: Settings) -> dict[str, Any]:
+    """Return what is set and kept as it is; for the others `Config` has the default."""
+    found = {name: getattr(settings, name) for name in _AS_WRITTEN - _CHANGED}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _check_merged(settings: Settings) -> None:
+    """Raise ConfigError for what no single file shows."""
+    budget = settings.catalog_budget_tokens
+    if budget is not None and budget < 0:
+        raise ConfigError(
+            f"expected a budget of 0 tokens or more, got {budget}", key="catalog_budget_tokens"
+        )
+    repositories = (settings.skills or SkillsSettings()).repositories
+    secret = secret_variables(
+        settings.net or NetSettings(), settings.approvals, repositories, settings.search
+    )
+    check_exec_environment(settings.exec_environment or (), None, secret=secret)
 
 
 def _merged(*strongest_first: Settings) -> Settings:
@@ -311,24 +298,7 @@ def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
-    refuse_unknown(table, _KEYS, "key", path)
-    refuse_unknown_rule_keys(table, path)
-    for key, known in _TABLES.items():
-        found = table.get(key)
-        for one in found if isinstance(found, list) else [found]:
-            if isinstance(one, Mapping):
-                refuse_unknown(one, known, f"{key} key", path)
-    for kind, known, found in tables_of(table):
-        for one in found if isinstance(found, list) else ():
-            if isinstance(one, Mapping):
-                refuse_unknown(one, known, kind, path)
-    agents = table.get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else ():
-        if isinstance(agent, Mapping):
-            refuse_unknown(
-                agent, frozenset({"preload", "rules", "skill", "tools"}), "agent key", path
-            )
-            refuse_unknown_rule_keys(agent, path)
+    _refuse_unknown_keys(table, path)
     try:
         settings = shaped(with_each_pattern(table, path), Settings)
     except DecodeError as error:
@@ -351,22 +321,35 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     return settings
 
 
+def _refuse_unknown_keys(table: Mapping[str, Any], path: Path | None) -> None:
+    refuse_unknown(table, _KEYS, "key", path)
+    refuse_unknown_rule_keys(table, path)
+    own = [(f"{key} key", known, table.get(key)) for key, known in _tables().items()]
+    for kind, known, found in (*own, *tables_of(table)):
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, Mapping):
+                refuse_unknown(one, known, kind, path)
+    agents = table.get("agents")
+    for agent in agents.values() if isinstance(agents, Mapping) else ():
+        if isinstance(agent, Mapping):
+            refuse_unknown(agent, _AGENT_KEYS, "agent key", path)
+            refuse_unknown_rule_keys(agent, path)
+
+
+@functools.cache
+def _tables() -> Mapping[str, frozenset[str]]:
+    """Return the keys of each table: the fields of the class that `Settings` names for it."""
+    found: dict[str, frozenset[str]] = {}
+    for name, kind in get_type_hints(Settings).items():
+        parts = (inner for part in get_args(kind) for inner in (part, *get_args(part)))
+        shape = next((one for one in parts if is_dataclass(one)), None)
+        if shape is not None and name not in ("rules", "agents"):
+            found[name] = frozenset(field.name for field in fields(shape))
+    return found
+
+
 _KEYS = frozenset(field.name for field in fields(Settings))
-_TABLES = {
-    "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
-    "write_gate": frozenset(field.name for field in fields(WriteGate)),
-    "net": NET_KEYS,
-    "signer": frozenset(field.name for field in fields(SignerSettings)),
-    "registry": frozenset(field.name for field in fields(RegistrySettings)),
-    "skills": SKILLS_KEYS,
-    "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
-    "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
-    "memory": frozenset(field.name for field in fields(MemorySettings)),
-    "sandbox": frozenset(field.name for field in fields(SandboxSettings)),
-    "search": frozenset(field.name for field in fields(SearchSettings)),
-    "protection": frozenset(field.name for field in fields(ProtectionSettings)),
-    "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
-}
+_AGENT_KEYS = frozenset(field.name for field in fields(AgentSettings))
 
 
 def managed_layers(places: Locations) -> tuple[Layer, ...]:
