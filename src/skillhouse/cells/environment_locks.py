@@ -179,14 +179,17 @@ def _entry(place: str, entry: Any) -> dict[str, Any]:
         clean["integrity"] = integrity
     if isinstance(entry.get("name"), str) and _PACKAGE_NAME.fullmatch(entry["name"]):
         clean["name"] = entry["name"]
-    for key in _FLAGS:
-        if entry.get(key) is True:
-            clean[key] = True
+    return clean | _flags_and_lists(entry)
+
+
+def _flags_and_lists(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of an entry what switches it on and off, where it has the right shape."""
+    found: dict[str, Any] = {key: True for key in _FLAGS if entry.get(key) is True}
     for key in _LISTS:
         words = entry.get(key)
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            clean[key] = words
-    return clean
+            found[key] = words
+    return found
 
 
 def _ranges(place: str, entry: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -42,11 +42,7 @@ def look_around(roots: Iterable[str]) -> MisplacedFiles:
         while pending and left:
             left -= 1
             place, depth = pending.pop()
-            try:
-                with os.scandir(place) as entries:
-                    listed = sorted(entries, key=lambda entry: entry.name)
-            except OSError:
-                # The clients report it.
+            if (listed := _listed(place)) is None:
                 continue
             names = {entry.name for entry in listed}
             if SKILL_FILE in names:
@@ -67,6 +63,15 @@ def look_around(roots: Iterable[str]) -> MisplacedFiles:
         hidden = {place for place in without if os.path.basename(place).startswith(".")}
         result.misses += [_miss("no-skill-file", place) for place in sorted(without - hidden)]
     return result
+
+
+def _listed(place: str) -> list[os.DirEntry[str]] | None:
+    """Return what is in a directory, by name; None where it cannot be read: the clients say so."""
+    try:
+        with os.scandir(place) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return None
 
 
 def unread_roots(places: Iterable[str], known: frozenset[str]) -> Iterator[str]:

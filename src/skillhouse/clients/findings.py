@@ -174,18 +174,17 @@ def _is_exported(lens: Lens, skill: LensSkill) -> bool:
 def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensProblem]:
     """Yield the problem of a name, unless every client uses the same file."""
     taken: dict[str, list[str]] = {skill.file: [] for skill in skills}
-    concerned: list[str] = []
+    has_several = False
     vary: list[str] = []
     for place, client in enumerate(lens.clients):
         met = [skill for skill in skills if skill.verdicts[place].name == name]
         unsure = len(met) > 1 and client.profile.duplicates_vary
         vary += [client.name] if unsure else []
-        concerned += [client.name] if len(met) > 1 else []
+        has_several = has_several or len(met) > 1
         for skill in met:
             if skill.verdicts[place].state in (LensState.SEEN, LensState.MANUAL):
                 taken[skill.file].append(client.name + ("?" if unsure else ""))
-    used = [names for names in taken.values() if names]
-    if not concerned and len(used) < 2:
+    if not has_several and sum(map(bool, taken.values())) < 2:
         return
     same = len({lens.digests.get(file, file) for file in taken}) == 1
     more = f"; {' and '.join(vary)} may pick another one at the next start" if vary else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +25,11 @@ from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
+    from skillhouse.floor import Diagnostic
     from skillhouse.house.config import Config
     from skillhouse.house.learned_choices import LearnedChoices
     from skillhouse.retrieval import Encoders
-    from skillhouse.skill import Profile, ToolRule
+    from skillhouse.skill import Extensions, Profile, ToolRule
 
 
 LISTED = "listed"
@@ -80,12 +81,7 @@ class AgentView:
         """The project's skills that no person has looked at, as they are, by file."""
         self.menu = PersonMenu(agent, index, settings, policy, why_absent, self.waiting)
         extensions = self.profile.extensions
-        everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
-        self.person_directories = frozenset(
-            skill.directory
-            for skill in everything
-            if not read_invocation(skill, extensions).model_invocable
-        )
+        self.person_directories = _for_people_alone(index, extensions)
         layers = policy.layers(agent)
         denied = self._denied(index, layers)
         present = [
@@ -93,25 +89,13 @@ class AgentView:
             for skill in index.skills
             if skill.file not in denied and settings.is_enabled(skill.id)
         ]
-        self.for_people = tuple(
-            skill
-            for skill in present
-            if self.person_directories and skill.directory in self.person_directories
-        )
+        # Without such directories none of the skills is asked for its own, which is a path to make.
+        hidden = self.person_directories
+        self.for_people = tuple(s for s in present if hidden and s.directory in hidden)
         """What the model neither sees nor loads, and a person can start."""
         self.visible = SkillIndex(
-            (
-                described(skill, extensions)
-                for skill in present
-                if not self.for_people or skill.directory not in self.person_directories
-            ),
-            # What is wrong with a file is for those who might load it (S003-32).
-            diagnostics=(
-                found
-                for found in index.diagnostics
-                if found.path is not None
-                and not _is_denied("skill", found.path.parent.name, layers)
-            ),
+            (described(s, extensions) for s in present if not hidden or s.directory not in hidden),
+            diagnostics=_findings_to_see(index, layers),
             name_match=index.name_match,
         )
         self.search = AgentSearch(
@@ -507,6 +491,25 @@ def _argument_names(skill: Skill) -> tuple[str, ...]:
         names = skill_package.argument_names(skill.frontmatter.fields)[:ARGUMENTS_SHOWN]
         return tuple(takewhile(_ARGUMENT.fullmatch, dict.fromkeys(names)))
     return ()
+
+
+def _for_people_alone(index: SkillIndex, extensions: Extensions) -> frozenset[Path]:
+    """Return the directories of the skills that only a person may start."""
+    everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
+    return frozenset(
+        skill.directory
+        for skill in everything
+        if not read_invocation(skill, extensions).model_invocable
+    )
+
+
+def _findings_to_see(index: SkillIndex, layers: tuple[Layer, ...]) -> Iterator[Diagnostic]:
+    """Yield what is wrong with files, for those who might load them (S003-32)."""
+    return (
+        found
+        for found in index.diagnostics
+        if found.path is not None and not _is_denied("skill", found.path.parent.name, layers)
+    )
 
 
 def _is_denied(action: str, name: str, layers: tuple[Layer, ...]) -> bool:

@@ -100,13 +100,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """List or answer permission requests; 1 when nothing was approved."""
     if options.verb == "approve":
-        refuse_agents("approvals approve")
-        if options.yes != bool(options.token):
-            raise UsageError("expected `--yes` and `--token` together; the page gives a token")
-        if options.token and options.answer:
-            raise UsageError(f"a token approves once: leave out `--{options.answer.value}`")
-        if options.rules and not options.answer:
-            raise UsageError("expected `--session`, `--project` or `--always` with `--rule`")
+        _refuse_options(options)
     with house_of(options) as house:
         note_changes(house.approvals, terminal)
         if options.verb in _DEVICE_VERBS:
@@ -162,6 +156,17 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     text = f"{answered.id} {word}: {one_line(answered.request.title)}"
     terminal.answer(approval_value(answered), text, as_json=options.json)
     return 0
+
+
+def _refuse_options(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together, and for an agent that approves."""
+    refuse_agents("approvals approve")
+    if options.yes != bool(options.token):
+        raise UsageError("expected `--yes` and `--token` together; the page gives a token")
+    if options.token and options.answer:
+        raise UsageError(f"a token approves once: leave out `--{options.answer.value}`")
+    if options.rules and not options.answer:
+        raise UsageError("expected `--session`, `--project` or `--always` with `--rule`")
 
 
 def _wants(found: Approval, answer: Answer, rules: Sequence[str], terminal: Terminal) -> bool:

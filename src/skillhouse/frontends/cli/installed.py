@@ -205,11 +205,7 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
         if len(options.skills) != 1 or options.accept or options.restore:
             raise UsageError("a directory is verified alone, and has nothing to accept or restore")
         return verify_directory(options, directories[0], terminal)
-    for flag in ("accept", "restore"):
-        if getattr(options, flag):
-            refuse_agents(f"verify --{flag}")
-            if len(options.skills) != 1 or options.accept == options.restore:
-                raise UsageError(f"--{flag} is about one skill, and --accept is no --restore")
+    _refuse_changes(options)
     states: list[InstalledState] = []
     with installing(options, terminal) as (_, installer):
         ids = [split_id(text) for text in options.skills]
@@ -233,6 +229,16 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
         if not states:
             terminal.note("nothing was installed here")
     return 0 if all(state.is_well for state in states) else 1
+
+
+def _refuse_changes(options: argparse.Namespace) -> None:
+    """Raise UsageError for `--accept` and `--restore` of an agent, of several skills, and both."""
+    for flag in ("accept", "restore"):
+        if getattr(options, flag):
+            refuse_agents(f"verify --{flag}")
+            if len(options.skills) != 1 or options.accept == options.restore:
+                apart = "--accept and --restore exclude each other"
+                raise UsageError(f"--{flag} takes one skill; {apart}")
 
 
 def _restored(installer: Installer, state: InstalledState, terminal: Terminal) -> InstalledState:
